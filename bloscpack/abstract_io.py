@@ -474,8 +474,8 @@ def unpack(
             yield frame
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:
-        compressed, digest = frame.content
         try:
+            compressed, digest = frame.content
             if checksum is not None:
                 chunks.check_digest(compressed, digest, checksum)
             if store is None:

@@ -254,7 +254,7 @@ def append_from(
     new_size: int,
     blosc_args: AnyBloscArgs | None = None,
     *,
-    accept: Callable[[object], None] | None = None,
+    accept: Callable[[Json], object] | None = None,
     sync: bool = True,
     grow: bool = True,
     wait: float = 0,
@@ -294,9 +294,7 @@ def append_from(
     """
     locking = open_locked(orig_file, sync, wait=wait)
     with naming_errors(orig_file), locking as locked_file:
-        if accept is not None:
-            accept(appending.read_sections(locked_file).metadata)
-        how = appending.AppendSettings(blosc_args, **keywords)
+        how = appending.AppendSettings(blosc_args, accept=accept, **keywords)
         appending.append_locked(locked_file, new_content_fp, new_size, how, grow)
 
 

@@ -613,6 +613,13 @@ def settings_of(
 
     Raises `UsageTypeError` for a keyword that is no setting.
     """
+    if (
+        not keywords
+        and isinstance(blosc_args, BloscArgs)
+        and isinstance(bloscpack_args, BloscpackArgs)
+        and isinstance(metadata_args, MetadataArgs)
+    ):
+        return blosc_args, bloscpack_args, metadata_args
     found = known_settings(keywords, PACK_SETTINGS) if keywords else {}
     return (
         settings_from(BloscArgs, "blosc_args", blosc_args, found),

@@ -21,6 +21,7 @@ from ._commit.undo import settled_bytes, settled_file
 from ._compat import deprecated_alias, sibling_names
 from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, bytes_with_room
+from ._engine.threads import Workspace
 from ._format import chunks, sections
 from ._format.chunks import Frame
 from ._format.sections import read_metadata
@@ -176,8 +177,39 @@ class CompressedFPSource(SectionsSource):
         limits: AnyLimits | None = None,
         to_end: bool = False,
     ) -> None:
-        self.input_fp = input_fp
-        super().__init__(Cursor(settled_file(input_fp), to_end=to_end), limits)
+        self.input_fp = input_fp = settled_file(input_fp)
+        self._range = local.FileRange.over(input_fp)
+        self._begin = input_fp.tell() if self._range is not None else 0
+        self._workspace = Workspace()
+        super().__init__(Cursor(input_fp, to_end=to_end), limits)
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the chunks in order.
+
+        The thread that needs a chunk reads it, if the file can be read at positions.
+        """
+        if self._range is None:
+            yield from super().frames()
+            return
+        for frame in chunks.frames_of(self._cursor, self.bloscpack_header, self.limits):
+            frame.read = self._read
+            yield frame
+
+    def _read(self, frame: Frame) -> tuple[Buffer, Buffer]:
+        assert self._range is not None
+        assert frame.offset is not None
+        size = frame.header.ctbytes + self.checksum_impl.size
+        view = self._workspace.view(size)
+        found = self._range.read_into(view, self._begin + frame.offset)
+        if found < size:
+            raise DamageError(
+                "the file ends too early: expected a chunk and its digest of '%d' "
+                "bytes, found '%d'" % (size, found),
+                section="chunks",
+                chunk=frame.number,
+                offset=frame.offset,
+            )
+        return view[: frame.header.ctbytes], view[frame.header.ctbytes :]
 
 
 class CompressedBytesSource(SectionsSource):

@@ -19,7 +19,6 @@ from ._commit.snapshot import attempts_for, read_snapshot
 from ._compat import make_callable
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import ordered
-from ._file.archive_reading import refuse_archive
 from ._format.chunks import check_digest, compress
 from ._format.shard import new_trailer
 from ._storage.base import Storage
@@ -28,6 +27,7 @@ from ._storage.stream import positional
 from ._types import BinaryFile, Path, Readable, StorageOptions, Writable
 from .abstract_io import Progress, effective_nthreads
 from .args import BloscArgs, MetadataArgs
+from .constants import MAGIC
 from .dataset.file_checks import DatasetRecovery
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError, UsageValueError
@@ -82,7 +82,10 @@ def recover_fp(
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
     with positional(damaged_fp) as storage, own_settings:
-        refuse_archive(storage)
+        if storage.read_at(0, len(MAGIC)) != MAGIC:
+            from ._file.archive import refuse_archive
+
+            refuse_archive(storage)
         inspection = Inspection(storage, count, progress)
         plan = RecoveryPlan(inspection, drop, fill)
         _write(plan, inspection, out_fp, fill, count)

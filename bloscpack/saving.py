@@ -15,7 +15,7 @@ import numpy
 from numpy.typing import ArrayLike
 
 from ._commit.replacing import replacing
-from ._file.archive_writing import ArchiveSettings
+from ._file.archive import ArchiveSettings
 from ._format.blosc_header import decode_header
 from ._format.shard import (
     SEPARATOR,

@@ -16,7 +16,6 @@ from ._check.findings import Finding, Report
 from ._commit.snapshot import read_snapshot
 from ._compat import make_callable
 from ._engine.blosc_settings import own_settings
-from ._file.archive_reading import is_archive
 from ._storage.base import Storage
 from ._storage.paths import is_url, local_path, shown_name
 from ._storage.stream import positional
@@ -63,10 +62,11 @@ def verify_fp(
     """
     count = effective_nthreads(nthreads, None)
     with positional(fp) as storage, own_settings:
-        if is_archive(storage):
-            from ._check.archives import report_on_archive
+        if storage.read_at(0, len(MAGIC)) != MAGIC:
+            from ._check.archives import is_archive, report_on_archive
 
-            return report_on_archive(storage, count, progress)
+            if is_archive(storage):
+                return report_on_archive(storage, count, progress)
         return Inspection(storage, count, progress).report
 
 

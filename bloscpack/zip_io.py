@@ -3,13 +3,11 @@
 The file is a ZIP file without compression of its own, and a store of Zarr format 3 with
 a group (docs/format.rst, Several arrays in one file)::
 
-    zarr.json                      the group
-    NAME/zarr.json, NAME/c/0/...   an array; all of it is one shard, a .blp file
+    NAME/c/0/..., NAME/zarr.json   an array; all of it is one shard, a .blp file
     NAME.blp                       an array that Zarr has no shards of, a .blp file
+    zarr.json                      the group, which lists the members with chunks
 
-Strategy: an array is compressed straight into its member. When the member is complete,
-its size and checksum are written into the header in front of it. An archive is written
-once, and replaced as a whole.
+Strategy: an archive is written once, and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -22,18 +20,17 @@ from weakref import WeakValueDictionary
 from numpy.typing import ArrayLike
 
 from ._commit.replacing import replacing
-from ._file.archive_reading import (
-    BLP,
+from ._file.archive import (
     ArchiveFile,
+    ArchiveSettings,
     check_document,
     check_names,
-    document_name,
-    parents_of,
+    write_archive,
 )
-from ._file.archive_writing import ArchiveSettings, ArchiveWriter, write_archive
 from ._file.array_reader import CACHE_NBYTES
 from ._file.opened import OpenedFile
-from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
+from ._format.zarr_metadata import ZARR_JSON
+from ._format.zip_format import MEMBERS
 from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import check_place, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
@@ -110,20 +107,13 @@ def write_arrays(
 
     The other parameters are those of `savez`.
     """
-    check_names(arrays)
-
-    def write(writer: ArchiveWriter) -> None:
-        writer.add_bytes(ZARR_JSON, encode_json(group_document(metadata)))
-        for group in parents_of(arrays):
-            writer.add_bytes(document_name(group), encode_json(group_document()))
-        for name, array in arrays.items():
-            writer.add_array(name, array, checked.packing)
-
+    check_names(arrays, metadata)
+    given = arrays, checked.packing, metadata
     if hasattr(file, "write"):
-        write_archive(file, write)
+        write_archive(file, *given)
         return
     with replacing(file, checked.sync, storage_options=checked.storage_options) as fp:
-        write_archive(fp, write)
+        write_archive(fp, *given)
 
 
 class ArrayArchive(Closing, Mapping[str, LazyArray]):
@@ -162,8 +152,10 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
     def metadata(self) -> Json:
         """The metadata that `save` got for all arrays; None without any."""
         self._check_open()
-        document = self._file.json(self._file.member(ZARR_JSON))
-        return document.get("attributes") or None
+        found = self._file.json(ZARR_JSON).get("attributes")
+        if isinstance(found, dict):
+            found = {key: found[key] for key in found if key != MEMBERS}
+        return found or None
 
     def __repr__(self) -> str:
         names = [*self._file.arrays]
@@ -206,17 +198,11 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         names = "cache_nbytes", "limits", "nthreads"
         options = {each: self._options[each] for each in names}
         with naming_errors(label):
-            member = file.chunks(name)
-            members, document = [member], None
-            if not member.name.endswith(BLP):
-                members.append(file.member(document_name(name)))
-            content, *others = file.contents(*members)
-            if others:
-                document = file.document(name, others[0])
+            content, document = file.open(name)
             parts = OpenedFile(content, name=label, **options)
             array = LazyArray(parts, self._origin(name))
             if document is not None:
-                check_document(document, array.shape, array.dtype, member.name)
+                check_document(document, array.shape, array.dtype, file.arrays[name])
         self._lent[id(array)] = array
         return array
 

@@ -7,28 +7,30 @@ fields of the ZIP file that change no array are compared with those that `savez`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
 from typing import Any
+from zipfile import ZipInfo
 from zlib import crc32
 
-from .._file.archive_reading import (
+from .._file.archive import (
     BLP,
+    CHECKSUM,
     ArchiveFile,
     check_document,
-    document_name,
-    parents_of,
+    encode_directory,
+    is_archive,
+    new_info,
 )
-from .._file.archive_writing import CHECKSUM
 from .._format.shard import count_slots
 from .._format.zarr_metadata import ZARR_JSON, ArrayDocument
-from .._format.zip_format import STORED, UTF8, Member, encode_directory, encode_local
+from .._format.zip_format import document_name, encode_local, parents_of
 from .._storage.base import PartStorage, Storage
 from ..abstract_io import Progress
 from ..exceptions import DamageError, FormatError, Unsupported
 from ..serializers import shard_rows
 from .files import Inspection
 from .findings import Report
+
+__all__ = ["is_archive", "report_on_archive"]
 
 SECTION = "archive"
 
@@ -61,9 +63,7 @@ class ArchiveChecker:
 
     def check(self) -> Report:
         """Check everything; return the report."""
-        entries = sorted(self.file.entries, key=lambda member: member.offset)
-        extents = [self._check_member(member) for member in entries]
-        self._check_other_fields(entries, extents)
+        self._check_members()
         for name in self.file.members:
             if name.endswith("/" + ZARR_JSON) or name == ZARR_JSON:
                 self._check_document(name)
@@ -82,67 +82,63 @@ class ArchiveChecker:
 
     # The ZIP file
 
-    def _check_member(self, member: Member) -> tuple[int, int] | None:
-        """Compare local header and checksum with the directory; return the extent."""
-        if self.file.members.get(member.name, member) is not member:
-            message = "a later entry of the directory has the same name"
-            self._add("replaced", member.name, message, True, offset=member.offset)
+    def _check_members(self) -> None:
+        """Compare local headers and checksums with the directory, and it with the list.
+
+        The fields that readers ignore and `savez` writes otherwise are notes.
+        """
+        file, end, usual, others = self.file, 0, [], []
+        for info in sorted(file.entries, key=lambda info: info.header_offset):
+            name, at = info.orig_filename, info.header_offset
+            if end < at:
+                self._note_gap(end, at)
+            if file.members.get(name, info) is not info:
+                message = "a later entry of the directory has the same name"
+                self._add("replaced", name, message, True, offset=at)
+            start, end = self._check_bytes(info) or (at, file.limits[at])
+            own = new_info(name, at - file.shift)
+            own.file_size = own.compress_size = info.file_size
+            own.CRC = info.CRC
+            usual.append(own)
+            if start > at and file.storage.read_at(at, start - at) != encode_local(own):
+                others.append(info)
+        if end < file.start:
+            self._note_gap(end, file.start)
+        for name in file.sizes:
+            try:
+                file.member(name)
+            except FormatError as error:
+                kind = "size" if name in file.members else "missing"
+                self._add(kind, name, error.message)
+        if others:
+            message = "the local headers of '%d' members have other fields than savez "
+            message = message % len(others) + "writes; this is the first"
+            at = others[0].header_offset
+            self._add("fields", others[0].orig_filename, message, True, offset=at)
+        found = file.storage.read_at(file.start, file.storage.size - file.start)
+        if found != encode_directory(usual, file.start - file.shift):
+            message = "the directory has other fields than savez writes"
+            self._add("fields", None, message, True, offset=file.start)
+
+    def _check_bytes(self, info: ZipInfo) -> tuple[int, int] | None:
+        """Return the extent of the bytes of a member; None if there is none."""
+        name = info.orig_filename
         try:
-            start, stop = self.file.extent(member)
+            ((start, stop, _),) = self.file.extents(info)
         except Unsupported as error:
             error.filename = error.filename or self.file.name
             raise
         except FormatError as error:
-            at = member.offset
-            self._add("local-header", member.name, error.message, offset=at)
+            at = info.header_offset
+            self._add("local-header", name, error.message, offset=at)
             return None
         crc = 0
         for block in self.file.storage.read_blocks(start, stop):
             crc = crc32(block, crc)
-        if crc != member.crc:
-            message = "expected the crc32 '%08x', found '%08x'" % (member.crc, crc)
-            self._add("crc32", member.name, message, extent=(start, stop))
+        if crc != info.CRC:
+            message = "expected the crc32 '%08x', found '%08x'" % (info.CRC, crc)
+            self._add("crc32", name, message, extent=(start, stop))
         return start, stop
-
-    def _check_other_fields(
-        self, entries: Sequence[Member], extents: Sequence[tuple[int, int] | None]
-    ) -> None:
-        """Note the fields that readers ignore and `savez` writes otherwise."""
-        storage, directory = self.file.storage, self.file.directory
-        end, others = 0, []
-        for member, extent in zip(entries, extents, strict=True):
-            if end < member.offset:
-                self._note_gap(end, member.offset)
-            start, end = extent or (0, member.limit)
-            if extent and storage.read_at(
-                member.offset, start - member.offset
-            ) != encode_local(member):
-                others.append(member)
-        if end < directory.start:
-            self._note_gap(end, directory.start)
-        if others:
-            message = "the local headers of '%d' members have other fields than savez "
-            message = message % len(others) + "writes; this is the first"
-            at = others[0].offset
-            self._add("fields", others[0].name, message, True, offset=at)
-        found = storage.read_at(directory.start, storage.size - directory.start)
-        if found not in self._usual_directories():
-            message = "the directory has other fields than savez writes"
-            self._add("fields", None, message, True, offset=directory.start)
-
-    def _usual_directories(self) -> list[bytes]:
-        """Return the directory that `savez` writes, and that of earlier releases."""
-        shift, start = self.file.directory.shift, self.file.directory.start
-        members = []
-        for entry in self.file.entries:
-            member = copy(entry)
-            member.flags, member.method = UTF8, STORED
-            member.offset -= shift
-            members.append(member)
-        return [
-            encode_directory(members, start - shift, digests=digests)
-            for digests in (True, False)
-        ]
 
     def _note_gap(self, start: int, stop: int) -> None:
         message = "'%d' bytes belong to no member" % (stop - start)
@@ -156,7 +152,7 @@ class ArchiveChecker:
         if array in self.file.arrays:
             return
         try:
-            document = self.file.json(self.file.members[name])
+            document = self.file.json(name)
         except FormatError as error:
             self._add("document", name, error.message)
             return
@@ -174,8 +170,8 @@ class ArchiveChecker:
             self._add("missing", chunks, message)
             return
         try:
-            start, stop = file.extent(file.members[chunks])
-        except FormatError:  # there is a finding already
+            ((start, stop, _),) = file.extents(file.members[chunks])
+        except (KeyError, FormatError):  # there is a finding already
             return
         inspection = self._check_chunks(chunks, start, stop)
         if chunks.endswith(BLP):

@@ -18,7 +18,7 @@ import numpy
 from .. import dataset
 from .._file.opened import OpenedFile
 from .._format.dtypes import Array
-from .._format.zip_format import LOCAL_SIGNATURE
+from .._format.other_formats import ZIP
 from .._storage.paths import is_url, shown_name
 from .._types import JsonObject
 from ..constants import MAGIC
@@ -153,7 +153,7 @@ def _read(path: str, request: Request) -> tuple[str, Content]:
         try:
             return _read_packed(path, request)
         except NotReadable as error:
-            if not (error.prefix or b"").startswith(LOCAL_SIGNATURE):
+            if not (error.prefix or b"").startswith(ZIP):
                 raise
             return ARCHIVE, read_archive(path, request)
     if begins_with(path, MAGIC):

@@ -109,7 +109,7 @@ class NamedFile:
         """Check all chunks; return their `chunk_rows`, and the other errors."""
         from .._check.files import Inspection
         from .._engine.blosc_settings import own_settings
-        from .._file.archive_reading import refuse_archive
+        from .._file.archive import refuse_archive
         from .._storage.stream import positional
         from ..abstract_io import effective_nthreads
 

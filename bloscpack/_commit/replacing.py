@@ -103,7 +103,12 @@ def replacing(
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     # With `exclusive` a file that has been made since then is not replaced either.
     if exclusive or not os.path.exists(name):
-        _check_free(name)
+        # No file can have a name like ``old/``: its real path, ``old``, may be a file,
+        # which must not be replaced.
+        no_file = os.path.basename(name) in ("", os.curdir)
+        if no_file or os.path.lexists(os.path.realpath(name)):
+            # Raises nothing if another program has created the file meanwhile.
+            os.stat(name)
         with _new_file(name, None, bool(sync), like, access, times, model) as fp:
             yield fp
         return
@@ -133,18 +138,6 @@ def _replaced(name: str) -> Iterator[FileAccess]:
             yield FileAccess(locked_file.fp.fileno())
     else:
         yield FileAccess(name)
-
-
-def _check_free(name: str) -> None:
-    """Raise an error if no new file may get a name that no file has.
-
-    No file can have a name like ``old/``: its real path, ``old``, may be a file, which
-    must not be replaced.
-    """
-    no_file = os.path.basename(name) in ("", os.curdir)
-    if no_file or os.path.lexists(os.path.realpath(name)):
-        # Raises nothing if another program has created the file meanwhile.
-        os.stat(name)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ from .._format.shard import (
 from .._storage.base import bytes_left, read_up_to
 from .._storage.cursor import Cursor
 from .._storage.stream import sampled
-from .._types import BinaryFile, Buffer, Readable
+from .._types import BinaryFile, Buffer, Json, Readable
 from ..abstract_io import Progress, effective_nthreads
 from ..args import (
     BLOSC_ARGS,
@@ -139,6 +139,7 @@ class AppendSettings:
         self,
         blosc_args: AnyBloscArgs | None,
         *,
+        accept: Callable[[Json], object] | None = None,
         auto: bool | str = False,
         metadata: object = UNCHANGED,
         nthreads: int | None = None,
@@ -148,6 +149,7 @@ class AppendSettings:
         **settings: Unpack[BloscKeywords],
     ) -> None:
         self.blosc_args = blosc_args
+        self.accept = accept
         self.settings: dict[str, object] = {**settings, "auto": auto}
         self.metadata = metadata
         self.nthreads = nthreads
@@ -191,7 +193,7 @@ def append_chunks(
     """Append bytes of a file object; return by how many chunks the file has grown."""
     new_size, fp = checked_size(new_size), target.fp
     # Read and check the old file.
-    beginning, boundaries = _read_appendable(target, how.needs_offsets)
+    beginning, boundaries = _read_appendable(target, how)
     old, metadata = beginning.header, beginning.metadata
     args = _effective_args(how, old, new_content_fp, new_size)
     # Plan, without reading or writing.
@@ -265,7 +267,7 @@ def append_chunks(
 
 
 def _read_appendable(
-    target: Target, needs_offsets: bool
+    target: Target, how: AppendSettings
 ) -> tuple[Beginning, list[int]]:
     """Return the sections of a file, and boundaries of its chunks.
 
@@ -278,6 +280,8 @@ def _read_appendable(
     target.fp.seek(0)
     cursor = Cursor(target.fp)
     beginning = read_beginning(cursor)
+    if how.accept is not None:
+        how.accept(beginning.metadata)
     header, metadata, first = beginning.header, beginning.metadata, cursor.position
     if header.format_version != FORMAT_VERSION:
         raise FormatVersionMismatch(
@@ -286,7 +290,7 @@ def _read_appendable(
             % (FORMAT_VERSION, header.format_version),
             section="header",
         )
-    if needs_offsets and beginning.table is None:
+    if how.needs_offsets and beginning.table is None:
         raise OffsetsRequired(
             "Appending to a file without offsets is not yet supported"
         )
@@ -575,6 +579,7 @@ def _append_to_copy(
             how.expect(old.nbytes + header.last_chunk + new_size)
             how.expect = None
 
+    how.accept = None
     with locked_file.replacement() as temporary:
         rewrite(old, temporary.fp, wanted, planned, how.nthreads, how.progress)
         with temporary.reopened() as fp, changeable(fp) as target:

@@ -21,7 +21,7 @@ from .._engine.threads import RUN, ordered
 from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.array_metadata import Description, grid_for, with_chunks
 from .._format.blosc_header import BloscHeader
-from .._format.chunks import Frame, check_frame, frames_of, plain_of
+from .._format.chunks import Frame, frames_of, plain_of, verified
 from .._format.grid import Grid
 from .._format.sections import Section, check_offsets, encode_section, read_beginning
 from .._format.shard import (
@@ -511,10 +511,9 @@ def _copy(
     sink.init_offsets()
 
     def work(frame: Frame) -> tuple[bytes, bytes, int]:
-        compressed, digest = map(bytes, frame.content)
-        check_frame(frame, before)
+        compressed, digest = map(bytes, verified(frame, before))
         if not before.size:
-            plain_of(frame, before)  # raises if the chunk is damaged
+            plain_of(frame, before, compressed)  # raises if the chunk is damaged
         if checksum is not before:
             digest = checksum(compressed)
         return compressed, digest, frame.header.nbytes

@@ -330,11 +330,12 @@ class Frame:
 
     ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
     ``start`` the position of its plain bytes in the plain data of the file, ``header``
-    its Blosc header. ``content`` is chunk and digest, empty unless they were read.
-    ``memory`` is where its plain bytes belong, None if that is not known.
+    its Blosc header. ``content`` is chunk and digest; ``read(frame)`` returns them if
+    the thread that needs them reads them. ``memory`` is where the plain bytes belong,
+    None if that is not known.
     """
 
-    __slots__ = ("content", "header", "memory", "number", "offset", "start")
+    __slots__ = ("_content", "header", "memory", "number", "offset", "read", "start")
 
     def __init__(
         self, number: int, offset: int | None, start: int, header: BloscHeader
@@ -343,27 +344,41 @@ class Frame:
         self.offset = offset
         self.start = start
         self.header = header
-        self.content: tuple[Buffer, Buffer] = b"", b""
         self.memory: memoryview | None = None
+        self.read: Callable[[Frame], tuple[Buffer, Buffer]] | None = None
+        self._content: tuple[Buffer, Buffer] = b"", b""
+
+    @property
+    def content(self) -> tuple[Buffer, Buffer]:
+        """Chunk and digest, valid until the same thread needs those of another."""
+        return self._content if self.read is None else self.read(self)
+
+    @content.setter
+    def content(self, content: tuple[Buffer, Buffer]) -> None:
+        self._content = content
 
 
-def plain_of(frame: Frame, checksum: Hash) -> bytes:
-    """Return the plain bytes of a chunk whose content was read, once it is verified.
-
-    Enter `own_settings` first. Raises `FormatError` if the chunk is damaged.
-    """
-    check_frame(frame, checksum)
+def verified(frame: Frame, checksum: Hash) -> tuple[Buffer, Buffer]:
+    """Return a chunk and its digest; raise `FormatError` if they don't fit."""
     try:
-        return decompress(frame.content[0], frame.header)
+        content = frame.content
+        check_digest(*content, checksum)
     except FormatError as error:
         error.locate(frame.number, frame.offset)
         raise
+    return content
 
 
-def check_frame(frame: Frame, checksum: Hash) -> None:
-    """Raise `FormatError` unless the digest of a chunk that was read is right."""
+def plain_of(frame: Frame, checksum: Hash, compressed: Buffer | None = None) -> bytes:
+    """Return the plain bytes of a chunk, once it is verified.
+
+    `compressed` is the chunk if it was verified before. Enter `own_settings` first.
+    Raises `FormatError` if the chunk is damaged.
+    """
+    if compressed is None:
+        compressed, _ = verified(frame, checksum)
     try:
-        check_digest(*frame.content, checksum)
+        return decompress(compressed, frame.header)
     except FormatError as error:
         error.locate(frame.number, frame.offset)
         raise

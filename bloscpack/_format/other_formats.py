@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from .blosc_header import decode_header
 
-# An archive of `savez` is a ZIP file whose first member has this name.
 ZIP = b"PK\x03\x04"
-FIRST_MEMBER = b"zarr.json"
-FIRST_MEMBER_AT = 30
+# The local header that `savez` writes: version 4.5, not compressed, 1 January 1980,
+# sizes in a field of Zip64; and a name for the first member.
+OWN_HEADER = re.compile(
+    rb"PK\x03\x04-\x00..\x00\x00\x00\x00!\x00.{4}\xff{8}", re.DOTALL
+)
+OWN_NAME = re.compile(rb"(.*/)?(zarr\.json|c(/0)+)|.+\.blp", re.DOTALL)
 ARCHIVE = (
     "an archive of several arrays; 'blpk show', 'diff', 'convert' and 'verify' read "
     "it, in Python load and loadz"
@@ -54,7 +59,7 @@ def name_format(prefix: Buffer, size: int | None) -> str | None:
     unknown size.
     """
     prefix = bytes(prefix)
-    if prefix.startswith(ZIP) and prefix.startswith(FIRST_MEMBER, FIRST_MEMBER_AT):
+    if begins_as_archive(prefix):
         return ARCHIVE
     for name, *markers in MARKERS:
         if prefix.startswith(tuple(markers)):
@@ -70,3 +75,18 @@ def name_format(prefix: Buffer, size: int | None) -> str | None:
     if size is None or header.ctbytes == size:
         return "a bare Blosc buffer"
     return None
+
+
+def begins_as_archive(prefix: bytes) -> bool:
+    """Return whether a file may be an archive: `prefix` is in its first local header.
+
+    Other programs write the document of the group first.
+    """
+    is_group = prefix.startswith(ZIP) and prefix.startswith(b"zarr.json", 30)
+    return is_group or begins_as_own(prefix)
+
+
+def begins_as_own(prefix: bytes) -> bool:
+    """Return whether a file begins with the local header that `savez` writes."""
+    name = prefix[30 : 30 + int.from_bytes(prefix[26:28], "little")]
+    return bool(OWN_HEADER.match(prefix) and OWN_NAME.fullmatch(name))

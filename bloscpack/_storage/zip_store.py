@@ -1,14 +1,16 @@
-"""A ZIP file as a store, which can only be read; and what its errors mean.
+"""ZIP files, read by the module `zipfile`: the directory of an archive, and a store.
 
-ZIP files of other programs are read by the module `zipfile`. Its errors become ours,
-with the name of the file. The size that a directory states is compared with the stored
-bytes before anything is allocated. A member that is stored without compression is read
-at any position; any other one is decompressed as a whole, when it is read first.
+Strategy: errors of `zipfile` become ours, with the name of the file. The size that a
+directory states is compared with the stored bytes before anything is allocated. A
+member that is stored without compression is read in place, at any position; any other
+one is decompressed as a whole, when it is read first. What the document of the group
+lists (docs/format.rst, Several arrays in one file) is compared with the directory.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import struct
@@ -16,20 +18,29 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from weakref import finalize
 
 from .._engine.forks import cached_property
+from .._format.other_formats import PREFIX_LENGTH, begins_as_archive, begins_as_own
+from .._format.zarr_metadata import ZARR_JSON
 from .._format.zip_format import (
     ENCRYPTED,
-    EXTRA_DIGEST,
     LOCAL,
     LOCAL_SIGNATURE,
-    extra_fields,
-    read_directory,
+    TAIL_LENGTH,
+    damaged_zip,
+    decode_end,
+    decode_local,
+    decode_sizes,
+    document_name,
+    local_extent,
+    parents_of,
+    raw_name,
 )
-from ..constants import MAX_BUFFERSIZE
-from ..exceptions import BloscpackError, DamageError, NotReadable
-from .base import MemoryStorage, PartStorage, Storage, naming_errors
+from ..constants import MAX_BUFFERSIZE, MAX_DOCUMENT
+from ..exceptions import BloscpackError, DamageError, NotReadable, Unsupported
+from .base import MemoryStorage, PartStorage, Storage, StorageFile, naming_errors
 from .local import whole_file
 from .paths import is_safe_name
 from .store import NestedStore, too_long
@@ -40,10 +51,10 @@ except ImportError:  # Python was built without it
     LZMAError = zipfile.BadZipFile  # type: ignore
 
 # Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
-# reaches 1032 at most. The other methods have no limit of their own: `OTHER_RATIO`
-# bounds the sizes that a member may claim.
+# reaches 1032 at most. The other methods get the ratio of zstd in chunks of Blosc.
 MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-OTHER_RATIO = 2**20
+OTHER_RATIO = 2**15
+HEADER_OFFSET = attrgetter("header_offset")
 # Maximum number of parts of a name: each folder around a member takes memory.
 MAX_PARTS = 250
 # A message about wrong bytes, with the error of `zipfile`.
@@ -56,7 +67,7 @@ WRONG_BYTES = (
 
 
 @contextmanager
-def zip_errors(name: str) -> Iterator[None]:
+def zip_errors(name: str | None) -> Iterator[None]:
     """Turn the errors about the bytes of a ZIP file into `FormatError`."""
     try:
         yield
@@ -113,6 +124,151 @@ def open_zip(name: str) -> zipfile.ZipFile:
     return archive
 
 
+class Directory:
+    """The directory of an archive, and its members, which are read in place.
+
+    Raises `FormatError` unless the members are in front of it and apart from each
+    other.
+
+    Attributes
+    ----------
+    storage
+        The bytes of the file.
+    entries
+        All members in the order of the directory.
+    members
+        Those that count, by name: of several with a name the last one, as in Zarr.
+    sizes
+        The sizes of members by name that the document of the group lists, after
+        `read_list`.
+    limits
+        Where the next part of the file begins, by the offset of each local header.
+    start
+        Where the directory begins.
+    shift
+        Number of bytes in front of the ZIP file.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        tail = storage.read_at(max(0, storage.size - TAIL_LENGTH), TAIL_LENGTH)
+        try:
+            end, self.start, self.shift, count = decode_end(tail, storage.size)
+        except NotReadable as error:
+            if begins_as_archive(storage.read_at(0, PREFIX_LENGTH)):
+                raise DamageError(error.message) from error
+            raise
+        # In a comment, `zipfile` would look for another end record.
+        fp = io.BufferedReader(StorageFile(PartStorage(storage, 0, end)))
+        try:
+            with zip_errors(None), zipfile.ZipFile(fp) as archive:
+                self.entries = archive.infolist()
+        except NotReadable as error:  # of a later version of ZIP
+            raise Unsupported(error.message) from error
+        if len(self.entries) != count:
+            raise damaged_zip(
+                "expected '%d' members, found '%d'" % (count, len(self.entries))
+            )
+        self.limits: dict[int, int] = {}
+        limit = self.start
+        for info in sorted(self.entries, key=HEADER_OFFSET, reverse=True):
+            name, at, size = info.orig_filename, info.header_offset, info.compress_size
+            if info.volume:
+                raise damaged_zip("the entry %.200r is of another disk" % name)
+            if size != info.file_size and info.compress_type == zipfile.ZIP_STORED:
+                raise damaged_zip(
+                    "the stored member %.200r has two sizes, '%d' and '%d'"
+                    % (name, size, info.file_size)
+                )
+            length = len(name) if name.isascii() else len(raw_name(info))
+            if at + LOCAL.size + length + size > limit:
+                raise damaged_zip(
+                    "the member %.200r at '%d' of '%d' bytes overlaps what follows at "
+                    "'%d'" % (name, at, size, limit)
+                )
+            self.limits[at] = limit
+            limit = at
+        self.members = {
+            info.orig_filename: info
+            for info in self.entries
+            if info.orig_filename[-1:] != "/"
+        }
+        self.sizes: dict[str, int] = {}
+
+    def read_list(self) -> None:
+        """Read the list of members in the document of the group; compare their names.
+
+        Raises `FormatError` if the document is damaged, or if a member that is not
+        listed has another name in its local header.
+        """
+        group = self.members.get(ZARR_JSON)
+        if (
+            group is None
+            or group.file_size > MAX_DOCUMENT
+            or group.compress_type != zipfile.ZIP_STORED
+            or group.flag_bits & ENCRYPTED
+        ):
+            return
+        self.sizes = sizes = decode_sizes(self.read(group))
+        arrays = [name.rpartition("/c/")[0] for name in sizes]
+        others = self.members.keys() - {ZARR_JSON, *sizes, *map(document_name, arrays)}
+        if sizes and others:
+            # A wrong name of another member is noticed when that member is read.
+            for name in others.difference(map(document_name, parents_of(sizes))):
+                self.extents(self.members[name])
+
+    def member(self, name: str) -> zipfile.ZipInfo:
+        """Return a member; raise `FormatError` if it is missing or not as listed."""
+        info = self.members.get(name)
+        if info is not None and self.sizes.get(name, info.file_size) == info.file_size:
+            return info
+        if name not in self.sizes:
+            raise DamageError("the member %.200r of the archive is missing" % name)
+        raise DamageError(
+            "expected the member %.200r of '%d' bytes, which the document of the group "
+            "lists, found %s in the directory of the ZIP file"
+            % (name, self.sizes[name], "none" if not info else "'%d'" % info.file_size),
+            section="archive",
+        )
+
+    def extents(
+        self, *infos: zipfile.ZipInfo, most: int = 0
+    ) -> list[tuple[int, int, bytes]]:
+        """Return start and stop of the bytes of members, and the first of these bytes.
+
+        At least `most` bytes are read of each member with its local header.
+        """
+        headers = [local_extent(info) for info in infos]
+        spans = [
+            (start, stop + min(most, info.file_size))
+            for (start, stop), info in zip(headers, infos, strict=True)
+        ]
+        found = []
+        for info, (begin, stop), data in zip(
+            infos, headers, self.storage.read_many(spans), strict=True
+        ):
+            limit = self.limits[info.header_offset]
+            start = decode_local(data[: stop - begin], info, limit)
+            head = data[start - begin :][: info.file_size]
+            found.append((start, start + info.file_size, head))
+        return found
+
+    def read(self, info: zipfile.ZipInfo, content: Storage | None = None) -> bytes:
+        """Return the bytes of a small member, which may be open already."""
+        if content is None:
+            ((start, stop, _),) = self.extents(info)
+            content = PartStorage(self.storage, start, stop)
+        if content.size > MAX_DOCUMENT:
+            raise DamageError(
+                "expected at most '%d' bytes in %.200r, found '%d'"
+                % (MAX_DOCUMENT, info.orig_filename, content.size)
+            )
+        text = content.read_at(0, content.size)
+        if zlib.crc32(text) != info.CRC:
+            raise DamageError("the crc32 of %.200r does not match" % info.orig_filename)
+        return text
+
+
 # The store
 
 
@@ -129,20 +285,36 @@ class OpenZip:
         # Not by `__del__`: in a cycle, the files might be freed first.
         finalize(self, self.archive.close)
         finalize(self, self._fp.close)
-        if any(_has_digest(info) for info in self.archive.infolist()):
-            # `zipfile` would open a damaged archive without the members that it lost.
-            try:
-                with naming_errors(path):
-                    read_directory(self.storage)
-            except BaseException:
-                self.archive.close()
-                self._fp.close()
-                raise
+        # `zipfile` would open a damaged archive without the members that it lost.
+        try:
+            with naming_errors(path):
+                self.directory = self._find_list(path)
+        except BaseException:
+            self.archive.close()
+            self._fp.close()
+            raise
 
+    def _find_list(self, path: str) -> Directory | None:
+        """Return the directory of an archive with a list; None for other ZIP files.
 
-def _has_digest(info: zipfile.ZipInfo) -> bool:
-    """Return whether an entry of a directory has a digest, as those of `savez`."""
-    return any(kind == EXTRA_DIGEST for kind, _ in extra_fields(info.extra))
+        Raises `FormatError` if `savez` has written the file, but its directory lacks
+        members.
+        """
+        content, names = b"", self.archive.namelist()
+        if (
+            ZARR_JSON in names
+            and self.archive.getinfo(ZARR_JSON).file_size <= MAX_DOCUMENT
+        ):
+            with zip_errors(path):
+                content = self.archive.read(ZARR_JSON)
+        is_own = begins_as_own(self.storage.read_at(0, PREFIX_LENGTH))
+        directory = None
+        if is_own or decode_sizes(content):
+            directory = Directory(self.storage)
+            if ZARR_JSON not in directory.members:
+                raise damaged_zip("its directory lacks the member '%s'" % ZARR_JSON)
+            directory.read_list()
+        return directory
 
 
 class CompressedMember(MemoryStorage):
@@ -164,12 +336,14 @@ class ZipStore(NestedStore):
     def __init__(self, path: str) -> None:
         self.root = path
         self._zip = OpenZip(path)
-        self._members: dict[str, zipfile.ZipInfo] = {}
+        self._sizes = self._zip.directory.sizes if self._zip.directory else {}
+        self._members: dict[str, zipfile.ZipInfo | None] = {}
         self._folders: dict[str, dict[str, int]] = {"": {}}
-        for info in self._zip.archive.infolist():
-            if is_safe_name(info.filename) and info.filename.count("/") < MAX_PARTS:
-                self._members[info.filename] = info
-                self._add(info.filename, stat.S_IFREG)
+        infos = {info.filename: info for info in self._zip.archive.infolist()}
+        for name in (*infos, *self._sizes):
+            if is_safe_name(name) and name.count("/") < MAX_PARTS:
+                self._members[name] = infos.get(name)
+                self._add(name, stat.S_IFREG)
 
     def _add(self, name: str, kind: int) -> None:
         folder, _, last = name.rpartition("/")
@@ -179,7 +353,11 @@ class ZipStore(NestedStore):
         self._folders[folder][last] = kind
 
     def _member(self, name: str) -> zipfile.ZipInfo:
-        member = self._members.get(self._prefix + name)
+        full = self._prefix + name
+        if self._zip.directory is not None and full in self._sizes:
+            with naming_errors(self.path(name)):
+                return self._zip.directory.member(full)
+        member = self._members.get(full)
         if member is None:
             raise self._missing(name)
         return member
@@ -188,14 +366,12 @@ class ZipStore(NestedStore):
         member = self._member(name)
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & ENCRYPTED:
             return CompressedMember(member.file_size, lambda: self.read(name)[0])
-        start = member.header_offset
-        with zip_errors(self.path(name)):
-            header = self._zip.storage.read_at(start, LOCAL.size)
-        if len(header) < LOCAL.size or not header.startswith(LOCAL_SIGNATURE):
-            text = DAMAGED % "expected the header of a member, found none"
-            raise DamageError(text, filename=self.path(name))
-        start += LOCAL.size + sum(LOCAL.unpack(header)[-2:])
-        return PartStorage(self._zip.storage, start, start + member.file_size, self)
+        storage, (begin, stop) = self._zip.storage, local_extent(member)
+        path = self.path(name)
+        with naming_errors(path), zip_errors(path):
+            header = storage.read_at(begin, stop - begin)
+            start = decode_local(header, member, storage.size)
+        return PartStorage(storage, start, start + member.file_size, self)
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False

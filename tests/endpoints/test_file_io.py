@@ -418,7 +418,8 @@ def test_file_that_shrinks_while_it_is_read(tmp_path):
             last = frame.offset
         os.truncate(path, last + 40)
         with pytest.raises(FormatError, match="ends too early") as raised:
-            list(source.frames())
+            for _ in source:
+                pass
     assert ("chunks", NCHUNKS - 1, last) == (
         raised.value.section,
         raised.value.chunk,

@@ -546,26 +546,59 @@ def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
 
 # The name of an array, for a document or for chunks (Z8).
 PARTS = re.compile(r"(.+?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
+# The beginning and the name of the first member of an archive.
+HEADER = re.compile(rb"PK\x03\x04-\0..\0{4}!\0.{4}\xff{8}", re.DOTALL)
+FIRST = re.compile(rb"(.*/)?(zarr\.json|c(/0)+)|.+\.blp", re.DOTALL)
 
 
 def read_archive(data: bytes) -> dict | None:
     """Return the arrays of an archive; None if the file is none (Z)."""
-    begins = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
+    name = data[30:262][: int.from_bytes(data[26:28], "little")]
+    is_group = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
+    begins = is_group or (HEADER.match(data) and FIRST.fullmatch(name))
     members: dict[str, SimpleNamespace] = {}
     try:
         entries, end = read_directory(data)
         members = {each.name: each for each in entries if each.name[-1:] != "/"}
         for entry in sorted(entries, key=lambda each: -each.start):
             check("Z2", 0 <= entry.start <= end - 30 - len(entry.raw) - entry.stored)
-            check("Z7", entry.is_right)
             entry.end, end = end, entry.start
         supports("T1", "zarr.json" in members)
     except Refused:
         if begins:
             raise
         return None
-    arrays = {n: (members, n, chunks) for n, chunks in arrays_in(members).items()}
+    sizes = read_list(members["zarr.json"])
+    known = {
+        each[: slash.start()] for each in sizes for slash in re.finditer("/", each)
+    }
+    for name in members.keys() - {"zarr.json", *sizes} if sizes else ():
+        if name.removesuffix("/zarr.json") not in known:
+            read_member(members[name])
+    names = {**sizes, **members}
+    arrays = {
+        name: (members, sizes, name, chunks)
+        for name, chunks in arrays_in(names, members).items()
+    }
     return group_of({}, array_in, arrays)
+
+
+def read_list(entry: SimpleNamespace) -> dict[str, int]:
+    """Return the sizes of members that the document of the group lists (Z7)."""
+    if entry.method or entry.flags & 0x2041 or entry.size > LARGEST_DOCUMENT:
+        return {}
+    raw = read_member(entry)
+    check("Z1", zlib.crc32(raw) == entry.crc32)
+    value = attempt(blp.parse_json, raw, "M7")
+    for key in ("attributes", "bloscpack-members"):
+        value = value.get(key) if isinstance(value, dict) else None
+    sizes, digest = map((value or {}).get, ("sizes", "digest"))
+    if not isinstance(digest, str) or not re.fullmatch("crc32=[0-9a-f]{8}", digest):
+        return {}
+    at = raw.rfind(digest.encode()) + len("crc32=")
+    is_right = zlib.crc32(raw[:at] + b"0" * 8 + raw[at + 8 :]) == int(digest[6:], 16)
+    is_list = isinstance(sizes, dict) and all(type(n) is int for n in sizes.values())
+    return sizes if is_right and is_list else {}
 
 
 def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
@@ -587,38 +620,39 @@ def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
     entries = []
     while at < end:
         check("Z2", at + 46 <= end and data[at : at + 4] == b"PK\1\2")
+        supports("Z2", data[at + 6] <= 63)
         fields = struct.unpack_from("<2H4I5H2I", data, at + 8)
         flags, method, _, crc32, stored, size, *sizes, disk, _, _, where = fields
-        name_end, at = at + 46 + sizes[0], at + 46 + sum(sizes)
-        check("Z2", at <= end)
-        raw, extra = data[name_end - sizes[0] : name_end], data[name_end:at]
-        digest, (size, stored, where) = large([size, stored, where], extra[: sizes[1]])
+        name_end = at + 46 + sizes[0]
+        raw = data[at + 46 : min(name_end, end)]
+        extra = data[name_end : min(name_end + sizes[1], end)]
+        at += 46 + sum(sizes)
+        size, stored, where = large([size, stored, where], extra)
         check("Z2", disk == 0 and (method != 0 or size == stored))
         with blp.breaking("Z2", UnicodeDecodeError):
             name = raw.decode("utf-8" if flags & 2048 else "cp437")
-        expected = zlib.crc32(struct.pack("<HHIQ", flags, method, crc32, size) + raw)
         entry = SimpleNamespace(flags=flags, method=method, crc32=crc32)
         entry.raw, entry.name, entry.data = raw, name, data
         entry.size, entry.stored, entry.start = size, stored, where + start - offset
-        entry.is_right = digest in (None, struct.pack("<I", expected))
         entries.append(entry)
     check("Z2", len(entries) == total)
     return entries, start
 
 
-def large(numbers: list[int], extra: bytes) -> tuple[bytes | None, list[int]]:
-    """Return the field of Z7, and numbers of which some may be in that of Zip64."""
+def large(numbers: list[int], extra: bytes) -> list[int]:
+    """Return numbers of which some may be in the field of Zip64 of an entry (Z2)."""
     fields = {}
     while len(extra) >= 4:
         number, size = struct.unpack_from("<HH", extra)
-        if 4 + size <= len(extra):
-            fields.setdefault(number, extra[4 : 4 + size])
+        check("Z2", 4 + size <= len(extra))
+        fields.setdefault(number, extra[4 : 4 + size])
         extra = extra[4 + size :]
-    field = fields.get(1, b"")
+    field = fields.get(1)
     for i, number in enumerate(numbers):
-        if number == 2**32 - 1 and len(field) >= 8:
+        if number == 2**32 - 1 and field is not None:
+            check("Z2", len(field) >= 8)
             numbers[i], field = int.from_bytes(field[:8], "little"), field[8:]
-    return fields.get(28738), numbers
+    return numbers
 
 
 def read_member(entry: SimpleNamespace) -> bytes:
@@ -631,21 +665,27 @@ def read_member(entry: SimpleNamespace) -> bytes:
     supports("Z1", method == 0 and not flags & 0x2041)
     check("Z1", data[at : at + 4] == b"PK\3\4" and not changed & 2048)
     check("Z1", data[at + 30 : at + 30 + length] == entry.raw)
-    _, sizes = large([size, stored], data[begin - more : begin])
-    free = {0} if flags & 8 else set()
+    sizes, extra = [size, stored], data[begin - more : begin].ljust(20, b"\xff")
+    if 2**32 - 1 in sizes and extra[:4] == b"\1\0\x10\0":
+        sizes = struct.unpack_from("<2Q", extra, 4)
+    free = ({0} if flags & 8 else set()) | {2**32 - 1} & {*sizes}
     check("Z1", crc32 in {entry.crc32} | free and {*sizes} <= {entry.size} | free)
     check("Z1", begin + entry.size <= entry.end)
     return data[begin : begin + entry.size]
 
 
-def arrays_in(members: dict[str, SimpleNamespace]) -> dict[str, str | None]:
+def arrays_in(
+    names: dict[str, object], members: dict[str, SimpleNamespace]
+) -> dict[str, str | None]:
     """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
     chunks, others = {}, set()
-    for path in members:
+    for path in names:
         if found := PARTS.fullmatch(path):
             chunks.setdefault(found[1], []).extend([] if found[2] else [path])
-        names = (path[: c.start()] for c in re.finditer(r"/c(?=/(?!0(/0)*\Z))", path))
-        others |= {name for name in names if name + "/zarr.json" in members}
+        starts = (path[: c.start()] for c in re.finditer(r"/c(?=/(?!0(/0)*\Z))", path))
+        others |= {name for name in starts if name + "/zarr.json" in members}
+    for name, paths in chunks.items():
+        chunks[name] = [path for path in paths if path in members] or paths
     chunks = {
         n: c for n, c in chunks.items() if n not in others or n + ".blp" in members
     }
@@ -653,9 +693,10 @@ def arrays_in(members: dict[str, SimpleNamespace]) -> dict[str, str | None]:
     return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
 
-def array_in(members: dict, name: str, chunks: str | None) -> dict | None:
+def array_in(members: dict, sizes: dict, name: str, chunks: str | None) -> dict | None:
     """Return an array; None if the members are none."""
-    entry = members.get(name + "/zarr.json")
+    entry, found = members.get(name + "/zarr.json"), members.get(chunks)
+    check("Z7", chunks not in sizes or (found and found.size == sizes[chunks]))
     node = None if chunks == name + ".blp" else attempt(document_of, entry)
     refused = isinstance(node, Refused)
     if chunks is None:

@@ -203,6 +203,25 @@ def test_wrong_digest(name):
 # Compressing and decompressing
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"typesize": 0},
+        {"typesize": 256},
+        {"clevel": -1},
+        {"clevel": 10},
+        {"shuffle": 3},
+        {"cname": "none"},
+    ],
+    ids=str,
+)
+def test_settings_that_blosc_refuses(wrong):
+    for _ in range(2):  # not only the first time
+        compressed(b"x" * 100)
+        with pytest.raises(ValueError, match="can only be"):
+            compressed(b"x" * 100, **wrong)
+
+
 @pytest.mark.parametrize("cname", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
 def test_round_trip(cname):
     for plain, shuffle, typesize in itertools.product(
@@ -313,6 +332,7 @@ def test_part_of_a_chunk(cname, typesize):
         with own_settings:
             own_settings.use_blocksize(4096)
             args = BloscArgs(typesize, level, shuffle, cname)
+            args.blocksize = 4096
             chunk = memoryview(compress(plain, args))
         for start, stop, found in parts(chunk):
             assert plain[start:stop] == found[start:stop]
@@ -335,7 +355,9 @@ def test_part_of_a_chunk_with_a_wrong_table(start):
     """The error is that of the whole chunk, and no other memory is read."""
     with own_settings:
         own_settings.use_blocksize(64)
-        chunk = bytearray(compress(PLAIN, BloscArgs(4, 5, True, "lz4")))
+        args = BloscArgs(4, 5, True, "lz4")
+        args.blocksize = 64
+        chunk = bytearray(compress(PLAIN, args))
         struct.pack_into("<I", chunk, 16, start)
         plain = memoryview(bytearray(len(PLAIN)))
         with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):

@@ -85,6 +85,7 @@ def rules_by_message():
 def pattern_of(message):
     """Return a message without its values, in which messages of a kind differ."""
     message = re.sub(r"(?s)(found|:) .*", r"\1", message)
+    message = re.sub(r"dtype '\[.*\]'", "dtype ''", message)
     message = re.sub(r"\"[^\"]*'[^\"]*\"|'[^']*'|\d+", "…", message)
     return re.sub(r"\([…, ]*\)", "(…)", message)
 

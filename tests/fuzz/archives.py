@@ -18,9 +18,9 @@ from fuzz import files
 from fuzz.outcomes import Allowed, Broken, check_error, outcome
 
 from bloscpack import dataset, exceptions, recover, verify, zip_io
-from bloscpack._file.archive_reading import read_directory
-from bloscpack._format import zip_format
+from bloscpack._file.archive import encode_directory
 from bloscpack._storage.base import MemoryStorage
+from bloscpack._storage.zip_store import Directory
 
 FormatError = exceptions.FormatError
 NUMBERS = (0, 1, 2, 7, 255, 2**16 - 1, 2**31, 2**32 - 2, 2**32 - 1, 2**40, 2**62)
@@ -121,8 +121,9 @@ def made(rng: random.Random, folder: Path) -> bytes:
 
 
 def spliced(data: bytes, rng: random.Random) -> bytes:
-    """Return an archive with a directory whose digests are right."""
-    directory, members = read_directory(MemoryStorage(data))
+    """Return an archive with another directory, which has the numbers of members."""
+    directory = Directory(MemoryStorage(data))
+    members = directory.entries
     for _ in range(1 + rng.randrange(3)):
         member = rng.choice(members)
         kind = rng.randrange(6)
@@ -134,13 +135,13 @@ def spliced(data: bytes, rng: random.Random) -> bytes:
             rng.shuffle(members)
         elif kind == 3:
             other = rng.choice(members)
-            member.raw_name, other.raw_name = other.raw_name, member.raw_name
+            member.filename, other.filename = other.filename, member.filename
         elif kind == 4:
-            name = rng.choice((b"", b"/", b"../a", b"a/c/0", b"zarr.json", b"\xff"))
-            member.raw_name = name
+            member.filename = rng.choice(
+                ("", "/", "../a", "a/c/0", "zarr.json", "\xff")
+            )
         else:
-            field = rng.choice(("crc", "size", "offset"))
+            field = rng.choice(("CRC", "file_size", "compress_size", "header_offset"))
             value = rng.choice((*NUMBERS, getattr(rng.choice(members), field)))
-            setattr(member, field, value % 2**32 if field == "crc" else value)
-    end = zip_format.encode_directory(members, directory.start)
-    return data[: directory.start] + end
+            setattr(member, field, value % 2**32 if field == "CRC" else value)
+    return data[: directory.start] + encode_directory(members, directory.start)

@@ -7,6 +7,7 @@ versions of numcodecs.
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import pickle
@@ -347,6 +348,57 @@ def test_large_chunks(changes):
     assert not dataset.verify(path).ok
     assert tracemalloc.get_traced_memory()[1] < 2**24
     tracemalloc.stop()
+
+
+def test_an_index_that_zip_compresses():
+    """An item needs the whole index, which may be a thousand times the file."""
+    chunks = 2**22
+    sharding = {
+        "chunk_shape": [1],
+        "codecs": [
+            {"name": "bytes"},
+            {"name": "blosc", "configuration": {"typesize": 1, "cname": "lz4"}},
+            {"name": "crc32c"},
+        ],
+    }
+    document = array3() | {
+        "shape": [chunks],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunks]}},
+        "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+    }
+    path = bomb("c/0", 16 * chunks)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("zarr.json", json.dumps(document))
+    assert os.path.getsize(path) < 2**17
+    tracemalloc.start()
+    with (
+        dataset.open(path) as found,
+        pytest.raises(Unsupported, match=r"its index of '4194304' chunks.*c/0"),
+    ):
+        found[5]
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_that_claim_much(method):
+    """No more is unpacked than a chunk of zstd of that size may have."""
+    array = np.zeros((3, 5), order="F")
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    with zipfile.ZipFile("a.npz", "w", method) as archive:
+        archive.writestr("a.npy", buffer.getvalue())
+    with open("a.npz", "rb") as fp:
+        data = bytearray(fp.read())
+    dataset.convert("a.npz", "out.npy")
+    entry = data.index(b"PK\x01\x02")
+    (stored,) = struct.unpack_from("<I", data, entry + 20)
+    data[entry + 24 : entry + 28] = (32768 * stored + 1).to_bytes(4, "little")
+    with open("b.npz", "wb") as fp:
+        fp.write(data)
+    with pytest.raises(DamageError, match=r"'a.npy' can't have '\d+' bytes.*b\.npz"):
+        dataset.convert("b.npz", "out.npy", force=True)
 
 
 def test_names_of_many_parts():

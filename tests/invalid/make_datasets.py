@@ -44,6 +44,7 @@ from valid.make_datasets import (  # noqa: E402
     with_entry,
     with_keys,
     without,
+    without_trailer,
     write_sample,
 )
 
@@ -82,6 +83,15 @@ def tables(rules, change):
 
 def zipped(rules, change):
     return rules, lambda: archive(change)
+
+
+def listed(change):
+    return "Z7", lambda: archive(change, listed=True)
+
+
+def renamed(z):
+    """Give a member another name in the directory."""
+    z["x/c/0"]["entry"]["name"] = b"y/c/0"
 
 
 def entry(rules, member="x/c/0", **changes):
@@ -550,8 +560,14 @@ SAMPLES = {
     "archive-overlap": entry("Z2", offset=10),
     "archive-entry-disk": entry("Z2", disk=1),
     "archive-two-sizes": entry("Z2", stored=3),
-    "archive-renamed": entry("Z7", wrong=1),
-    "archive-digest-empty": entry("Z7", digest_size=0),
+    "archive-list-lost": listed(lambda z: z.members.remove(z["x/c/0"])),
+    "archive-list-size": listed(lambda z: change_member(z, "x/c/0", without_trailer)),
+    "archive-list-header": ("Z1", lambda: archive(renamed, listed=True)),
+    "archive-group-crc32": zipped("Z1", lambda z: wrong_crc(z, "zarr.json")),
+    "archive-version": zipped("Z2", lambda z: z["x/c/0"]["entry"].update(needed=64)),
+    "archive-extra-field": zipped(
+        "Z2", lambda z: z["x/c/0"]["entry"].update(more=b"cuts")
+    ),
     "archive-shape": zipped("Z3", lambda z: set_document(z, "x/zarr.json", shape=[4])),
     "archive-dtype": zipped(
         "Z3", lambda z: set_document(z, "x/zarr.json", data_type="int8")
@@ -575,7 +591,7 @@ SAMPLES = {
     "archive-all-encrypted": zipped(
         "Z1", lambda z: [z["x/c/0"][key].update(flags=0x801) for key in HEADERS]
     ),
-    "archive-name-changed": entry("Z7", name=b"z/c/0", digest_of=b"x/c/0"),
+    "archive-name-changed": entry("Z8", name=b"z/c/0"),
     "archive-member-in-directory": zipped(
         "Z2", lambda z: [longer(z.members[-1][key]) for key in HEADERS]
     ),

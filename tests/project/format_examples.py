@@ -157,7 +157,6 @@ class Table:
         while self.data.startswith(b"PK\1\2", self.at):
             self.section("entry of the directory")
             self.text(self.record(ENTRY)["name"], "")
-            self.record("2s extra, H length, I digest")
         self.section("end record")
         self.record(END)
 

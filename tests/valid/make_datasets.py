@@ -251,13 +251,12 @@ class Zip:
             digested = struct.pack(
                 "<2HIQ", *(entry[k] for k in ("flags", "method", "crc", "size"))
             )
-            digest = crc32(
-                digested + entry.get("digest_of", entry["name"])
-            ) ^ entry.get("wrong", 0)
-            extra = struct.pack("<2sHI", b"Bp", entry.get("digest_size", 4), digest)
+            digest = crc32(digested + entry["name"])
+            extra = struct.pack("<2sHI", b"Bp", 4, digest)
             extra = extra * member["digest"] + entry.get("more", b"")
             entries += struct.pack(
-                self.ENTRY, b"PK\1\2", 45, 45, entry["flags"], entry["method"], 0, 33,
+                self.ENTRY, b"PK\1\2", 45, entry.get("needed", 45),
+                entry["flags"], entry["method"], 0, 33,
                 entry["crc"], entry["stored"], entry["size"], len(entry["name"]),
                 len(extra), 0, entry.get("disk", 0), 0, 0, entry["offset"],
             ) + entry["name"] + extra  # fmt: skip
@@ -278,8 +277,12 @@ class Zip:
         )
 
 
-def archive(change=lambda zipped: None, **more):
-    """Return the file of an archive of two or more arrays after a change."""
+def archive(change=lambda zipped: None, listed=False, **more):
+    """Return the file of an archive of two or more arrays after a change.
+
+    If its members are not `listed`, the document of the group is in front, as other
+    programs write it.
+    """
 
     def write(path):
         arrays = {"x": np.arange(5, dtype="u1"), "in/y": NUMBERS.reshape(5, 4)}
@@ -287,7 +290,13 @@ def archive(change=lambda zipped: None, **more):
 
     content = made(write, "sample.zip")["sample.zip"]
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
-        zipped = Zip({name: opened.read(name) for name in opened.namelist()})
+        members = {name: opened.read(name) for name in opened.namelist()}
+    if not listed:
+        group = json.loads(members.pop("zarr.json"))
+        del group["attributes"]["bloscpack-members"]
+        content = json.dumps(group, indent=2).encode() + b"\n"
+        members = {"zarr.json": content, **members}
+    zipped = Zip(members)
     change(zipped)
     return {"sample.zip": zipped.join()}
 
@@ -432,6 +441,19 @@ def changing(files, name):
     content = files[name]
     after = content[:32] + bytes(len(content) - 33) + content[-1:]
     return {**files, name: states(content, after, [(0, len(content))])[2]}
+
+
+def with_others(zipped):
+    """Add members that the list lacks: an array, and a file."""
+    data = zipped["x/c/0"]["data"]
+    zipped.members += Zip({"o.blp": data, "README": b"read me"}).members
+
+
+def respelled(zipped):
+    """Write the document of the group again, with sizes that are wrong."""
+    document = json.loads(zipped["zarr.json"]["data"])
+    document["attributes"]["bloscpack-members"]["sizes"] = {"z.blp": 7}
+    zipped["zarr.json"]["data"] = json.dumps(document).encode()
 
 
 def not_listed(zipped):
@@ -622,8 +644,11 @@ SAMPLES = {
     "superchunk-no-place": ("I6", lambda: no_place(superchunk(), "data/__2__.bin")),
     # Archives
     "archive": ("Z1 Z3 Z4", lambda: archive(scalar=np.int16(7), fields=FIELDS)),
+    "archive-list": ("Z7", lambda: archive(listed=True, scalar=np.int16(7))),
+    "archive-list-and-others": ("Z7", lambda: archive(with_others, listed=True)),
+    "archive-list-of-others": ("Z7", lambda: archive(respelled, listed=True)),
     "archive-without-digests": (
-        "Z7",
+        "Z2",
         lambda: archive(lambda z: [m.update(digest=False) for m in z.members]),
     ),
     "archive-bytes-in-front": (
@@ -651,7 +676,7 @@ SAMPLES = {
         ),
     ),
     "archive-two-digests": (
-        "Z7",
+        "Z2",
         lambda: archive(
             lambda z: z["x/c/0"]["entry"].update(more=struct.pack("<2sHI", b"Bp", 4, 1))
         ),

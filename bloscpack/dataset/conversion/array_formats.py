@@ -25,7 +25,7 @@ from typing import IO, Any
 
 import numpy
 
-from ..._file.archive_reading import ArchiveFile
+from ..._file.archive import ArchiveFile
 from ..._format.dtypes import Array, DType
 from ..._format.zarr_metadata import ZARR_JSON, group_document
 from ..._storage.base import naming_errors, read_up_to, write_all
@@ -162,12 +162,13 @@ def is_own_archive(path: str) -> bool:
     """
     try:
         with closing(ArchiveFile(path)) as file:
-            for name in file.arrays:
-                if file.contents(file.chunks(name))[0].read_at(0, len(MAGIC)) != MAGIC:
+            for chunks in file.arrays.values():
+                ((start, *_),) = file.extents(file.member(chunks))
+                if file.storage.read_at(start, len(MAGIC)) != MAGIC:
                     return False
             documents = {
-                name.removesuffix(ZARR_JSON).rstrip("/"): file.json(member)
-                for name, member in file.members.items()
+                name.removesuffix(ZARR_JSON).rstrip("/"): file.json(name)
+                for name in file.members
                 if name.endswith(ZARR_JSON)
             }
             return all(

@@ -26,7 +26,7 @@ from ..._file.array_reader import Needs, Room
 from ..._file.opened import plan_runs
 from ..._format.chunks import check_digest, decompress_into
 from ..._format.dtypes import Array
-from ..._format.grid import Box, Shape, cut, lengths
+from ..._format.grid import MAX_SLOTS, Box, Shape, cut, lengths
 from ..._format.shard import CHECKSUM, index_size
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.folder_store import replaced
@@ -34,7 +34,7 @@ from ..._storage.store import too_long
 from ..._types import Buffer
 from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...constants import MAX_DOCUMENT
-from ...exceptions import DamageError, FormatError, StorageError
+from ...exceptions import DamageError, FormatError, StorageError, Unsupported
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
 from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding, largest_frame
@@ -204,6 +204,13 @@ class ShardFiles(ChunkFiles):
         # Such a file is read as a whole. Others may have free space of any size.
         if isinstance(storage, MemoryStorage):
             slots = self.sharding.grid.slots
+            if slots > MAX_SLOTS:
+                raise Unsupported(
+                    "the shard is compressed by ZIP itself, and its index of '%d' "
+                    "chunks, more than '%d', is not read: unzip the file"
+                    % (slots, MAX_SLOTS),
+                    filename=self.folder.path(name),
+                )
             most = largest_frame(self.sharding.chunk_nbytes) * slots
             most = 2 * (most + index_size(slots)) + MAX_DOCUMENT
             if storage.size > most:

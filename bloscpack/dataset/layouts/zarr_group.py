@@ -26,6 +26,7 @@ from ..._format.zarr_metadata import (
     is_unsharded,
     why_not_native,
 )
+from ..._format.zip_format import MEMBERS
 from ..._types import Json, JsonObject
 from ...exceptions import FormatError, UsageValueError
 from ..folder import BAD_NAME, Folder, is_member_name
@@ -57,6 +58,7 @@ COLUMN_ORDER = "column-order"
 OWN_ATTRIBUTES = {
     COLUMN_ORDER: "makes a group a table",
     KEY: "says which dataset it is",
+    MEMBERS: "lists the members of an archive",
 }
 
 
@@ -107,7 +109,8 @@ class NodeDocument(NamedTuple):
     kind
         ``'array'`` or ``'group'``.
     document, attributes
-        The document and the attributes in it, without the identity.
+        The document and the attributes in it, without the identity and the list of an
+        archive.
     identity, is_own
         What `read_identity` returns.
     """
@@ -128,6 +131,7 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     """Return the document of a node; raise `FormatError` if it is damaged."""
     kind, attributes = check_node(folder, value)
     attributes = dict(attributes)  # `folder` keeps the value in the file
+    attributes.pop(MEMBERS, None)  # a changed document is none of an archive
     identity, is_own = read_identity(content, attributes.pop(KEY, None))
     document = {**value, "attributes": attributes}
     return NodeDocument(kind, document, attributes, identity, is_own)

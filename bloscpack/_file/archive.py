@@ -1,0 +1,524 @@
+"""Archives: files of several arrays, which `savez` writes and `loadz` opens.
+
+Strategy: an array is compressed straight into its member. When the member is complete,
+its size and checksum are written into the local header in front of it. The document of
+the group is the last member, because it lists the sizes of the others. Reading takes
+members in place, and compares directory, list, local headers and documents.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+from zlib import crc32
+
+import numpy
+
+from .._format.array_metadata import grid_for
+from .._format.dtypes import Array, DType
+from .._format.grid import Grid
+from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
+from .._format.shard import count_slots, row_nbytes
+from .._format.zarr_metadata import (
+    ZARR_JSON,
+    ArrayDocument,
+    decode_array,
+    encode_json,
+    group_document,
+)
+from .._format.zip_format import (
+    MAX_DIRECTORY,
+    MEMBERS,
+    VERSION,
+    document_name,
+    encode_group,
+    encode_local,
+    join_crc,
+    parents_of,
+)
+from .._storage.base import PartStorage, Storage, naming_errors, write_all
+from .._storage.local import whole_file
+from .._storage.paths import shown_name
+from .._storage.zip_store import Directory
+from .._types import (
+    BinaryFile,
+    Buffer,
+    JsonObject,
+    Path,
+    Seekable,
+    StorageOptions,
+    Writable,
+)
+from ..constants import MAGIC
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    NotReadable,
+    Unsupported,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
+from ..file_io import CompressedFPSink, is_seekable
+from ..numpy_io import as_shard, pack_ndarray, storable
+from ..serializers import parse_json
+from .opened import open_source
+
+# The extension of the member of an array that Zarr has no shards of.
+BLP = ".blp"
+# Numbers of bytes that are read at a URL with the end records, which have the directory
+# and the list of most archives in front of them, and with the header of a member.
+END_NBYTES = 2**16 + 64 * 2**10
+BEGIN_NBYTES = 64 * 2**10
+# The only checksum of a shard in an archive: every Zarr reader verifies it.
+CHECKSUM = "crc32c"
+# Number of bytes of a member that are kept in memory for its checksum.
+KEPT_NBYTES = 2**16
+# Number of bytes that are copied from a temporary file at a time.
+COPY_NBYTES = 2**20
+# Maximum number of bytes of a name in a ZIP file.
+MAX_NAME = 2**16 - 1
+# Keywords of the functions that pack a single array which are no settings here.
+NO_SETTINGS = ("metadata", "shard")
+
+
+def is_archive(storage: Storage) -> bool:
+    """Return whether `savez` may have written the bytes, which may be damaged.
+
+    They begin as an archive does, or the directory has the document of the group.
+    """
+    if storage.read_at(0, len(MAGIC)) == MAGIC:
+        return False
+    if begins_as_archive(storage.read_at(0, PREFIX_LENGTH)):
+        return True
+    try:
+        return ZARR_JSON in Directory(storage).members
+    except FormatError:
+        return False
+
+
+def refuse_archive(storage: Storage) -> None:
+    """Raise `UsageError` for an archive, where a single file is expected."""
+    if is_archive(storage):
+        raise UsageError(
+            "the file is an archive of several arrays: extract it with 'unzip', which "
+            "keeps damaged members, too; 'blpk recover FOLDER NEW' then saves the "
+            "arrays; recover each .blp file that is not a shard separately"
+        )
+
+
+# Reading
+
+
+class ArchiveFile(Directory):
+    """An open archive: its directory and its arrays.
+
+    ``arrays`` has, by the name of each array, the name of the member with its chunks.
+    """
+
+    def __init__(
+        self,
+        file: Path | Seekable | Buffer | Storage,
+        storage_options: StorageOptions | None = None,
+    ) -> None:
+        source, self.name = open_source(
+            file, storage_options=storage_options, end=END_NBYTES
+        )
+        # The file below the buffer: a fork may copy the locked lock of a buffer.
+        close: Callable[[], None] = getattr(source, "raw", source).close
+        self._close = None if self.name is None else close
+        try:
+            storage = source if isinstance(source, Storage) else whole_file(source)
+            with naming_errors(self.name or ""):
+                super().__init__(storage)
+                self.read_list()
+                self.arrays = self._find_arrays()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file, unless the caller opened it."""
+        if self._close is not None:
+            self._close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_close"):
+            self.close()
+
+    def label(self, name: str) -> str:
+        """Return the name of an array with the name of the file, for messages."""
+        return name if self.name is None else "%s/%s" % (self.name, name)
+
+    def open(self, name: str) -> tuple[PartStorage, ArrayDocument | None]:
+        """Return the chunks of an array, and its document if it is a shard.
+
+        At a URL both are requested together. Raises ``KeyError`` if there is no array
+        of this name.
+        """
+        chunks = self.arrays[name]
+        if chunks == document_name(name):
+            raise DamageError(
+                "no member of the archive has the chunks of %.200r" % name
+            )
+        members = [self.member(chunks)]
+        if not chunks.endswith(BLP):
+            members.append(self.member(document_name(name)))
+        most = BEGIN_NBYTES if self.storage.is_remote else 0
+        parts = [
+            PartStorage(self.storage, start, stop, self, head)
+            for start, stop, head in self.extents(*members, most=most)
+        ]
+        document = self.document(name, parts[1]) if parts[1:] else None
+        return parts[0], document
+
+    def document(self, name: str, content: Storage | None = None) -> ArrayDocument:
+        """Return the description of an array in its ``zarr.json``."""
+        try:
+            return decode_array(self.json(document_name(name), content))
+        except Unsupported as error:
+            error.filename = shown_name(self.label(name))
+            raise
+
+    def json(self, name: str, content: Storage | None = None) -> JsonObject:
+        """Return the content of a document, which may be open already."""
+        text = self.read(self.member(name), content)
+        try:
+            document = parse_json(text)
+        except ValueError as error:
+            raise DamageError(
+                "expected JSON in %.200r: %.200s" % (name, error)
+            ) from error
+        return document if isinstance(document, dict) else {}
+
+    def _find_arrays(self) -> dict[str, str]:
+        """Return the name of the member with the chunks of each array.
+
+        An array of which the document or the chunks are missing is one of them: reading
+        it raises an error. Raises `FormatError` if `savez` can't have written the file.
+        """
+        members = self.members
+        if ZARR_JSON not in members:
+            npy = any(name.endswith(".npy") for name in members)
+            raise NotReadable(
+                "expected a ZIP file of savez, with the member '%s', found %s"
+                % (ZARR_JSON, "arrays of NumPy: numpy.load reads it" if npy else "none")
+            )
+        arrays: dict[str, str] = {}
+        others = set()
+        for name in {**self.sizes, **members}:
+            array, mark, chunk = name.rpartition("/c/")
+            if name.endswith(BLP):
+                array = name.removesuffix(BLP)
+            elif not mark:
+                continue
+            elif chunk != "0" and set(chunk.split("/")) != {"0"}:
+                if document_name(array) in members:
+                    others.add(array)
+                continue
+            known = arrays.setdefault(array, name)
+            if known != name and known in members:
+                raise DamageError(
+                    "the members %.200r and %.200r are the same array" % (known, name)
+                )
+            arrays[array] = name
+        end = "/" + ZARR_JSON
+        documents = [name.removesuffix(end) for name in members if name.endswith(end)]
+        left = set(documents).difference(arrays, others)
+        if left:
+            left.difference_update(parents_of([*documents, *arrays]))
+        for name in documents:
+            if name in left and self._lacks_chunks(name):
+                arrays[name] = document_name(name)
+        return {n: m for n, m in arrays.items() if m.endswith(BLP) or n not in others}
+
+    def _lacks_chunks(self, name: str) -> bool:
+        """Return whether a document without chunks may describe an array."""
+        try:
+            if self.json(document_name(name)).get("node_type") == "group":
+                return False
+            self.document(name)
+        except Unsupported:  # an array that savez can't have written
+            return False
+        except FormatError:
+            pass
+        return True
+
+
+def check_document(
+    document: ArrayDocument, shape: tuple[int, ...], dtype: DType, member: str
+) -> None:
+    """Raise `FormatError` unless ``zarr.json`` describes the array in a member."""
+    in_place = member.endswith("/c" + "/0" * len(shape))
+    if (document.shape, document.dtype) != (shape, dtype) or not in_place:
+        raise DamageError(
+            "'%s' describes an array of shape %s and dtype '%s', but '%s' has one of "
+            "shape %s and dtype '%s': another program has changed it"
+            % (ZARR_JSON, document.shape, document.dtype, member, shape, dtype)
+        )
+
+
+# Writing
+
+
+def check_names(names: Collection[str], attributes: JsonObject | None) -> None:
+    """Raise `UsageError` unless arrays can have these names beside each other.
+
+    `attributes` are those of their group.
+    """
+    if MEMBERS in (attributes or ()):
+        raise UsageValueError(
+            "no metadata can have the name '%s': it lists the members" % MEMBERS
+        )
+    for name in names:
+        if not isinstance(name, str) or not all(map(_is_part, name.split("/"))):
+            raise UsageValueError(
+                "an array can't have the name %.200r: expected text whose parts, "
+                "between slashes, are neither empty, '.', '..' nor '%s', do not begin "
+                "with '__' or end with '%s', and have no backslash"
+                % (name, ZARR_JSON, BLP)
+            )
+        try:
+            size = len(document_name(name).encode())
+        except UnicodeEncodeError as error:
+            raise UsageValueError("%r is no name in Unicode" % name) from error
+        if size > MAX_NAME:
+            raise UsageValueError(
+                "a name in a ZIP file has at most %d bytes, found '%d'"
+                % (MAX_NAME, size)
+            )
+    parents = parents_of(names)
+    for name in names:
+        if name in parents:
+            raise UsageValueError(
+                "'%s' can't be an array and a group with other arrays" % name
+            )
+
+
+def _is_part(part: str) -> bool:
+    return (
+        part not in ("", ".", "..", ZARR_JSON)
+        and not part.startswith("__")
+        and not part.endswith(BLP)
+        and not any(c in part for c in "\\\0")
+    )
+
+
+class ArchiveSettings:
+    """The settings of an archive.
+
+    ``packing`` are keywords of `pack_ndarray`, the others those of `replacing`.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None) -> None:
+        if given is not None and not isinstance(given, Mapping):
+            raise UsageTypeError(
+                "settings: expected a dictionary of settings, found %r; save(file, "
+                "{'settings': array}) stores an array of this name"
+                % type(given).__name__
+            )
+        self.packing = dict(given or {})
+        for name in NO_SETTINGS:
+            if name in self.packing:
+                raise UsageValueError("'%s' is no setting of save and savez" % name)
+        self.sync: bool | None = self.packing.pop("sync", None)
+        self.storage_options: StorageOptions | None = self.packing.pop(
+            "storage_options", None
+        )
+
+
+class MemberSink(CompressedFPSink):
+    """Writes a `.blp` file as the member of an archive, and computes its crc32.
+
+    The bytes in front of the first chunk are kept in memory: some of them, the entries
+    of the offset table, are written again at the end. All bytes of a short file are
+    kept: its checksum then takes one call.
+    """
+
+    def __init__(self, output_fp: Writable) -> None:
+        super().__init__(output_fp)
+        self._front = bytearray()
+        self._rest_crc = 0
+
+    def _write(self, data: Buffer) -> None:
+        has_rest = self._position > len(self._front)
+        if not self._nput or (not has_rest and self._position < KEPT_NBYTES):
+            self._front += data
+        else:
+            self._rest_crc = crc32(data, self._rest_crc)
+        super()._write(data)
+
+    def _overwrite(self, back: int, data: bytes) -> None:
+        start = self._position - back
+        assert start + len(data) <= len(self._front)
+        self._front[start : start + len(data)] = data
+        super()._overwrite(back, data)
+
+    @property
+    def size(self) -> int:
+        """Number of bytes of the member."""
+        return self._position
+
+    @property
+    def crc(self) -> int:
+        """The crc32 of the member."""
+        rest = self._position - len(self._front)
+        return join_crc(crc32(self._front), self._rest_crc, rest)
+
+
+def write_archive(
+    fp: Any,
+    arrays: Mapping[str, object],
+    settings: Mapping[str, Any],
+    attributes: JsonObject | None,
+) -> None:
+    """Write an archive to a file object, in one go if it can't seek.
+
+    `settings` are keywords of `pack_ndarray`, and `attributes` are those of the group.
+    """
+    # An upload in parts lets only bytes in its first part be written again.
+    if is_seekable(fp) and not hasattr(fp, "insert"):
+        ArchiveWriter(fp).write(arrays, settings, attributes)
+        return
+    with tempfile.TemporaryFile() as spool:
+        write_archive(spool, arrays, settings, attributes)
+        spool.seek(0)
+        for block in iter(lambda: spool.read(COPY_NBYTES), b""):
+            write_all(fp, block)
+
+
+class ArchiveWriter:
+    """Writes an archive to a file object that can seek, from its position on."""
+
+    def __init__(self, fp: BinaryFile) -> None:
+        self._fp = fp
+        self._start = fp.tell()
+        self._members: list[zipfile.ZipInfo] = []
+        self._sizes: dict[str, int] = {}
+
+    def write(
+        self,
+        arrays: Mapping[str, object],
+        settings: Mapping[str, Any],
+        attributes: JsonObject | None,
+    ) -> None:
+        """Write everything; raise the errors of `pack_ndarray` with a name in front."""
+        for group in parents_of(arrays):
+            self._add_bytes(document_name(group), encode_json(group_document()))
+        for name, array in arrays.items():
+            try:
+                if isinstance(array, Mapping):
+                    raise UsageTypeError(
+                        "expected an array, found %r: arrays in groups have names with "
+                        "slashes, such as '%s/NAME'" % (type(array).__name__, name)
+                    )
+                self._add_array(name, storable(numpy.asanyarray(array)), settings)
+            except UsageError as error:
+                error.args = ("array '%s': %s" % (name, error.args[0]),)
+                raise
+        self._add_bytes(ZARR_JSON, encode_group(attributes, self._sizes))
+        start = self._fp.tell() - self._start
+        directory = encode_directory(self._members, start)
+        if len(directory) > MAX_DIRECTORY:
+            raise UsageValueError(
+                "the directory of the ZIP file would have '%d' bytes, more than '%d': "
+                "store fewer arrays in it" % (len(directory), MAX_DIRECTORY)
+            )
+        write_all(self._fp, directory)
+
+    def _add_bytes(self, name: str, content: bytes) -> None:
+        info = new_info(name, self._fp.tell() - self._start, content)
+        self._members.append(info)
+        write_all(self._fp, encode_local(info) + content)
+
+    def _add_array(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
+        """Compress an array into a shard and its document, or into a `.blp` file."""
+        array, settings = as_shard(array, settings)
+        if not settings["shard"]:
+            self._pack(name + BLP, array, settings)
+            return
+        if settings.get("bloscpack_args") is None:
+            settings.setdefault("max_app_chunks", 0)
+        shard = name + "/c" + array.ndim * "/0"
+        sink = self._pack(shard, array, settings)
+        header, used = sink.bloscpack_header, sink.blosc_args
+        if header.checksum != CHECKSUM:
+            raise UsageValueError(
+                "the checksum of arrays in an archive is '%s', which Zarr verifies; "
+                "found the setting '%s'" % (CHECKSUM, header.checksum)
+            )
+        if "chunks" in settings:
+            grid = grid_for(array, settings["chunks"])
+        else:
+            rows = settings["chunk_size"] // row_nbytes(array)
+            grid = Grid.of_rows(array.shape, rows, count_slots(header))
+        document = ArrayDocument(
+            array.dtype,
+            grid,
+            blosc={
+                "cname": used.cname,
+                "clevel": used.clevel,
+                "shuffle": int(used.shuffle),
+            },
+        )
+        # Shorter than `encode` makes it, and ten times as fast.
+        # Far below the limits of `encode_document`: it has no attributes.
+        text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
+        self._add_bytes(document_name(name), text.encode())
+
+    def _pack(self, name: str, array: Array, settings: Mapping[str, Any]) -> MemberSink:
+        info = new_info(name, self._fp.tell() - self._start)
+        self._members.append(info)
+        write_all(self._fp, encode_local(info))
+        sink = MemberSink(self._fp)
+        pack_ndarray(array, sink, **settings)
+        info.file_size = info.compress_size = self._sizes[name] = sink.size
+        info.CRC = sink.crc
+        header = encode_local(info)
+        back = sink.size + len(header)
+        self._fp.seek(-back, os.SEEK_CUR)
+        write_all(self._fp, header)
+        self._fp.seek(back - len(header), os.SEEK_CUR)
+        return sink
+
+
+def new_info(name: str, offset: int, content: bytes = b"") -> zipfile.ZipInfo:
+    """Return the entry of a member that begins at an offset in the ZIP file."""
+    info = zipfile.ZipInfo(name)  # of 1 January 1980
+    info.create_system = 3
+    info.create_version = info.extract_version = VERSION
+    info.external_attr = 0o100644 << 16
+    info.header_offset = offset
+    info.CRC, info.file_size, info.compress_size = (
+        crc32(content),
+        len(content),
+        len(content),
+    )
+    return info
+
+
+class _Offset(io.BytesIO):
+    """Bytes to be written at an offset in a file."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__()
+        self._start = start
+
+    def tell(self) -> int:
+        return self._start + super().tell()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        raise io.UnsupportedOperation("seek")
+
+
+def encode_directory(infos: Collection[zipfile.ZipInfo], start: int) -> bytes:
+    """Return the directory that begins at `start`, and the end records behind it."""
+    out = _Offset(start)
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.filelist.extend(infos)
+    return out.getvalue()
