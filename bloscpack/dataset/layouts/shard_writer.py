@@ -351,9 +351,9 @@ class ShardWriter:
         shard = self._current
         if shard is None or shard.number != number:
             if shard is not None:
-                finishing.put([partial(self._finish, shard)])
                 if len(self._unfinished) > FILES_WAITING:
                     shard.flush()
+                finishing.put([partial(self._finish, shard)])
             self._current = shard = self._begin(number)
         if isinstance(piece, Kept):
             assert self._old is not None
