@@ -175,7 +175,7 @@ def no_links(*names):
     ("module", "function"),
     [
         (file_io, "pack_file_to_file"),
-        (replacing, "_check_free"),
+        (replacing, "_new_file"),
         (disk, "link"),
         (disk, "rename_to_free_name"),
     ],
