@@ -233,7 +233,7 @@ class CompressedSink(abc.ABC):
     blosc_args: BloscArgs
     bloscpack_header: BloscpackHeader
     checksum_impl: Hash
-    #: What follows the last chunk, for a Zarr shard. `pack` sets it.
+    # What follows the last chunk, for a Zarr shard; `pack` sets it.
     trailer: Trailer | None = None
 
     def configure(

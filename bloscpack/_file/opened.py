@@ -516,6 +516,7 @@ class OpenedFile(Closing, ChunkSource):
         self.user_metadata = user_metadata(self.metadata)
         self.nchunks, self.nbytes = state.nchunks, state.nbytes
         self.chunk_size, self.starts = state.chunk_size, state.starts
+        self._offsets = state.offsets  # stay, also if headers replace the table
         self.cbytes = state.storage.size
         self.identity: Hashable = state.storage.identity
         self._version: Hashable = state.storage.version
@@ -542,7 +543,7 @@ class OpenedFile(Closing, ChunkSource):
         """
         with self._naming_errors:
             end = self._first.check_end()
-        starts = self._first.offsets.tolist()
+        starts = self._first.offsets[: self.nchunks].tolist()
         return list(zip(starts, [*starts[1:], end], strict=True)) if starts else []
 
     # States
@@ -596,10 +597,10 @@ class OpenedFile(Closing, ChunkSource):
         with self._lock:
             if self.state is not state:  # another thread has read it
                 return True
-            new, old, last = self._read_state(), self._first, self.nchunks - 1
+            new, last = self._read_state(), self.nchunks - 1
             continues = new.nchunks > last and new.nbytes >= self.nbytes
             continues = continues and bool(
-                (new.offsets[: last + 1] == old.offsets[: last + 1]).all()
+                (new.offsets[: last + 1] == self._offsets).all()
                 # All chunks but the last had the same size, and it does not change.
                 and (last < 0 or new.span(last)[0] == self.span(last)[0])
             )

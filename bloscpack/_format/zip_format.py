@@ -83,6 +83,8 @@ def decode_sizes(content: bytes) -> dict[str, int]:
 
     None are listed by a document with a wrong digest: another program has written it.
     """
+    if MEMBERS.encode() not in content:
+        return {}
     try:
         value: Json = parse_json(content)
         listed = value["attributes"][MEMBERS]

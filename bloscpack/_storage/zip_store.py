@@ -255,14 +255,14 @@ class Directory:
 
     def read(self, info: zipfile.ZipInfo, content: Storage | None = None) -> bytes:
         """Return the bytes of a small member, which may be open already."""
-        if content is None:
-            ((start, stop, _),) = self.extents(info)
-            content = PartStorage(self.storage, start, stop)
-        if content.size > MAX_DOCUMENT:
+        if info.file_size > MAX_DOCUMENT:
             raise DamageError(
                 "expected at most '%d' bytes in %.200r, found '%d'"
-                % (MAX_DOCUMENT, info.orig_filename, content.size)
+                % (MAX_DOCUMENT, info.orig_filename, info.file_size)
             )
+        if content is None:
+            ((start, stop, head),) = self.extents(info, most=info.file_size)
+            content = PartStorage(self.storage, start, stop, head=head)
         text = content.read_at(0, content.size)
         if zlib.crc32(text) != info.CRC:
             raise DamageError("the crc32 of %.200r does not match" % info.orig_filename)

@@ -17,7 +17,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import cli, dataset, file_io
-from bloscpack._commit import locking
+from bloscpack._commit import locking, replacing
 from bloscpack._commit.locking import open_locked
 from bloscpack._storage.disk import disk
 
@@ -175,6 +175,7 @@ def no_links(*names):
     ("module", "function"),
     [
         (file_io, "pack_file_to_file"),
+        (replacing, "_new_file"),
         (disk, "link"),
         (disk, "rename_to_free_name"),
     ],

@@ -338,6 +338,18 @@ def test_another_file_written_over_it_is_noticed(offsets, tmp_path):
             parts.read(0, len(PLAIN))
 
 
+def test_another_file_is_noticed_before_a_chunk_was_read(tmp_path):
+    """The last chunk is not where it was, so that the headers of all are read."""
+    noise, zeros = PLAIN[:2000], bytes(1000)
+    content, other = packed(noise + zeros, 1000), packed(zeros + noise, 1000)
+    assert len(content) == len(other)
+    (tmp_path / "a.blp").write_bytes(content)
+    with OpenedFile(tmp_path / "a.blp") as parts:
+        (tmp_path / "a.blp").write_bytes(other)
+        with pytest.raises(StorageError, match="changed by more than an append"):
+            parts.read(2990, 3000)
+
+
 @pytest.mark.parametrize("checksum", CHECKSUMS)
 def test_threads_read_while_another_appends(checksum, tmp_path):
     path = tmp_path / "a.blp"
