@@ -58,16 +58,6 @@ class WatchedRange(FileRange):
             done += count
         return done
 
-    def reserve(self, offset, size):
-        end = max(offset + size, os.fstat(self._fd).st_size)
-        with contextlib.suppress(OSError):
-            self._disk.do(
-                "truncate",
-                lambda length: os.ftruncate(self._fd, length),
-                self._raw,
-                end,
-            )
-
     def write(self, data, offset):
         view = memoryview(data).cast("B")
         while view:
