@@ -327,7 +327,7 @@ def pack(
     blosc_args.check()
     if metadata is not None:
         metadata_args.check()
-    wanted = effective_nthreads(nthreads, None)
+    effective_nthreads(nthreads, nchunks)  # checks it
     header = header_for(
         blosc_args,
         bloscpack_args,
@@ -374,7 +374,7 @@ def pack(
             own_settings.use_blocksize(plain_number(blosc_args.blocksize))
         if compress is compress_chunk:
             compress = chunks.compress  # the settings hold already
-            nthreads = share_threads(wanted, nchunks, chunk_size)
+            nthreads = share_threads(nthreads, nchunks, chunk_size)
         else:
             nthreads = 1  # code written for 0.16 expects a single thread
         lasting = nthreads == 1 or hook(source, "lasting", "__iter__")
