@@ -168,7 +168,8 @@ class PlainSink(abc.ABC):
     A subclass defines ``put``. It may define ``store(plain)``, which takes the plain
     bytes of the next chunk in place of ``put``, and with it ``room(start, nbytes)``,
     which is called for each chunk in order. It returns writable memory of `nbytes`
-    bytes for the plain bytes from position `start` on, or None if `store` takes them.
+    bytes, a `memoryview` or another buffer, for the plain bytes from position `start`
+    on, or None if `store` takes them.
     """
 
     @abc.abstractmethod
@@ -381,7 +382,7 @@ def pack(
         run = run_length(nchunks, chunk_size, nthreads, RUN_TO_COMPRESS)
         try:
             ordered(
-                source if lasting else map(bytes, source),
+                source if lasting else map(_copy, source),
                 work,
                 deliver,
                 nthreads,
@@ -422,6 +423,11 @@ def header_for(
         nchunks=nchunks,
         max_app_chunks=max_app_chunks,
     )
+
+
+def _copy(chunk: Buffer) -> bytes:
+    """Return a copy of a buffer that its source may use again."""
+    return bytes(memoryview(chunk))  # bytes(10) would be ten zero bytes
 
 
 def _check_chunk(header: BloscpackHeader, i: int, nbytes: int) -> None:
@@ -473,7 +479,8 @@ def unpack(
 
     def with_memory(items: Iterable[Frame]) -> Iterator[Frame]:
         for frame in items:
-            frame.memory = room(frame.start, frame.header.nbytes)
+            memory = room(frame.start, frame.header.nbytes)
+            frame.memory = None if memory is None else memoryview(memory)
             yield frame
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:

@@ -686,6 +686,35 @@ def test_plain_sink_with_room_and_store(make, nthreads, tmp_path):
 
 
 @each_nthreads
+def test_room_may_be_any_writable_buffer(nthreads):
+    class Pieces(PlainSink):
+        def put(self, compressed):
+            raise AssertionError("put is not needed")
+
+        def room(self, start, nbytes):
+            pieces.append(bytearray(nbytes))
+            return pieces[-1]
+
+        def store(self, plain):
+            raise AssertionError("there is room for all")
+
+    pieces = []
+    unpack(CompressedFPSource(io.BytesIO(reference(MANY))), Pieces(), nthreads=nthreads)
+    assert MANY == b"".join(pieces)
+
+
+@each_nthreads
+def test_a_number_is_no_chunk(nthreads):
+    with pytest.raises(TypeError):
+        pack(
+            PlainMemorySource([10, 10]),
+            CompressedMemorySink(),
+            *(2, 10, 10),
+            nthreads=nthreads,
+        )
+
+
+@each_nthreads
 def test_put_of_a_subclass_comes_before_room_and_store(nthreads):
     class Older(WithRoom):
         def put(self, compressed):
