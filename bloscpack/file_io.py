@@ -124,7 +124,8 @@ class SectionsSource(CompressedSource):
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
         for frame in self.frames():
             self.chunk_offset = frame.offset
-            yield frame.content
+            compressed, digest = frame.content
+            yield bytes(compressed), bytes(digest)
 
     def frames(self) -> Iterator[Frame]:
         """Yield the chunks in order, with their digests and where they are."""
@@ -414,7 +415,9 @@ class PlainFPSink(StoringSink):
         regular file has no bytes yet.
     """
 
+    # A subclass need not call the constructor.
     _holes: SparseWriter | None = None
+    _sparse = True
 
     def __init__(
         self, output_fp: Writable, nchunks: int | None = None, *, sparse: bool = True

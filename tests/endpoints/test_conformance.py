@@ -756,6 +756,22 @@ def test_compressed_sink_with_store(nthreads):
     assert {bytes(4)} == {bytes(digest) for _, digest in CompressedFPSource(fp)}
 
 
+def test_a_source_over_a_file_yields_chunks_that_last(tmp_path):
+    (tmp_path / "x.blp").write_bytes(reference(MANY))
+    with open(tmp_path / "x.blp", "rb") as fp:
+        assert reference_pairs(MANY) == list(CompressedFPSource(fp))
+
+
+def test_plain_file_sink_without_the_constructor(tmp_path):
+    class Named(PlainFPSink):
+        def __init__(self, fp):
+            self.output_fp = fp
+
+    with open(tmp_path / "x", "wb") as fp:
+        unpack(CompressedFPSource(io.BytesIO(reference(MANY))), Named(fp))
+    assert MANY == (tmp_path / "x").read_bytes()
+
+
 @each_nthreads
 def test_file_sink_that_overrides_put(nthreads):
     class Counting(CompressedFPSink):
