@@ -350,10 +350,11 @@ def pack(
 
     checksum, compress = header.checksum_impl, source.compress_func
     store = hook(sink, "store", "put", "do_checksum")
+    pieces = None
     count = 0
 
-    def work(chunk: Buffer) -> tuple[bytes, bytes]:
-        compressed = compress(chunk, blosc_args)
+    def work(chunk: Any) -> tuple[bytes, bytes]:
+        compressed = compress(chunk if pieces is None else chunk(), blosc_args)
         return compressed, checksum(compressed) if store is not None else b""
 
     def deliver(result: tuple[bytes, bytes]) -> None:
@@ -378,11 +379,17 @@ def pack(
             nthreads = share_threads(nthreads, nchunks, chunk_size)
         else:
             nthreads = 1  # code written for 0.16 expects a single thread
-        lasting = nthreads == 1 or hook(source, "lasting", "__iter__")
+        items: Iterable[Any] | None = None
+        if nthreads > 1:  # the thread that compresses a chunk reads it, if it can
+            read = hook(source, "pieces", "__iter__")
+            items = pieces = read() if read is not None else None
+        if items is None:
+            lasting = nthreads == 1 or hook(source, "lasting", "__iter__")
+            items = source if lasting else map(_copy, source)
         run = run_length(nchunks, chunk_size, nthreads, RUN_TO_COMPRESS)
         try:
             ordered(
-                source if lasting else map(_copy, source),
+                items,
                 work,
                 deliver,
                 nthreads,

@@ -377,6 +377,31 @@ class PlainFPSource(PlainSource):
                 raise self.too_early(i, stop - start, len(chunk))
             yield chunk
 
+    def pieces(self) -> Iterator[Callable[[], Buffer]] | None:
+        """Return functions that read the chunks, in any thread.
+
+        None if the file can't be read at positions, or if its size is unknown.
+        """
+        file_range = local.FileRange.over(self.input_fp)
+        if file_range is None or self.nchunks == -1:
+            return None
+        workspace, begin = Workspace(), self.input_fp.tell()
+
+        def read(i: int, start: int, size: int) -> Buffer:
+            view = workspace.view(size)
+            found = file_range.read_into(view, begin + start)
+            if found < size:
+                raise self.too_early(i, size, found)
+            return view
+
+        def each() -> Iterator[Callable[[], Buffer]]:
+            stop = 0
+            for i, (start, stop) in enumerate(self.spans()):
+                yield partial(read, i, start, stop - start)
+            self.input_fp.seek(begin + stop)
+
+        return each()
+
     def too_early(self, i: int, size: int, found: int) -> Exception:
         """Return the error for chunk `i`, of which `found` bytes are there."""
         return StorageError(
