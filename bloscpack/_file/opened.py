@@ -571,6 +571,8 @@ class OpenedFile(Closing, ChunkSource):
         for _ in range(BEGINNING_ATTEMPTS):
             self._whole = whole = whole_file(source)
             size, time, head = self._status(whole, FRONT_NBYTES)
+            if whole.concurrent and whole.size != size:
+                continue  # it has changed between the two calls
             status = size, time, head[:BLOSCPACK_HEADER_LENGTH]
             try:
                 if has_undo_record(head) or not head:

@@ -11,6 +11,7 @@ from builders import packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, append
+from bloscpack._file import opened
 from bloscpack._file.array_reader import ChunkCache
 from bloscpack._file.opened import OpenedFile
 from bloscpack._storage.base import MemoryStorage
@@ -467,3 +468,21 @@ def test_chunks_before_the_missing_end(checksum, missing, tmp_path):
             opened.read(0, 10**9)
     with open(tmp_path / "a.blp", "rb") as fp:
         assert PLAIN[:200] == bloscpack.Reader(fp).read(0, 200)
+
+
+def test_file_that_grows_while_it_is_opened(tmp_path, monkeypatch):
+    """Its size and its header are read one after the other."""
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed(PLAIN, 1000))
+    (tmp_path / "more").write_bytes(bytes(10_000))
+    genuine = opened.whole_file
+
+    def growing(fp):
+        found = genuine(fp)
+        if path.stat().st_size < 10_000:
+            append(path, tmp_path / "more", clevel=0)
+        return found
+
+    monkeypatch.setattr(opened, "whole_file", growing)
+    with OpenedFile(path) as file:
+        assert PLAIN + bytes(10_000) == file.read(0, 20_000)
