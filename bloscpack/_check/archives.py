@@ -110,6 +110,12 @@ class ArchiveChecker:
             except FormatError as error:
                 kind = "size" if name in file.members else "missing"
                 self._add(kind, name, error.message)
+                continue
+            if file.is_later(name):
+                message = "expected '%d' bytes, which the document of the group lists, "
+                message += "found '%d' in all records: a later write"
+                sizes = file.sizes[name], file.members[name].file_size
+                self._add("later", name, message % sizes, True)
         if others:
             message = "the local headers of '%d' members have other fields than savez "
             message = message % len(others) + "writes; this is the first"
@@ -126,6 +132,9 @@ class ArchiveChecker:
         try:
             ((start, stop, _),) = self.file.extents(info)
         except Unsupported as error:
+            if not self._is_part(name):
+                self._add("other", name, "not checked: %s" % error, True)
+                return None
             error.filename = error.filename or self.file.name
             raise
         except FormatError as error:
@@ -139,6 +148,12 @@ class ArchiveChecker:
             message = "expected the crc32 '%08x', found '%08x'" % (info.CRC, crc)
             self._add("crc32", name, message, extent=(start, stop))
         return start, stop
+
+    def _is_part(self, name: str) -> bool:
+        """Return whether a member is a document, or has the chunks of an array."""
+        file = self.file
+        is_document = name == ZARR_JSON or name.endswith("/" + ZARR_JSON)
+        return is_document or name in file.sizes or name in file.arrays.values()
 
     def _note_gap(self, start: int, stop: int) -> None:
         message = "'%d' bytes belong to no member" % (stop - start)
@@ -172,6 +187,12 @@ class ArchiveChecker:
         try:
             ((start, stop, _),) = file.extents(file.members[chunks])
         except (KeyError, FormatError):  # there is a finding already
+            return
+        try:
+            content = PartStorage(file.storage, start, stop)
+            file.check_has_own_chunks(chunks, content)
+        except Unsupported as error:
+            self._add("unsupported", chunks, "not checked: %s" % error, True)
             return
         inspection = self._check_chunks(chunks, start, stop)
         if chunks.endswith(BLP):

@@ -174,8 +174,19 @@ class ArchiveFile(Directory):
             PartStorage(self.storage, start, stop, self, head)
             for start, stop, head in self.extents(*members, most=most)
         ]
+        self.check_has_own_chunks(chunks, parts[0])
         document = self.document(name, parts[1]) if parts[1:] else None
         return parts[0], document
+
+    def check_has_own_chunks(self, member: str, content: Storage) -> None:
+        """Raise `Unsupported` for a shard that another program has written later."""
+        if member.endswith(BLP) or content.read_at(0, len(MAGIC)) == MAGIC:
+            return
+        if self.is_later(member):
+            raise Unsupported(
+                "a program that knows only Zarr has written %.200r later: open the "
+                "archive as a dataset" % member
+            )
 
     def document(self, name: str, content: Storage | None = None) -> ArrayDocument:
         """Return the description of an array in its ``zarr.json``."""

@@ -34,9 +34,12 @@ from .._format.zip_format import (
     decode_local,
     decode_sizes,
     document_name,
+    has_own_numbers,
     local_extent,
     parents_of,
     raw_name,
+    read_local,
+    wrong_local,
 )
 from ..constants import MAX_BUFFERSIZE, MAX_DOCUMENT
 from ..exceptions import BloscpackError, DamageError, NotReadable, Unsupported
@@ -55,6 +58,11 @@ except ImportError:  # Python was built without it
 MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 OTHER_RATIO = 2**15
 HEADER_OFFSET = attrgetter("header_offset")
+# Local headers at a URL are requested together if at most so many bytes are between
+# them, and all take at most so many; and so many requests are made at once.
+NEAR_NBYTES = 2**16
+TOGETHER_NBYTES = 2**20
+TOGETHER_COUNT = 16
 # Maximum number of parts of a name: each folder around a member takes memory.
 MAX_PARTS = 250
 # A message about wrong bytes, with the error of `zipfile`.
@@ -137,7 +145,8 @@ class Directory:
     entries
         All members in the order of the directory.
     members
-        Those that count, by name: of several with a name the last one, as in Zarr.
+        Those that count, by name: of several with a name the last one, which Zarr
+        reads.
     sizes
         The sizes of members by name that the document of the group lists, after
         `read_list`.
@@ -199,7 +208,8 @@ class Directory:
         """Read the list of members in the document of the group; compare their names.
 
         Raises `FormatError` if the document is damaged, or if a member that is not
-        listed has another name in its local header.
+        listed has another name in its local header. Nothing else matters of these: any
+        program may have added them, also compressed.
         """
         group = self.members.get(ZARR_JSON)
         if (
@@ -213,14 +223,47 @@ class Directory:
         arrays = [name.rpartition("/c/")[0] for name in sizes]
         others = self.members.keys() - {ZARR_JSON, *sizes, *map(document_name, arrays)}
         if sizes and others:
-            # A wrong name of another member is noticed when that member is read.
-            for name in others.difference(map(document_name, parents_of(sizes))):
-                self.extents(self.members[name])
+            # A wrong name of a listed member is noticed when that member is read.
+            others.difference_update(map(document_name, parents_of(sizes)))
+            self._compare_names([self.members[name] for name in others])
+
+    def _compare_names(self, infos: list[zipfile.ZipInfo]) -> None:
+        """Raise `FormatError` if a member has another name in its local header.
+
+        At a URL, headers near to each other are requested together.
+        """
+        near = NEAR_NBYTES if self.storage.is_remote else 0
+        groups: list[tuple[int, int, list[zipfile.ZipInfo]]] = []
+        for info in sorted(infos, key=HEADER_OFFSET):
+            start, stop = local_extent(info)
+            if groups and start - groups[-1][1] <= near:
+                first, _, members = groups[-1]
+                if stop - first <= TOGETHER_NBYTES:
+                    members.append(info)
+                    groups[-1] = first, stop, members
+                    continue
+            groups.append((start, stop, [info]))
+        for at in range(0, len(groups), TOGETHER_COUNT):
+            some = groups[at : at + TOGETHER_COUNT]
+            found = self.storage.read_many([(first, stop) for first, stop, _ in some])
+            for (first, _, members), data in zip(some, found, strict=True):
+                for info in members:
+                    start, stop = local_extent(info)
+                    header = read_local(data[start - first : stop - first], info)
+                    if header is None or not header.is_named:
+                        raise wrong_local(info)
 
     def member(self, name: str) -> zipfile.ZipInfo:
-        """Return a member; raise `FormatError` if it is missing or not as listed."""
+        """Return a member; raise `FormatError` if it is missing or not as listed.
+
+        A member of another size counts if its local header says so, too: a program that
+        knows only Zarr has written it later.
+        """
         info = self.members.get(name)
-        if info is not None and self.sizes.get(name, info.file_size) == info.file_size:
+        if info is not None and (
+            self.sizes.get(name, info.file_size) == info.file_size
+            or self._has_own_numbers(info)
+        ):
             return info
         if name not in self.sizes:
             raise DamageError("the member %.200r of the archive is missing" % name)
@@ -230,6 +273,19 @@ class Directory:
             % (name, self.sizes[name], "none" if not info else "'%d'" % info.file_size),
             section="archive",
         )
+
+    def is_later(self, name: str) -> bool:
+        """Return whether a listed member was written later, with another size."""
+        info = self.members.get(name)
+        return (
+            info is not None
+            and self.sizes.get(name, info.file_size) != info.file_size
+            and self._has_own_numbers(info)
+        )
+
+    def _has_own_numbers(self, info: zipfile.ZipInfo) -> bool:
+        start, stop = local_extent(info)
+        return has_own_numbers(self.storage.read_at(start, stop - start), info)
 
     def extents(
         self, *infos: zipfile.ZipInfo, most: int = 0

@@ -120,13 +120,22 @@ def test_a_list_that_another_program_has_copied_is_ignored(tmp_path):
     assert {name: VALUES[name] for name in ("x", "g/y")} == found
 
 
+def shorter(name):
+    """Return an archive whose directory states one byte less for a member."""
+    data = bytearray(CONTENT)
+    at = data.rindex(name.encode()) - 46
+    (size,) = struct.unpack_from("<I", data, at + 20)
+    data[at + 20 : at + 28] = U32(size - 1) * 2
+    return bytes(data)
+
+
 def test_lost_and_changed_members(tmp_path):
     """Only the array that lacks its member is refused, in both views of the file."""
     members = members_of(CONTENT)
     path = tmp_path / "a.zip"
-    for changed, found in ((None, "none"), (members["x/c/0"] + b"more", r"'\d+'")):
-        new = members | {"x/c/0": changed}
-        path.write_bytes(zipped({n: c for n, c in new.items() if c is not None}))
+    lost = zipped({n: c for n, c in members.items() if n != "x/c/0"})
+    for data, found in ((lost, "none"), (shorter("x/c/0"), r"'\d+'")):
+        path.write_bytes(data)
         message = "'x/c/0' of '839' bytes.*lists, found %s in the directory" % found
         message = message.replace("839", str(len(members["x/c/0"])))
         with bp.loadz(path) as archive:
@@ -140,6 +149,42 @@ def test_lost_and_changed_members(tmp_path):
             with pytest.raises(FormatError, match=message):
                 group["x"][:]
             assert VALUES["g/y"] == group["g/y"][:].tolist()
+
+
+def test_a_later_write_of_chunks(tmp_path):
+    """The local header agrees with the directory, so the list is out of date."""
+    path = tmp_path / "a.zip"
+    path.write_bytes(CONTENT)
+    new = bp.pack_ndarray_to_bytes(np.arange(9))
+    with (
+        zipfile.ZipFile(path, "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate"),
+    ):
+        archive.writestr("s.blp", new)
+    assert {**VALUES, "s": [*range(9)]} == read(path.read_bytes())
+    report = bp.verify(path)
+    assert report.ok
+    assert ["s.blp"] == [f.member for f in report.findings if f.kind == "later"]
+    # Without sizes in the local header there is nothing that shows a later write.
+    data = zipped({**members_of(CONTENT), "s.blp": new}, Unseekable())
+    with bp.loadz(data) as archive, pytest.raises(FormatError, match=r"s\.blp.*lists"):
+        archive["s"]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_members_that_any_program_has_added(tmp_path, method):
+    path = tmp_path / "a.zip"
+    path.write_bytes(CONTENT)
+    with zipfile.ZipFile(path, "a", method) as archive:
+        archive.writestr("README.md", "text" * 100)
+    assert VALUES == read(path.read_bytes())
+    assert VALUES.keys() == bp.load(path).keys()
+    with dataset.open(path) as group:
+        assert VALUES["x"] == group["x"][:].tolist()
+    assert bp.verify(path).ok
+    data = path.read_bytes()
+    with pytest.raises(FormatError, match="local header"):
+        bp.loadz(data.replace(b"README", b"README"[:5] + b"F", 1))
 
 
 # Flipped bits
