@@ -32,12 +32,16 @@ from .._format.zarr_metadata import (
     group_document,
 )
 from .._format.zip_format import (
+    MAX_ARRAY_PARTS,
     MAX_DIRECTORY,
+    MAX_NAME,
     MEMBERS,
     VERSION,
+    begins_one,
     document_name,
     encode_group,
     encode_local,
+    is_short,
     join_crc,
     parents_of,
 )
@@ -81,8 +85,6 @@ CHECKSUM = "crc32c"
 KEPT_NBYTES = 2**16
 # Number of bytes that are copied from a temporary file at a time.
 COPY_NBYTES = 2**20
-# Maximum number of bytes of a name in a ZIP file.
-MAX_NAME = 2**16 - 1
 # Keywords of the functions that pack a single array which are no settings here.
 NO_SETTINGS = ("metadata", "shard")
 
@@ -222,7 +224,7 @@ class ArchiveFile(Directory):
             )
         arrays: dict[str, str] = {}
         others = set()
-        for name in {**self.sizes, **members}:
+        for name in filter(is_short, {**self.sizes, **members}):
             array, mark, chunk = name.rpartition("/c/")
             if name.endswith(BLP):
                 array = name.removesuffix(BLP)
@@ -239,12 +241,19 @@ class ArchiveFile(Directory):
                 )
             arrays[array] = name
         end = "/" + ZARR_JSON
-        documents = [name.removesuffix(end) for name in members if name.endswith(end)]
+        documents = [
+            name.removesuffix(end)
+            for name in members
+            if name.endswith(end) and is_short(name)
+        ]
         left = set(documents).difference(arrays, others)
-        if left:
-            left.difference_update(parents_of([*documents, *arrays]))
+        names = sorted([*documents, *arrays]) if left else []
         for name in documents:
-            if name in left and self._lacks_chunks(name):
+            if (
+                name in left
+                and not begins_one(name, names)
+                and self._lacks_chunks(name)
+            ):
                 arrays[name] = document_name(name)
         return {n: m for n, m in arrays.items() if m.endswith(BLP) or n not in others}
 
@@ -302,6 +311,11 @@ def check_names(names: Collection[str], attributes: JsonObject | None) -> None:
             raise UsageValueError(
                 "a name in a ZIP file has at most %d bytes, found '%d'"
                 % (MAX_NAME, size)
+            )
+        if name.count("/") >= MAX_ARRAY_PARTS:
+            raise UsageValueError(
+                "a name has at most %d parts between slashes, found '%d'"
+                % (MAX_ARRAY_PARTS, name.count("/") + 1)
             )
     parents = parents_of(names)
     for name in names:

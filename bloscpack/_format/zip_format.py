@@ -13,6 +13,7 @@ has none: a flipped bit would rename a member. No file is read here.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -47,6 +48,12 @@ TAIL_LENGTH = END64.size + LOCATOR.size + END.size + 2**16 - 1
 # Maximum size of a directory in bytes: `zipfile` takes twenty times as much memory. Two
 # arrays with short names take about 300 bytes.
 MAX_DIRECTORY = 16 * 2**20
+# Maximum number of bytes of a name in a ZIP file.
+MAX_NAME = 2**16 - 1
+# Maximum number of parts of the name of a member, between slashes: each group around a
+# member takes memory. Behind the name of an array there is a part for each axis.
+MAX_PARTS = 250
+MAX_ARRAY_PARTS = 180
 MAX32 = 2**32 - 1
 STORED, DEFLATED = 0, 8
 # Flags of a member: encrypted in one of three ways, checksum and sizes behind its bytes
@@ -81,7 +88,8 @@ def encode_group(attributes: JsonObject | None, sizes: dict[str, int]) -> bytes:
 def decode_sizes(content: bytes) -> dict[str, int]:
     """Return the sizes of members by name that the document of a group lists.
 
-    A document with a wrong digest lists none: another program has written it.
+    A document with a wrong digest lists none: another program has written it. Raises
+    `Unsupported` if a name is too long.
     """
     if MEMBERS.encode() not in content:
         return {}
@@ -96,7 +104,20 @@ def decode_sizes(content: bytes) -> dict[str, int]:
     is_right = stated and crc32(start + ZEROS + end) == int(stated[1], 16)
     if not (is_right and found and isinstance(sizes, dict)):
         return {}
-    return sizes if all(type(size) is int for size in sizes.values()) else {}
+    if not all(type(size) is int for size in sizes.values()):
+        return {}
+    for name in sizes:
+        if not is_short(name) or len(name.encode(errors="surrogatepass")) > MAX_NAME:
+            raise Unsupported(
+                "the document of the group lists %.200r, a name of more than '%d' "
+                "parts or '%d' bytes" % (name, MAX_PARTS, MAX_NAME)
+            )
+    return sizes
+
+
+def is_short(name: str) -> bool:
+    """Return whether the name of a member has no more parts than readers take."""
+    return name.count("/") < MAX_PARTS
 
 
 def parents_of(names: Iterable[str]) -> dict[str, None]:
@@ -108,6 +129,13 @@ def parents_of(names: Iterable[str]) -> dict[str, None]:
             parents[name[:end]] = None
             end = name.find("/", end + 1)
     return parents
+
+
+def begins_one(name: str, names: list[str]) -> bool:
+    """Return whether a name is a group that contains one of the sorted names."""
+    prefix = name + "/"
+    at = bisect_left(names, prefix)
+    return at < len(names) and names[at].startswith(prefix)
 
 
 def document_name(name: str) -> str:

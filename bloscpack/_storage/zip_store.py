@@ -29,14 +29,15 @@ from .._format.zip_format import (
     LOCAL,
     LOCAL_SIGNATURE,
     TAIL_LENGTH,
+    begins_one,
     damaged_zip,
     decode_end,
     decode_local,
     decode_sizes,
     document_name,
     has_own_numbers,
+    is_short,
     local_extent,
-    parents_of,
     raw_name,
     read_local,
     wrong_local,
@@ -63,8 +64,6 @@ HEADER_OFFSET = attrgetter("header_offset")
 NEAR_NBYTES = 2**16
 TOGETHER_NBYTES = 2**20
 TOGETHER_COUNT = 16
-# Maximum number of parts of a name: each folder around a member takes memory.
-MAX_PARTS = 250
 # A message about wrong bytes, with the error of `zipfile`.
 DAMAGED = "the ZIP file is damaged: %s"
 # The errors that `zipfile` and the modules that it uses raise for wrong bytes.
@@ -224,8 +223,15 @@ class Directory:
         others = self.members.keys() - {ZARR_JSON, *sizes, *map(document_name, arrays)}
         if sizes and others:
             # A wrong name of a listed member is noticed when that member is read.
-            others.difference_update(map(document_name, parents_of(sizes)))
-            self._compare_names([self.members[name] for name in others])
+            listed, end = sorted(sizes), "/" + ZARR_JSON
+            self._compare_names(
+                [
+                    self.members[name]
+                    for name in others
+                    if not name.endswith(end)
+                    or not begins_one(name.removesuffix(end), listed)
+                ]
+            )
 
     def _compare_names(self, infos: list[zipfile.ZipInfo]) -> None:
         """Raise `FormatError` if a member has another name in its local header.
@@ -397,7 +403,7 @@ class ZipStore(NestedStore):
         self._folders: dict[str, dict[str, int]] = {"": {}}
         infos = {info.filename: info for info in self._zip.archive.infolist()}
         for name in (*infos, *self._sizes):
-            if is_safe_name(name) and name.count("/") < MAX_PARTS:
+            if is_safe_name(name) and is_short(name):
                 self._members[name] = infos.get(name)
                 self._add(name, stat.S_IFREG)
 

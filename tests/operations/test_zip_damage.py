@@ -7,6 +7,7 @@ import json
 import random
 import struct
 import time
+import tracemalloc
 import zipfile
 import zlib
 
@@ -421,6 +422,44 @@ def test_a_large_directory_takes_limited_time():
     assert time.process_time() - begin < 10
     with pytest.raises(FormatError, match="Zip64 is not in front of its locator"):
         bp.loadz(entry * count + end.replace(b"PK\6\6", b"PK\6\5"))
+
+
+def with_list(members, sizes):
+    """Return members whose group lists sizes, with a right digest."""
+    group = json.loads(members["zarr.json"])
+    listed = {"sizes": sizes, "digest": "crc32=00000000"}
+    group["attributes"] = {"bloscpack-members": listed}
+    content = json.dumps(group)
+    digest = "crc32=%08x" % zlib.crc32(content.encode())
+    content = content.replace(listed["digest"], digest)
+    return members | {"zarr.json": content.encode()}
+
+
+@pytest.mark.parametrize(
+    "name", ["a/" * 30_000 + "c/0", "a/" * 249 + "c/0", "x" * 65_532 + "/c/0"]
+)
+def test_long_names_in_the_list(tmp_path, name):
+    data = zipped(with_list(members_of(CONTENT), {name: 5}))
+    (tmp_path / "a.zip").write_bytes(data)
+    for call in (bp.loadz, dataset.open):
+        with pytest.raises(Unsupported, match="more than '250' parts or '65535' bytes"):
+            call(tmp_path / "a.zip")
+
+
+def test_members_in_many_groups(tmp_path):
+    """They belong to no array; each group in front of them would take memory."""
+    many = {"x" + "/a" * 30_000 + end: b"{}" for end in ("/zarr.json", "/c/0", ".blp")}
+    for members in (members_of(CONTENT), unlisted(CONTENT)):
+        data = zipped({**many, **members})
+        tracemalloc.start()
+        assert VALUES == read(data)
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+        tracemalloc.stop()
+    name = "/".join(["g"] * 180)
+    bp.savez(tmp_path / "a.zip", **{name: np.ones([1] * 30)})
+    assert [name] == [*bp.load(tmp_path / "a.zip")]
+    with pytest.raises(UsageError, match="at most 180 parts between slashes, found"):
+        bp.savez(tmp_path / "a.zip", **{name + "/a": 1})
 
 
 # What no small archive has
