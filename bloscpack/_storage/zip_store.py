@@ -398,11 +398,18 @@ class ZipStore(NestedStore):
     def __init__(self, path: str) -> None:
         self.root = path
         self._zip = OpenZip(path)
-        self._sizes = self._zip.directory.sizes if self._zip.directory else {}
+        # The listed members, and the documents of the listed shards: an array that has
+        # lost them is there, and reading it is an error.
+        sizes = self._zip.directory.sizes if self._zip.directory else {}
+        shards = (name.rpartition("/c/")[0] for name in sizes)
+        self._listed = {
+            **sizes,
+            **dict.fromkeys(map(document_name, filter(None, shards))),
+        }
         self._members: dict[str, zipfile.ZipInfo | None] = {}
         self._folders: dict[str, dict[str, int]] = {"": {}}
         infos = {info.filename: info for info in self._zip.archive.infolist()}
-        for name in (*infos, *self._sizes):
+        for name in (*infos, *self._listed):
             if is_safe_name(name) and is_short(name):
                 self._members[name] = infos.get(name)
                 self._add(name, stat.S_IFREG)
@@ -416,7 +423,7 @@ class ZipStore(NestedStore):
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         full = self._prefix + name
-        if self._zip.directory is not None and full in self._sizes:
+        if self._zip.directory is not None and full in self._listed:
             with naming_errors(self.path(name)):
                 return self._zip.directory.member(full)
         member = self._members.get(full)

@@ -152,6 +152,27 @@ def test_lost_and_changed_members(tmp_path):
             assert VALUES["g/y"] == group["g/y"][:].tolist()
 
 
+@pytest.mark.parametrize("lost", [["x/zarr.json"], ["x/zarr.json", "x/c/0"]])
+def test_lost_documents(tmp_path, lost):
+    """An array that the group lists is there; reading it is an error."""
+    path = tmp_path / "a.zip"
+    path.write_bytes(
+        zipped({n: c for n, c in members_of(CONTENT).items() if n not in lost})
+    )
+    with bp.loadz(path) as archive:
+        assert {*VALUES} == {*archive}
+        with pytest.raises(FormatError, match="'x/"):
+            archive["x"]
+        assert VALUES["g/y"] == archive["g/y"].read().tolist()
+    with dataset.open(path) as group:
+        assert {"x", "g"} == {*group}
+        with pytest.raises(
+            FormatError, match=r"'x/zarr\.json' of the archive is missing"
+        ):
+            group["x"]
+        assert VALUES["g/y"] == group["g/y"][:].tolist()
+
+
 def test_a_later_write_of_chunks(tmp_path):
     """The local header agrees with the directory, so the list is out of date."""
     path = tmp_path / "a.zip"
