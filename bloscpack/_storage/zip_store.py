@@ -55,8 +55,14 @@ except ImportError:  # Python was built without it
     LZMAError = zipfile.BadZipFile  # type: ignore
 
 # Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
-# reaches 1032 at most. The other methods get the ratio of zstd in chunks of Blosc.
-MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
+# reaches 1032 at most. A block of bzip2 has 900,000 bytes, of which 5 stand for up to
+# 259, and takes at least 25 bytes: below 2**21. The other methods get the ratio of zstd
+# in chunks of Blosc.
+MAX_RATIOS = {
+    zipfile.ZIP_STORED: 1,
+    zipfile.ZIP_DEFLATED: 1032,
+    zipfile.ZIP_BZIP2: 2**21,
+}
 OTHER_RATIO = 2**15
 HEADER_OFFSET = attrgetter("header_offset")
 # Local headers at a URL are requested together if at most so many bytes are between
