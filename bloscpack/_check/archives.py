@@ -17,7 +17,6 @@ from .._file.archive import (
     ArchiveFile,
     check_document,
     encode_directory,
-    is_archive,
     new_info,
 )
 from .._format.shard import count_slots
@@ -29,8 +28,6 @@ from ..exceptions import DamageError, FormatError, Unsupported
 from ..serializers import shard_rows
 from .files import Inspection
 from .findings import Report
-
-__all__ = ["is_archive", "report_on_archive"]
 
 SECTION = "archive"
 
