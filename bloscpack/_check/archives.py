@@ -7,8 +7,7 @@ fields of the ZIP file that change no array are compared with those that `savez`
 
 from __future__ import annotations
 
-from typing import Any
-from zipfile import ZipInfo
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from .._file.archive import (
@@ -28,6 +27,9 @@ from ..exceptions import DamageError, FormatError, Unsupported
 from ..serializers import shard_rows
 from .files import Inspection
 from .findings import Report
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 SECTION = "archive"
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
-import zipfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy
@@ -73,6 +71,9 @@ from ..file_io import CompressedFPSink, is_seekable
 from ..numpy_io import as_shard, pack_ndarray, storable
 from ..serializers import parse_json
 from .opened import open_source
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 # The extension of the member of an array that Zarr has no shards of.
 BLP = ".blp"
@@ -413,7 +414,9 @@ def write_archive(
     if is_seekable(fp) and not hasattr(fp, "insert"):
         ArchiveWriter(fp).write(arrays, settings, attributes)
         return
-    with tempfile.TemporaryFile() as spool:
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as spool:
         write_archive(spool, arrays, settings, attributes)
         spool.seek(0)
         for block in iter(lambda: spool.read(COPY_NBYTES), b""):
@@ -426,7 +429,7 @@ class ArchiveWriter:
     def __init__(self, fp: BinaryFile) -> None:
         self._fp = fp
         self._start = fp.tell()
-        self._members: list[zipfile.ZipInfo] = []
+        self._members: list[ZipInfo] = []
         self._sizes: dict[str, int] = {}
 
     def write(
@@ -515,9 +518,11 @@ class ArchiveWriter:
         return sink
 
 
-def new_info(name: str, offset: int, content: bytes = b"") -> zipfile.ZipInfo:
+def new_info(name: str, offset: int, content: bytes = b"") -> ZipInfo:
     """Return the entry of a member that begins at an offset in the ZIP file."""
-    info = zipfile.ZipInfo(name)  # of 1 January 1980
+    from zipfile import ZipInfo
+
+    info = ZipInfo(name)  # of 1 January 1980
     info.create_system = 3
     info.create_version = info.extract_version = VERSION
     info.external_attr = 0o100644 << 16
@@ -544,9 +549,11 @@ class _Offset(io.BytesIO):
         raise io.UnsupportedOperation("seek")
 
 
-def encode_directory(infos: Collection[zipfile.ZipInfo], start: int) -> bytes:
+def encode_directory(infos: Collection[ZipInfo], start: int) -> bytes:
     """Return the directory that begins at `start`, and the end records behind it."""
+    from zipfile import ZipFile
+
     out = _Offset(start)
-    with zipfile.ZipFile(out, "w") as archive:
+    with ZipFile(out, "w") as archive:
         archive.filelist.extend(infos)
     return out.getvalue()

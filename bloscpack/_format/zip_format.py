@@ -55,7 +55,7 @@ MAX_NAME = 2**16 - 1
 MAX_PARTS = 250
 MAX_ARRAY_PARTS = 180
 MAX32 = 2**32 - 1
-STORED, DEFLATED = 0, 8
+STORED, DEFLATED, BZIP2 = 0, 8, 12
 # Flags of a member: encrypted in one of three ways, checksum and sizes behind its bytes
 # and not in its local header, and a name in UTF-8.
 ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13

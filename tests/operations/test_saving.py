@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -336,3 +338,21 @@ def test_a_zip_file_of_others_may_state_a_wrong_start(tmp_path):
     path.write_bytes(content)
     with pytest.raises(bp.FormatError, match="damaged"):
         dataset.open(path)["x"][:]
+
+
+def test_modules_of_archives_are_imported_late():
+    """Single arrays need none of them."""
+    names = "zipfile", "tempfile", "lzma", "bz2"
+    program = (
+        "import io, sys, numpy\n"
+        "from bloscpack import load, save\n"
+        "fp = io.BytesIO()\n"
+        "save(fp, numpy.arange(3))\n"
+        "fp.seek(0)\n"
+        "load(fp)\n"
+        "print([name for name in %r if name in sys.modules])\n" % (names,)
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "[]" == done.stdout.strip()
