@@ -411,7 +411,9 @@ def describe_shard(
         return None
     slots = count_slots(header, metadata)
     # An array without axes has one row.
-    rows, index = shard_rows(metadata) or [*metadata[CHUNKS], 1][0], None
+    rows, index = shard_rows(metadata), None
+    if not rows:
+        rows = metadata[CHUNKS][0] if metadata[CHUNKS] else 1
     if size is not None:
         position = fp.tell()
         fp.seek(0)

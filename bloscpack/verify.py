@@ -63,9 +63,11 @@ def verify_fp(
     count = effective_nthreads(nthreads, None)
     with positional(fp) as storage, own_settings:
         if storage.read_at(0, len(MAGIC)) != MAGIC:
-            from ._check.archives import is_archive, report_on_archive
+            from ._file.archive import is_archive
 
             if is_archive(storage):
+                from ._check.archives import report_on_archive
+
                 return report_on_archive(storage, count, progress)
         return Inspection(storage, count, progress).report
 

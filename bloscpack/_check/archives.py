@@ -7,8 +7,7 @@ fields of the ZIP file that change no array are compared with those that `savez`
 
 from __future__ import annotations
 
-from typing import Any
-from zipfile import ZipInfo
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from .._file.archive import (
@@ -17,7 +16,6 @@ from .._file.archive import (
     ArchiveFile,
     check_document,
     encode_directory,
-    is_archive,
     new_info,
 )
 from .._format.shard import count_slots
@@ -30,7 +28,8 @@ from ..serializers import shard_rows
 from .files import Inspection
 from .findings import Report
 
-__all__ = ["is_archive", "report_on_archive"]
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 SECTION = "archive"
 
@@ -110,6 +109,12 @@ class ArchiveChecker:
             except FormatError as error:
                 kind = "size" if name in file.members else "missing"
                 self._add(kind, name, error.message)
+                continue
+            if file.is_later(name):
+                message = "expected '%d' bytes, which the document of the group lists, "
+                message += "found '%d' in all records: a later write"
+                sizes = file.sizes[name], file.members[name].file_size
+                self._add("later", name, message % sizes, True)
         if others:
             message = "the local headers of '%d' members have other fields than savez "
             message = message % len(others) + "writes; this is the first"
@@ -126,6 +131,9 @@ class ArchiveChecker:
         try:
             ((start, stop, _),) = self.file.extents(info)
         except Unsupported as error:
+            if not self._is_part(name):
+                self._add("other", name, "not checked: %s" % error, True)
+                return None
             error.filename = error.filename or self.file.name
             raise
         except FormatError as error:
@@ -139,6 +147,12 @@ class ArchiveChecker:
             message = "expected the crc32 '%08x', found '%08x'" % (info.CRC, crc)
             self._add("crc32", name, message, extent=(start, stop))
         return start, stop
+
+    def _is_part(self, name: str) -> bool:
+        """Return whether a member is a document, or has the chunks of an array."""
+        file = self.file
+        is_document = name == ZARR_JSON or name.endswith("/" + ZARR_JSON)
+        return is_document or name in file.sizes or name in file.arrays.values()
 
     def _note_gap(self, start: int, stop: int) -> None:
         message = "'%d' bytes belong to no member" % (stop - start)
@@ -172,6 +186,12 @@ class ArchiveChecker:
         try:
             ((start, stop, _),) = file.extents(file.members[chunks])
         except (KeyError, FormatError):  # there is a finding already
+            return
+        try:
+            content = PartStorage(file.storage, start, stop)
+            file.check_has_own_chunks(chunks, content)
+        except Unsupported as error:
+            self._add("unsupported", chunks, "not checked: %s" % error, True)
             return
         inspection = self._check_chunks(chunks, start, stop)
         if chunks.endswith(BLP):

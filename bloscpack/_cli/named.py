@@ -117,7 +117,8 @@ class NamedFile:
 
         def read(fp: Seekable, check: Check) -> tuple[list[JsonObject], list[str]]:
             with positional(fp) as storage:
-                refuse_archive(storage)
+                if storage.read_at(0, len(MAGIC)) != MAGIC:
+                    refuse_archive(storage)
                 inspection = Inspection(storage, effective_nthreads(nthreads, None))
                 found = _chunks_of(inspection)
             if inspection.sections.header is not None:

@@ -13,8 +13,9 @@ has none: a flipped bit would rename a member. No file is read here.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from .._types import Buffer, Json, JsonObject
@@ -47,8 +48,14 @@ TAIL_LENGTH = END64.size + LOCATOR.size + END.size + 2**16 - 1
 # Maximum size of a directory in bytes: `zipfile` takes twenty times as much memory. Two
 # arrays with short names take about 300 bytes.
 MAX_DIRECTORY = 16 * 2**20
+# Maximum number of bytes of a name in a ZIP file.
+MAX_NAME = 2**16 - 1
+# Maximum number of parts of the name of a member, between slashes: each group around a
+# member takes memory. Behind the name of an array there is a part for each axis.
+MAX_PARTS = 250
+MAX_ARRAY_PARTS = 180
 MAX32 = 2**32 - 1
-STORED, DEFLATED = 0, 8
+STORED, DEFLATED, BZIP2 = 0, 8, 12
 # Flags of a member: encrypted in one of three ways, checksum and sizes behind its bytes
 # and not in its local header, and a name in UTF-8.
 ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
@@ -81,7 +88,8 @@ def encode_group(attributes: JsonObject | None, sizes: dict[str, int]) -> bytes:
 def decode_sizes(content: bytes) -> dict[str, int]:
     """Return the sizes of members by name that the document of a group lists.
 
-    None are listed by a document with a wrong digest: another program has written it.
+    A document with a wrong digest lists none: another program has written it. Raises
+    `Unsupported` if a name is too long.
     """
     if MEMBERS.encode() not in content:
         return {}
@@ -96,7 +104,20 @@ def decode_sizes(content: bytes) -> dict[str, int]:
     is_right = stated and crc32(start + ZEROS + end) == int(stated[1], 16)
     if not (is_right and found and isinstance(sizes, dict)):
         return {}
-    return sizes if all(type(size) is int for size in sizes.values()) else {}
+    if not all(type(size) is int for size in sizes.values()):
+        return {}
+    for name in sizes:
+        if not is_short(name) or len(name.encode(errors="surrogatepass")) > MAX_NAME:
+            raise Unsupported(
+                "the document of the group lists %.200r, a name of more than '%d' "
+                "parts or '%d' bytes" % (name, MAX_PARTS, MAX_NAME)
+            )
+    return sizes
+
+
+def is_short(name: str) -> bool:
+    """Return whether the name of a member has no more parts than readers take."""
+    return name.count("/") < MAX_PARTS
 
 
 def parents_of(names: Iterable[str]) -> dict[str, None]:
@@ -108,6 +129,13 @@ def parents_of(names: Iterable[str]) -> dict[str, None]:
             parents[name[:end]] = None
             end = name.find("/", end + 1)
     return parents
+
+
+def begins_one(name: str, names: list[str]) -> bool:
+    """Return whether a name is a group that contains one of the sorted names."""
+    prefix = name + "/"
+    at = bisect_left(names, prefix)
+    return at < len(names) and names[at].startswith(prefix)
 
 
 def document_name(name: str) -> str:
@@ -138,39 +166,91 @@ def local_extent(info: ZipInfo) -> tuple[int, int]:
     return info.header_offset, info.header_offset + length
 
 
+class LocalHeader(NamedTuple):
+    """A local header, compared with the entry of its member in the directory.
+
+    Attributes
+    ----------
+    flags, method
+        As in the entry.
+    numbers
+        The crc32, and the plain and the compressed size.
+    start
+        Where the bytes of the member begin.
+    is_named
+        Whether the signature is right, and the name and its encoding are those of the
+        entry.
+    """
+
+    flags: int
+    method: int
+    numbers: tuple[int, int, int]
+    start: int
+    is_named: bool
+
+
+def read_local(data: Buffer, info: ZipInfo) -> LocalHeader | None:
+    """Return the local header of a member; None if the file ends in it.
+
+    `data` are the bytes of `local_extent`.
+    """
+    data, name = bytes(data), raw_name(info)
+    at = LOCAL.size + len(name)
+    if len(data) < at:
+        return None
+    fields = LOCAL.unpack_from(data)
+    signature, _, flags, method, _, _, crc, packed, size, length, more = fields
+    extra = data[at : at + min(more, EXTRA64.size)]
+    if MAX32 in (packed, size) and extra[:4] == EXTRA64.pack(1, 16, 0, 0)[:4]:
+        _, _, size, packed = EXTRA64.unpack(extra.ljust(EXTRA64.size, b"\xff"))
+    is_named = (
+        (signature, length) == (LOCAL_SIGNATURE, len(name))
+        and not (flags ^ info.flag_bits) & UTF8
+        and data[LOCAL.size : at] == name
+    )
+    start: int = info.header_offset + at + more
+    return LocalHeader(flags, method, (crc, size, packed), start, is_named)
+
+
 def decode_local(data: Buffer, info: ZipInfo, limit: int) -> int:
     """Return where the bytes of a member begin; `data` are those of `local_extent`.
 
     Raises `FormatError` unless the header agrees with the directory and all bytes of
     the member are in front of `limit`, where the next part of the file begins.
     """
-    data, name = bytes(data), raw_name(info)
-    at = LOCAL.size + len(name)
-    if len(data) >= at:
-        fields = LOCAL.unpack_from(data)
-        signature, _, flags, method, _, _, crc, packed, size, length, more = fields
-        changed = flags ^ info.flag_bits
-        if method == info.compress_type and not changed & ENCRYPTED:
+    header = read_local(data, info)
+    if header is not None:
+        has_method = header.method == info.compress_type
+        if has_method and not (header.flags ^ info.flag_bits) & ENCRYPTED:
             check_stored(info)
-        extra = data[at : at + min(more, EXTRA64.size)]
-        if MAX32 in (packed, size) and extra[:4] == EXTRA64.pack(1, 16, 0, 0)[:4]:
-            _, _, size, packed = EXTRA64.unpack(extra.ljust(EXTRA64.size, b"\xff"))
-        expected = [info.CRC, info.file_size, info.file_size]
-        pairs = zip([crc, size, packed], expected, strict=True)
-        # Numbers behind the bytes of the member, or in another extra field.
-        free = {0} if flags & DESCRIPTOR else set()
-        free |= {MAX32} & {size, packed}
-        start: int = info.header_offset + at + more
-        if (
-            (signature, method, length)
-            == (LOCAL_SIGNATURE, info.compress_type, len(name))
-            and not changed & (ENCRYPTED | UTF8)
-            and data[LOCAL.size : at] == name
-            and all(n == m or n in free for n, m in pairs)
-            and start + info.file_size <= limit
-        ):
-            return start
-    raise DamageError(
+            expected = info.CRC, info.file_size, info.file_size
+            pairs = zip(header.numbers, expected, strict=True)
+            # Numbers behind the bytes of the member, or in another extra field.
+            free = {0} if header.flags & DESCRIPTOR else set()
+            free |= {MAX32} & {*header.numbers[1:]}
+            if (
+                header.is_named
+                and all(n == m or n in free for n, m in pairs)
+                and header.start + info.file_size <= limit
+            ):
+                return header.start
+    raise wrong_local(info)
+
+
+def has_own_numbers(data: Buffer, info: ZipInfo) -> bool:
+    """Return whether the local header itself has name, crc32 and sizes of the entry."""
+    header, numbers = read_local(data, info), (info.file_size, info.compress_size)
+    return (
+        header is not None
+        and header.is_named
+        and header.method == info.compress_type
+        and header.numbers == (info.CRC, *numbers)
+    )
+
+
+def wrong_local(info: ZipInfo) -> DamageError:
+    """Return the error for a local header that is not the one of a member."""
+    return DamageError(
         "expected the local header of the member %.200r and its '%d' bytes, found "
         "something else" % (info.orig_filename, info.file_size),
         offset=info.header_offset,

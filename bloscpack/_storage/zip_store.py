@@ -14,29 +14,36 @@ import io
 import os
 import stat
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
+from typing import TYPE_CHECKING
 from weakref import finalize
 
 from .._engine.forks import cached_property
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive, begins_as_own
 from .._format.zarr_metadata import ZARR_JSON
 from .._format.zip_format import (
+    BZIP2,
+    DEFLATED,
     ENCRYPTED,
     LOCAL,
     LOCAL_SIGNATURE,
+    STORED,
     TAIL_LENGTH,
+    begins_one,
     damaged_zip,
     decode_end,
     decode_local,
     decode_sizes,
     document_name,
+    has_own_numbers,
+    is_short,
     local_extent,
-    parents_of,
     raw_name,
+    read_local,
+    wrong_local,
 )
 from ..constants import MAX_BUFFERSIZE, MAX_DOCUMENT
 from ..exceptions import BloscpackError, DamageError, NotReadable, Unsupported
@@ -45,23 +52,27 @@ from .local import whole_file
 from .paths import is_safe_name
 from .store import NestedStore, too_long
 
-try:
-    from lzma import LZMAError
-except ImportError:  # Python was built without it
-    LZMAError = zipfile.BadZipFile  # type: ignore
+if TYPE_CHECKING:
+    from zipfile import ZipFile, ZipInfo
 
 # Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
-# reaches 1032 at most. The other methods get the ratio of zstd in chunks of Blosc.
-MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
+# reaches 1032 at most. A block of bzip2 has 900,000 bytes, of which 5 stand for up to
+# 259, and takes at least 25 bytes: below 2**21. The other methods get the ratio of zstd
+# in chunks of Blosc.
+MAX_RATIOS = {STORED: 1, DEFLATED: 1032, BZIP2: 2**21}
 OTHER_RATIO = 2**15
 HEADER_OFFSET = attrgetter("header_offset")
-# Maximum number of parts of a name: each folder around a member takes memory.
-MAX_PARTS = 250
+# Local headers at a URL are requested together if at most so many bytes are between
+# them, and all take at most so many; and so many requests are made at once.
+NEAR_NBYTES = 2**16
+TOGETHER_NBYTES = 2**20
+TOGETHER_COUNT = 16
 # A message about wrong bytes, with the error of `zipfile`.
 DAMAGED = "the ZIP file is damaged: %s"
-# The errors that `zipfile` and the modules that it uses raise for wrong bytes.
+# The errors that `zipfile` and the modules that it uses raise for wrong bytes, beside
+# errors of their own.
 WRONG_BYTES = (
-    *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
+    *(zlib.error, struct.error),
     *(EOFError, ValueError, OverflowError, LookupError),
 )
 
@@ -84,9 +95,15 @@ def zip_errors(name: str | None) -> Iterator[None]:
 
 def _is_damage(error: Exception) -> bool:
     """Return whether an error is about wrong bytes."""
+    from zipfile import BadZipFile
+
+    try:
+        from lzma import LZMAError
+    except ImportError:  # Python was built without it
+        LZMAError = BadZipFile  # type: ignore
     # The module `bz2` raises an OSError without a number, and so does a seek to a
     # negative offset, or one with the number EINVAL.
-    return isinstance(error, WRONG_BYTES) or (
+    return isinstance(error, (*WRONG_BYTES, BadZipFile, LZMAError)) or (
         isinstance(error, OSError) and error.errno in (None, errno.EINVAL)
     )
 
@@ -96,8 +113,10 @@ def is_zip(path: str, begin: bytes) -> bool:
 
     Raises `FormatError` if only its end is missing.
     """
+    from zipfile import is_zipfile
+
     with zip_errors(path):
-        if begin.startswith(b"PK") and zipfile.is_zipfile(path):
+        if begin.startswith(b"PK") and is_zipfile(path):
             return True
     if begin.startswith(LOCAL_SIGNATURE):
         text = DAMAGED % "expected an end record, found none: the file was cut off"
@@ -105,10 +124,12 @@ def is_zip(path: str, begin: bytes) -> bool:
     return False
 
 
-def open_zip(name: str) -> zipfile.ZipFile:
+def open_zip(name: str) -> ZipFile:
     """Open a ZIP file; raise `FormatError` if a member can't have the stated size."""
+    from zipfile import ZipFile
+
     with zip_errors(name):
-        archive = zipfile.ZipFile(name)
+        archive = ZipFile(name)
     assert archive.fp is not None
     size = archive.fp.seek(0, os.SEEK_END)
     for info in archive.infolist():
@@ -137,7 +158,8 @@ class Directory:
     entries
         All members in the order of the directory.
     members
-        Those that count, by name: of several with a name the last one, as in Zarr.
+        Those that count, by name: of several with a name the last one, which Zarr
+        reads.
     sizes
         The sizes of members by name that the document of the group lists, after
         `read_list`.
@@ -158,10 +180,12 @@ class Directory:
             if begins_as_archive(storage.read_at(0, PREFIX_LENGTH)):
                 raise DamageError(error.message) from error
             raise
+        from zipfile import ZipFile
+
         # In a comment, `zipfile` would look for another end record.
         fp = io.BufferedReader(StorageFile(PartStorage(storage, 0, end)))
         try:
-            with zip_errors(None), zipfile.ZipFile(fp) as archive:
+            with zip_errors(None), ZipFile(fp) as archive:
                 self.entries = archive.infolist()
         except NotReadable as error:  # of a later version of ZIP
             raise Unsupported(error.message) from error
@@ -175,7 +199,7 @@ class Directory:
             name, at, size = info.orig_filename, info.header_offset, info.compress_size
             if info.volume:
                 raise damaged_zip("the entry %.200r is of another disk" % name)
-            if size != info.file_size and info.compress_type == zipfile.ZIP_STORED:
+            if size != info.file_size and info.compress_type == STORED:
                 raise damaged_zip(
                     "the stored member %.200r has two sizes, '%d' and '%d'"
                     % (name, size, info.file_size)
@@ -199,13 +223,14 @@ class Directory:
         """Read the list of members in the document of the group; compare their names.
 
         Raises `FormatError` if the document is damaged, or if a member that is not
-        listed has another name in its local header.
+        listed has another name in its local header. Nothing else matters of these: any
+        program may have added them, also compressed.
         """
         group = self.members.get(ZARR_JSON)
         if (
             group is None
             or group.file_size > MAX_DOCUMENT
-            or group.compress_type != zipfile.ZIP_STORED
+            or group.compress_type != STORED
             or group.flag_bits & ENCRYPTED
         ):
             return
@@ -213,14 +238,54 @@ class Directory:
         arrays = [name.rpartition("/c/")[0] for name in sizes]
         others = self.members.keys() - {ZARR_JSON, *sizes, *map(document_name, arrays)}
         if sizes and others:
-            # A wrong name of another member is noticed when that member is read.
-            for name in others.difference(map(document_name, parents_of(sizes))):
-                self.extents(self.members[name])
+            # A wrong name of a listed member is noticed when that member is read.
+            listed, end = sorted(sizes), "/" + ZARR_JSON
+            self._compare_names(
+                [
+                    self.members[name]
+                    for name in others
+                    if not name.endswith(end)
+                    or not begins_one(name.removesuffix(end), listed)
+                ]
+            )
 
-    def member(self, name: str) -> zipfile.ZipInfo:
-        """Return a member; raise `FormatError` if it is missing or not as listed."""
+    def _compare_names(self, infos: list[ZipInfo]) -> None:
+        """Raise `FormatError` if a member has another name in its local header.
+
+        At a URL, headers near to each other are requested together.
+        """
+        near = NEAR_NBYTES if self.storage.is_remote else 0
+        groups: list[tuple[int, int, list[ZipInfo]]] = []
+        for info in sorted(infos, key=HEADER_OFFSET):
+            start, stop = local_extent(info)
+            if groups and start - groups[-1][1] <= near:
+                first, _, members = groups[-1]
+                if stop - first <= TOGETHER_NBYTES:
+                    members.append(info)
+                    groups[-1] = first, stop, members
+                    continue
+            groups.append((start, stop, [info]))
+        for at in range(0, len(groups), TOGETHER_COUNT):
+            some = groups[at : at + TOGETHER_COUNT]
+            found = self.storage.read_many([(first, stop) for first, stop, _ in some])
+            for (first, _, members), data in zip(some, found, strict=True):
+                for info in members:
+                    start, stop = local_extent(info)
+                    header = read_local(data[start - first : stop - first], info)
+                    if header is None or not header.is_named:
+                        raise wrong_local(info)
+
+    def member(self, name: str) -> ZipInfo:
+        """Return a member; raise `FormatError` if it is missing or not as listed.
+
+        A member of another size counts if its local header says so, too: a program that
+        knows only Zarr has written it later.
+        """
         info = self.members.get(name)
-        if info is not None and self.sizes.get(name, info.file_size) == info.file_size:
+        if info is not None and (
+            self.sizes.get(name, info.file_size) == info.file_size
+            or self._has_own_numbers(info)
+        ):
             return info
         if name not in self.sizes:
             raise DamageError("the member %.200r of the archive is missing" % name)
@@ -231,9 +296,20 @@ class Directory:
             section="archive",
         )
 
-    def extents(
-        self, *infos: zipfile.ZipInfo, most: int = 0
-    ) -> list[tuple[int, int, bytes]]:
+    def is_later(self, name: str) -> bool:
+        """Return whether a listed member was written later, with another size."""
+        info = self.members.get(name)
+        return (
+            info is not None
+            and self.sizes.get(name, info.file_size) != info.file_size
+            and self._has_own_numbers(info)
+        )
+
+    def _has_own_numbers(self, info: ZipInfo) -> bool:
+        start, stop = local_extent(info)
+        return has_own_numbers(self.storage.read_at(start, stop - start), info)
+
+    def extents(self, *infos: ZipInfo, most: int = 0) -> list[tuple[int, int, bytes]]:
         """Return start and stop of the bytes of members, and the first of these bytes.
 
         At least `most` bytes are read of each member with its local header.
@@ -253,7 +329,7 @@ class Directory:
             found.append((start, start + info.file_size, head))
         return found
 
-    def read(self, info: zipfile.ZipInfo, content: Storage | None = None) -> bytes:
+    def read(self, info: ZipInfo, content: Storage | None = None) -> bytes:
         """Return the bytes of a small member, which may be open already."""
         if info.file_size > MAX_DOCUMENT:
             raise DamageError(
@@ -336,12 +412,19 @@ class ZipStore(NestedStore):
     def __init__(self, path: str) -> None:
         self.root = path
         self._zip = OpenZip(path)
-        self._sizes = self._zip.directory.sizes if self._zip.directory else {}
-        self._members: dict[str, zipfile.ZipInfo | None] = {}
+        # The listed members, and the documents of the listed shards: an array that has
+        # lost them is there, and reading it is an error.
+        sizes = self._zip.directory.sizes if self._zip.directory else {}
+        shards = (name.rpartition("/c/")[0] for name in sizes)
+        self._listed = {
+            **sizes,
+            **dict.fromkeys(map(document_name, filter(None, shards))),
+        }
+        self._members: dict[str, ZipInfo | None] = {}
         self._folders: dict[str, dict[str, int]] = {"": {}}
         infos = {info.filename: info for info in self._zip.archive.infolist()}
-        for name in (*infos, *self._sizes):
-            if is_safe_name(name) and name.count("/") < MAX_PARTS:
+        for name in (*infos, *self._listed):
+            if is_safe_name(name) and is_short(name):
                 self._members[name] = infos.get(name)
                 self._add(name, stat.S_IFREG)
 
@@ -352,9 +435,9 @@ class ZipStore(NestedStore):
             self._add(folder, stat.S_IFDIR)
         self._folders[folder][last] = kind
 
-    def _member(self, name: str) -> zipfile.ZipInfo:
+    def _member(self, name: str) -> ZipInfo:
         full = self._prefix + name
-        if self._zip.directory is not None and full in self._sizes:
+        if self._zip.directory is not None and full in self._listed:
             with naming_errors(self.path(name)):
                 return self._zip.directory.member(full)
         member = self._members.get(full)
@@ -364,7 +447,7 @@ class ZipStore(NestedStore):
 
     def open(self, name: str) -> Storage:
         member = self._member(name)
-        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & ENCRYPTED:
+        if member.compress_type != STORED or member.flag_bits & ENCRYPTED:
             return CompressedMember(member.file_size, lambda: self.read(name)[0])
         storage, (begin, stop) = self._zip.storage, local_extent(member)
         path = self.path(name)

@@ -138,7 +138,7 @@ OTHER_GROUP = b'{"zarr_format": 2, "node_type": "group"}'
 CHANGES = {
     "chunks": (lambda data: {"a/c/0": None}, ("missing", "a/c/0"), "a"),
     "scalar": (lambda data: {"step.blp": None}, ("missing", "step.blp"), "step"),
-    "size": (lambda data: {"a/c/0": member(data, "b/c/0")}, ("size", "a/c/0"), "a"),
+    "size": (lambda data: {"a/c/0": member(data, "b/c/0")}, ("later", "a/c/0"), "a"),
     "chunks, no list": (
         lambda data: {
             "a/c/0": None,
@@ -203,6 +203,16 @@ def test_changed_members(content, change, found, name):
         if name:
             with pytest.raises((FormatError, UsageError)):
                 archive[name].read()
+
+
+def test_members_that_are_not_of_the_archive(content):
+    """They may be compressed: they are not read."""
+    fp = io.BytesIO(content)
+    with zipfile.ZipFile(fp, "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("README.md", "text" * 100)
+    report = verified(fp.getvalue())
+    assert report.ok
+    assert ("other", "README.md") in kinds(report)
 
 
 def test_a_damaged_chunk(content):

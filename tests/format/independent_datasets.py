@@ -574,7 +574,7 @@ def read_archive(data: bytes) -> dict | None:
     }
     for name in members.keys() - {"zarr.json", *sizes} if sizes else ():
         if name.removesuffix("/zarr.json") not in known:
-            read_member(members[name])
+            check("Z1", is_named(members[name]))
     names = {**sizes, **members}
     arrays = {
         name: (members, sizes, name, chunks)
@@ -598,7 +598,12 @@ def read_list(entry: SimpleNamespace) -> dict[str, int]:
     at = raw.rfind(digest.encode()) + len("crc32=")
     is_right = zlib.crc32(raw[:at] + b"0" * 8 + raw[at + 8 :]) == int(digest[6:], 16)
     is_list = isinstance(sizes, dict) and all(type(n) is int for n in sizes.values())
-    return sizes if is_right and is_list else {}
+    if not (is_right and is_list):
+        return {}
+    for name in sizes:
+        nbytes = len(name.encode(errors="surrogatepass"))
+        supports("Z7", name.count("/") < 250 and nbytes < 2**16)
+    return sizes
 
 
 def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
@@ -655,6 +660,28 @@ def large(numbers: list[int], extra: bytes) -> list[int]:
     return numbers
 
 
+def is_named(entry: SimpleNamespace) -> bool:
+    """Return whether the local header of a member has its name (Z1, Z7)."""
+    data, at = entry.data, entry.start
+    flags, length = (struct.unpack_from("<H", data, at + n)[0] for n in (6, 26))
+    is_right = data[at : at + 4] == b"PK\3\4" and not (flags ^ entry.flags) & 2048
+    return is_right and data[at + 30 : at + 30 + length] == entry.raw
+
+
+def is_later(entry: SimpleNamespace) -> bool:
+    """Return whether the local header of a member itself has all numbers (Z7)."""
+    data, at = entry.data, entry.start
+    fields = struct.unpack_from("<H4x3I2H", data, at + 8)
+    method, crc32, stored, size, length, more = fields
+    begin = at + 30 + length
+    extra = data[begin : begin + min(more, 20)].ljust(20, b"\xff")
+    if 2**32 - 1 in (size, stored) and extra[:4] == b"\1\0\x10\0":
+        size, stored = struct.unpack_from("<2Q", extra, 4)
+    found = method, crc32, size, stored
+    expected = entry.method, entry.crc32, entry.size, entry.stored
+    return is_named(entry) and found == expected
+
+
 def read_member(entry: SimpleNamespace) -> bytes:
     """Return the bytes of a member (Z1)."""
     data, at = entry.data, entry.start
@@ -679,7 +706,7 @@ def arrays_in(
 ) -> dict[str, str | None]:
     """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
     chunks, others = {}, set()
-    for path in names:
+    for path in (path for path in names if path.count("/") < 250):
         if found := PARTS.fullmatch(path):
             chunks.setdefault(found[1], []).extend([] if found[2] else [path])
         starts = (path[: c.start()] for c in re.finditer(r"/c(?=/(?!0(/0)*\Z))", path))
@@ -696,7 +723,11 @@ def arrays_in(
 def array_in(members: dict, sizes: dict, name: str, chunks: str | None) -> dict | None:
     """Return an array; None if the members are none."""
     entry, found = members.get(name + "/zarr.json"), members.get(chunks)
-    check("Z7", chunks not in sizes or (found and found.size == sizes[chunks]))
+    check("Z7", chunks not in sizes or found)
+    if chunks in sizes and found.size != sizes[chunks]:
+        check("Z7", is_later(found))
+        has_version = read_member(found)[:4] == b"blpk"
+        supports("Z7", has_version or chunks == name + ".blp")
     node = None if chunks == name + ".blp" else attempt(document_of, entry)
     refused = isinstance(node, Refused)
     if chunks is None:

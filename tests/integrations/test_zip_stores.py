@@ -91,6 +91,28 @@ def test_zarr_notices_a_flipped_bit(path):
         open_zarr(path)["every_other"][...]
 
 
+def test_zarr_writes_chunks(tmp_path):
+    """The dataset has the new values; `load` says why it has not."""
+    zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
+    path = tmp_path / "a.zip"
+    bp.savez(path, a=np.arange(10), b=np.arange(3))
+    store = zarr.storage.ZipStore(path, mode="a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the name that is there twice
+        zarr.open_group(store, mode="a")["a"][:5] = 99
+    store.close()
+    with bp.dataset.open(path) as group:
+        assert [99] * 5 + [5, 6, 7, 8, 9] == group["a"][:].tolist()
+        assert [0, 1, 2] == group["b"][:].tolist()
+    with bp.loadz(path) as archive:
+        with pytest.raises(bp.exceptions.Unsupported, match="open the archive as a"):
+            archive["a"]
+        assert [0, 1, 2] == archive["b"][:].tolist()
+    report = bp.verify(path)
+    assert report.ok
+    assert {"later", "unsupported"} <= {finding.kind for finding in report.findings}
+
+
 def test_tensorstore(path):
     tensorstore = pytest.importorskip("tensorstore", reason="needs TensorStore")
     for name, array in ARRAYS.items():

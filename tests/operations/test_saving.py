@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import mmap
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -367,3 +369,21 @@ def test_the_position_behind_an_interrupted_change(name):
     with open(path, "rb") as fp:
         assert bp.load(path).tolist() == bp.load(fp).tolist()
         assert os.path.getsize(path) == fp.tell()
+
+
+def test_modules_of_archives_are_imported_late():
+    """Single arrays need none of them."""
+    names = "zipfile", "tempfile", "lzma", "bz2"
+    program = (
+        "import io, sys, numpy\n"
+        "from bloscpack import load, save\n"
+        "fp = io.BytesIO()\n"
+        "save(fp, numpy.arange(3))\n"
+        "fp.seek(0)\n"
+        "load(fp)\n"
+        "print([name for name in %r if name in sys.modules])\n" % (names,)
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "[]" == done.stdout.strip()

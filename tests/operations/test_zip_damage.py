@@ -7,6 +7,7 @@ import json
 import random
 import struct
 import time
+import tracemalloc
 import zipfile
 import zlib
 
@@ -120,13 +121,22 @@ def test_a_list_that_another_program_has_copied_is_ignored(tmp_path):
     assert {name: VALUES[name] for name in ("x", "g/y")} == found
 
 
+def shorter(name):
+    """Return an archive whose directory states one byte less for a member."""
+    data = bytearray(CONTENT)
+    at = data.rindex(name.encode()) - 46
+    (size,) = struct.unpack_from("<I", data, at + 20)
+    data[at + 20 : at + 28] = U32(size - 1) * 2
+    return bytes(data)
+
+
 def test_lost_and_changed_members(tmp_path):
     """Only the array that lacks its member is refused, in both views of the file."""
     members = members_of(CONTENT)
     path = tmp_path / "a.zip"
-    for changed, found in ((None, "none"), (members["x/c/0"] + b"more", r"'\d+'")):
-        new = members | {"x/c/0": changed}
-        path.write_bytes(zipped({n: c for n, c in new.items() if c is not None}))
+    lost = zipped({n: c for n, c in members.items() if n != "x/c/0"})
+    for data, found in ((lost, "none"), (shorter("x/c/0"), r"'\d+'")):
+        path.write_bytes(data)
         message = "'x/c/0' of '839' bytes.*lists, found %s in the directory" % found
         message = message.replace("839", str(len(members["x/c/0"])))
         with bp.loadz(path) as archive:
@@ -140,6 +150,63 @@ def test_lost_and_changed_members(tmp_path):
             with pytest.raises(FormatError, match=message):
                 group["x"][:]
             assert VALUES["g/y"] == group["g/y"][:].tolist()
+
+
+@pytest.mark.parametrize("lost", [["x/zarr.json"], ["x/zarr.json", "x/c/0"]])
+def test_lost_documents(tmp_path, lost):
+    """An array that the group lists is there; reading it is an error."""
+    path = tmp_path / "a.zip"
+    path.write_bytes(
+        zipped({n: c for n, c in members_of(CONTENT).items() if n not in lost})
+    )
+    with bp.loadz(path) as archive:
+        assert {*VALUES} == {*archive}
+        with pytest.raises(FormatError, match="'x/"):
+            archive["x"]
+        assert VALUES["g/y"] == archive["g/y"].read().tolist()
+    with dataset.open(path) as group:
+        assert {"x", "g"} == {*group}
+        with pytest.raises(
+            FormatError, match=r"'x/zarr\.json' of the archive is missing"
+        ):
+            group["x"]
+        assert VALUES["g/y"] == group["g/y"][:].tolist()
+
+
+def test_a_later_write_of_chunks(tmp_path):
+    """The local header agrees with the directory, so the list is out of date."""
+    path = tmp_path / "a.zip"
+    path.write_bytes(CONTENT)
+    new = bp.pack_ndarray_to_bytes(np.arange(9))
+    with (
+        zipfile.ZipFile(path, "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate"),
+    ):
+        archive.writestr("s.blp", new)
+    assert {**VALUES, "s": [*range(9)]} == read(path.read_bytes())
+    report = bp.verify(path)
+    assert report.ok
+    assert ["s.blp"] == [f.member for f in report.findings if f.kind == "later"]
+    # Without sizes in the local header there is nothing that shows a later write.
+    data = zipped({**members_of(CONTENT), "s.blp": new}, Unseekable())
+    with bp.loadz(data) as archive, pytest.raises(FormatError, match=r"s\.blp.*lists"):
+        archive["s"]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_members_that_any_program_has_added(tmp_path, method):
+    path = tmp_path / "a.zip"
+    path.write_bytes(CONTENT)
+    with zipfile.ZipFile(path, "a", method) as archive:
+        archive.writestr("README.md", "text" * 100)
+    assert VALUES == read(path.read_bytes())
+    assert VALUES.keys() == bp.load(path).keys()
+    with dataset.open(path) as group:
+        assert VALUES["x"] == group["x"][:].tolist()
+    assert bp.verify(path).ok
+    data = path.read_bytes()
+    with pytest.raises(FormatError, match="local header"):
+        bp.loadz(data.replace(b"README", b"README"[:5] + b"F", 1))
 
 
 # Flipped bits
@@ -307,8 +374,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize(("data", "message"), HOSTILE.values(), ids=HOSTILE)
 def test_hostile_directories(data, message):
-    with pytest.raises(FormatError, match=message):
+    with pytest.raises(FormatError, match=message) as caught:
         bp.loadz(data)
+    assert "(file" not in str(caught.value)  # it has no name
 
 
 MEMBERS = {
@@ -376,6 +444,44 @@ def test_a_large_directory_takes_limited_time():
     assert time.process_time() - begin < 10
     with pytest.raises(FormatError, match="Zip64 is not in front of its locator"):
         bp.loadz(entry * count + end.replace(b"PK\6\6", b"PK\6\5"))
+
+
+def with_list(members, sizes):
+    """Return members whose group lists sizes, with a right digest."""
+    group = json.loads(members["zarr.json"])
+    listed = {"sizes": sizes, "digest": "crc32=00000000"}
+    group["attributes"] = {"bloscpack-members": listed}
+    content = json.dumps(group)
+    digest = "crc32=%08x" % zlib.crc32(content.encode())
+    content = content.replace(listed["digest"], digest)
+    return members | {"zarr.json": content.encode()}
+
+
+@pytest.mark.parametrize(
+    "name", ["a/" * 30_000 + "c/0", "a/" * 249 + "c/0", "x" * 65_532 + "/c/0"]
+)
+def test_long_names_in_the_list(tmp_path, name):
+    data = zipped(with_list(members_of(CONTENT), {name: 5}))
+    (tmp_path / "a.zip").write_bytes(data)
+    for call in (bp.loadz, dataset.open):
+        with pytest.raises(Unsupported, match="more than '250' parts or '65535' bytes"):
+            call(tmp_path / "a.zip")
+
+
+def test_members_in_many_groups(tmp_path):
+    """They belong to no array; each group in front of them would take memory."""
+    many = {"x" + "/a" * 30_000 + end: b"{}" for end in ("/zarr.json", "/c/0", ".blp")}
+    for members in (members_of(CONTENT), unlisted(CONTENT)):
+        data = zipped({**many, **members})
+        tracemalloc.start()
+        assert VALUES == read(data)
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+        tracemalloc.stop()
+    name = "/".join(["g"] * 180)
+    bp.savez(tmp_path / "a.zip", **{name: np.ones([1] * 30)})
+    assert [name] == [*bp.load(tmp_path / "a.zip")]
+    with pytest.raises(UsageError, match="at most 180 parts between slashes, found"):
+        bp.savez(tmp_path / "a.zip", **{name + "/a": 1})
 
 
 # What no small archive has

@@ -263,6 +263,19 @@ def test_requests(tmp_path):
         assert 4 == len(web.requests)
 
 
+def test_requests_for_members_of_other_programs(tmp_path):
+    """Their local headers are read together."""
+    pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+    path = tmp_path / "a.zip"
+    bp.savez(path, **VALUES)
+    with zipfile.ZipFile(path, "a") as archive:
+        for n in range(300):
+            archive.writestr("%d.txt" % n, bytes(3000))
+    with serving(path.read_bytes()) as web, bp.loadz(web.url) as archive:
+        assert {*VALUES} == {*archive}
+        assert len(web.requests) < 5
+
+
 def test_url_of_any_file_system(tmp_path):
     fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is missing")
     bp.savez("memory://folder/a.zip", **VALUES)

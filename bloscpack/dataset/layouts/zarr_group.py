@@ -131,7 +131,7 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     """Return the document of a node; raise `FormatError` if it is damaged."""
     kind, attributes = check_node(folder, value)
     attributes = dict(attributes)  # `folder` keeps the value in the file
-    attributes.pop(MEMBERS, None)  # a changed document is none of an archive
+    attributes.pop(MEMBERS, None)  # a document that is changed lists no members
     identity, is_own = read_identity(content, attributes.pop(KEY, None))
     document = {**value, "attributes": attributes}
     return NodeDocument(kind, document, attributes, identity, is_own)
