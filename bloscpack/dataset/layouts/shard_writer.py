@@ -61,7 +61,7 @@ MAX_SLOTS_OF_ROWS = 2**24
 # Number of bytes of frames that wait in memory to be written together.
 WAITING_NBYTES = 8 * 2**20
 # Number of files that may wait for another thread with all these bytes.
-FILES_WAITING = 4
+FILES_WAITING = 1
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
 # Errors of systems and file systems that can't copy extents.
