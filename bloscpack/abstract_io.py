@@ -17,7 +17,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
@@ -145,11 +145,11 @@ class PlainSource(abc.ABC):
 class CompressedSource(abc.ABC):
     """Yields pairs of a compressed chunk and its digest.
 
-    A subclass defines ``__iter__``. It may define ``frames()``, which yields the same
-    as objects of `Frame` whose buffers keep their content. ``in_place`` says that these
-    take no memory before a thread works on them.
+    A subclass defines ``__iter__``.
     """
 
+    # Inside the package, a source may have ``frames()``, which yields objects of
+    # `Frame`. ``in_place`` says that they take no memory before a thread works on them.
     in_place = False
 
     #: The checksum that verifies the digests. None: the digests are not verified.
@@ -168,7 +168,8 @@ class PlainSink(abc.ABC):
     A subclass defines ``put``. It may define ``store(plain)``, which takes the plain
     bytes of the next chunk in place of ``put``, and with it ``room(start, nbytes)``,
     which is called for each chunk in order. It returns writable memory of `nbytes`
-    bytes for the plain bytes from position `start` on, or None if `store` takes them.
+    bytes, a `memoryview` or another buffer, for the plain bytes from position `start`
+    on, or None if `store` takes them.
     """
 
     @abc.abstractmethod
@@ -349,10 +350,11 @@ def pack(
 
     checksum, compress = header.checksum_impl, source.compress_func
     store = hook(sink, "store", "put", "do_checksum")
+    pieces = None
     count = 0
 
-    def work(chunk: Buffer) -> tuple[bytes, bytes]:
-        compressed = compress(chunk, blosc_args)
+    def work(chunk: Any) -> tuple[bytes, bytes]:
+        compressed = compress(chunk if pieces is None else chunk(), blosc_args)
         return compressed, checksum(compressed) if store is not None else b""
 
     def deliver(result: tuple[bytes, bytes]) -> None:
@@ -377,11 +379,17 @@ def pack(
             nthreads = share_threads(nthreads, nchunks, chunk_size)
         else:
             nthreads = 1  # code written for 0.16 expects a single thread
-        lasting = nthreads == 1 or hook(source, "lasting", "__iter__")
+        items: Iterable[Any] | None = None
+        if nthreads > 1:  # the thread that compresses a chunk reads it, if it can
+            read = hook(source, "pieces", "__iter__")
+            items = pieces = read() if read is not None else None
+        if items is None:
+            lasting = nthreads == 1 or hook(source, "lasting", "__iter__")
+            items = source if lasting else map(_copy, source)
         run = run_length(nchunks, chunk_size, nthreads, RUN_TO_COMPRESS)
         try:
             ordered(
-                source if lasting else map(bytes, source),
+                items,
                 work,
                 deliver,
                 nthreads,
@@ -424,6 +432,11 @@ def header_for(
     )
 
 
+def _copy(chunk: Buffer) -> bytes:
+    """Return a copy of a buffer that its source may use again."""
+    return bytes(memoryview(chunk))  # bytes(10) would be ten zero bytes
+
+
 def _check_chunk(header: BloscpackHeader, i: int, nbytes: int) -> None:
     """Raise `StorageError` if the header has no such chunk, or one of another size."""
     if i >= header.nchunks:
@@ -459,7 +472,8 @@ def unpack(
     Raises
     ------
     FormatError
-        A chunk is damaged. The chunks before it have been stored.
+        A chunk is damaged. The chunks before it have been stored; a sparse file may
+        lack the zeros at their end.
     """
     nchunks = getattr(source, "nchunks", None)
     header = getattr(source, "bloscpack_header", None)
@@ -473,7 +487,8 @@ def unpack(
 
     def with_memory(items: Iterable[Frame]) -> Iterator[Frame]:
         for frame in items:
-            frame.memory = room(frame.start, frame.header.nbytes)
+            memory = room(frame.start, frame.header.nbytes)
+            frame.memory = None if memory is None else memoryview(memory)
             yield frame
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:
@@ -486,8 +501,11 @@ def unpack(
             if frame.memory is None:
                 return frame, chunks.decompress(compressed, frame.header)
             chunks.decompress_into(compressed, frame.memory, frame.header)
-        except (FormatError, MemoryError) as error:
-            _raise_located(error, frame)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        except MemoryError as error:
+            raise _no_memory(frame) from error
         return frame, None
 
     def deliver(result: tuple[Frame, Buffer | None]) -> None:
@@ -497,8 +515,11 @@ def unpack(
         if chunk is not None:
             try:
                 put(chunk)
-            except (FormatError, MemoryError) as error:
-                _raise_located(error, frame)
+            except FormatError as error:
+                error.locate(frame.number, frame.offset)
+                raise
+            except MemoryError as error:
+                raise _no_memory(frame) from error
 
     with own_settings:
         most = nthreads_to_read(nthreads, nchunks, chunk_size)
@@ -506,7 +527,7 @@ def unpack(
         run = 1
         if room is not None:
             items = with_memory(items)
-            if source.in_place:
+            if getattr(source, "in_place", False):
                 run = run_length(nchunks or 0, chunk_size, nthreads)
         ordered(items, work, deliver, nthreads, run, 0 < chunk_size < QUICK_CHUNK)
     if store is not None:
@@ -519,29 +540,26 @@ def _frames_of(source: CompressedSource) -> Iterator[Frame]:
     for number, content in enumerate(source):
         # Copy: the source may use its buffers again for the next chunk.
         compressed, digest = map(bytes, content)
+        offset = getattr(source, "chunk_offset", None)
         try:
             header = decode_header(compressed)
         except FormatError as error:
-            error.locate(number, source.chunk_offset)
+            error.locate(number, offset)
             raise
-        frame = Frame(number, source.chunk_offset, start, header)
+        frame = Frame(number, offset, start, header)
         frame.content = compressed, digest
         start += header.nbytes
         yield frame
 
 
-def _raise_located(error: FormatError | MemoryError, frame: Frame) -> NoReturn:
-    """Raise the error of a chunk with its number and offset."""
-    if isinstance(error, FormatError):
-        error.locate(frame.number, frame.offset)
-        raise error
-    raise DamageError(
+def _no_memory(frame: Frame) -> FormatError:
+    return DamageError(
         "there is no memory for the '%d' plain bytes up to the end of the chunk"
         % (frame.start + frame.header.nbytes),
         section="chunks",
         chunk=frame.number,
         offset=frame.offset,
-    ) from error
+    )
 
 
 # The number of threads

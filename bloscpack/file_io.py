@@ -124,7 +124,8 @@ class SectionsSource(CompressedSource):
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
         for frame in self.frames():
             self.chunk_offset = frame.offset
-            yield frame.content
+            compressed, digest = frame.content
+            yield bytes(compressed), bytes(digest)
 
     def frames(self) -> Iterator[Frame]:
         """Yield the chunks in order, with their digests and where they are."""
@@ -376,6 +377,31 @@ class PlainFPSource(PlainSource):
                 raise self.too_early(i, stop - start, len(chunk))
             yield chunk
 
+    def pieces(self) -> Iterator[Callable[[], Buffer]] | None:
+        """Return functions that read the chunks, in any thread.
+
+        None if the file can't be read at positions, or if its size is unknown.
+        """
+        file_range = local.FileRange.over(self.input_fp)
+        if file_range is None or self.nchunks == -1:
+            return None
+        workspace, begin = Workspace(), self.input_fp.tell()
+
+        def read(i: int, start: int, size: int) -> Buffer:
+            view = workspace.view(size)
+            found = file_range.read_into(view, begin + start)
+            if found < size:
+                raise self.too_early(i, size, found)
+            return view
+
+        def each() -> Iterator[Callable[[], Buffer]]:
+            stop = 0
+            for i, (start, stop) in enumerate(self.spans()):
+                yield partial(read, i, start, stop - start)
+            self.input_fp.seek(begin + stop)
+
+        return each()
+
     def too_early(self, i: int, size: int, found: int) -> Exception:
         """Return the error for chunk `i`, of which `found` bytes are there."""
         return StorageError(
@@ -414,7 +440,9 @@ class PlainFPSink(StoringSink):
         regular file has no bytes yet.
     """
 
+    # A subclass need not call the constructor.
     _holes: SparseWriter | None = None
+    _sparse = True
 
     def __init__(
         self, output_fp: Writable, nchunks: int | None = None, *, sparse: bool = True

@@ -178,7 +178,8 @@ def open_ndarray(
     ----------
     file
         A path, a URL, a binary file object that can seek, or a buffer with the bytes of
-        the file. A file object stays open, and only the result may use it meanwhile.
+        the file. A file object is used from byte 0 on, whatever its position; it stays
+        open, and only the result may use it meanwhile.
     cache_nbytes
         Maximum number of plain bytes of recently used chunks that are kept; 0 for none.
     nthreads

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from ._commit.replacing import replacing
 from ._file.archive import ArchiveSettings
 from ._format.blosc_header import decode_header
+from ._format.other_formats import ZIP
 from ._format.shard import (
     SEPARATOR,
     count_slots,
@@ -198,7 +199,7 @@ def load(
         A path, a URL, a binary file object that can seek, or a buffer with the bytes of
         the file. A file object stays open. An array is read from its position on, which
         is behind the array afterwards: several that were saved one after the other are
-        loaded in the same order.
+        loaded in the same order. An archive may follow them; it ends the file.
     return_metadata
         Whether to return a pair: the array or arrays, and the metadata of the file,
         None if it has none.
@@ -228,10 +229,11 @@ def load(
         "limits": limits,
         "storage_options": storage_options,
     }
+    fp: Any = file if hasattr(file, "read") and not _is_buffer(file) else None
     try:
         found: tuple[Any, Json]
-        if hasattr(file, "read"):
-            found = _load_next(file, nthreads, limits)
+        if fp is not None:
+            found = _load_next(fp, nthreads, limits)
         elif isinstance(file, (str, os.PathLike)):
             found = unpack_ndarray_from_file(file, return_metadata=True, **options)
         else:
@@ -240,7 +242,9 @@ def load(
     except IsADirectoryError as error:
         error.strerror = "It is a folder: bloscpack.dataset.open reads a dataset"
         raise
-    except NotReadable:
+    except NotReadable as error:
+        if fp is not None and not (error.prefix or b"").startswith(ZIP[:2]):
+            raise  # loadz finds an archive from the end of the file, at any position
         archive = None
         with suppress(NotReadable):
             archive = loadz(file, **options)
@@ -249,7 +253,18 @@ def load(
         with archive:
             arrays = {name: archive[name].read() for name in archive}
             found = arrays, archive.metadata
+        if fp is not None:
+            fp.seek(0, os.SEEK_END)
     return found if return_metadata else found[0]
+
+
+def _is_buffer(file: object) -> bool:
+    """Return whether the bytes of an object are in memory, as those of `mmap`."""
+    try:
+        memoryview(file)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
 
 
 def _load_next(
@@ -263,6 +278,9 @@ def _load_next(
     source = CompressedFPSource(file, limits=limits)
     array = unpack_ndarray(source, nthreads=nthreads)
     header, metadata = source.bloscpack_header, source.metadata
+    if source.input_fp is not file:  # an undo record ends the file
+        file.seek(0, os.SEEK_END)
+        return array, user_metadata(metadata)
     inner_nbytes = inner_size(metadata, header)
     if inner_nbytes is not None:
         head = source.peek_behind(len(SEPARATOR) + BLOSC_HEADER_LENGTH)

@@ -233,7 +233,8 @@ def loadz(
     ----------
     file
         A path, a URL, a binary file object that can seek, or a buffer with the bytes of
-        the file. A file object stays open, and only the result may use it meanwhile.
+        the file. A file object, whose last archive is opened, stays open, and only the
+        result may use it meanwhile.
     cache_nbytes, nthreads, limits, storage_options
         As in `open_ndarray`, for each array.
 

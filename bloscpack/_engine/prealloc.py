@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import io
 import mmap
+from contextlib import suppress
 
 # Minimum size in bytes of memory that is requested in huge pages: no gain was measured
 # below.
@@ -20,12 +21,22 @@ def memory_at(address: int, nbytes: int, owner: object) -> memoryview:
     return memoryview(memory).cast("B")
 
 
+class _Room(io.BytesIO):
+    def close(self) -> None:
+        """Close the file object.
+
+        The garbage collector calls this, also while there is a view of the memory.
+        """
+        with suppress(BufferError):
+            super().close()
+
+
 def bytes_with_room(nbytes: int) -> io.BytesIO:
     """Return a file object in memory that has `nbytes` zero bytes.
 
     The system provides the memory when it is first written.
     """
-    fp = io.BytesIO(bytes(nbytes))
+    fp = _Room(bytes(nbytes))
     if nbytes >= HUGE_PAGES_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
         # The system maps one huge page faster than Blosc fills it, and many small ones
         # more slowly. It may ignore the request.

@@ -103,6 +103,7 @@ def ordered(
         if failure is not None:
             raise failure
     finally:
+        failure = None  # a frame that keeps its own error keeps all memory of the call
         line.close()
 
 
@@ -171,7 +172,8 @@ class Line:
     def close(self) -> None:
         """Drop what was not delivered, and wait for the threads."""
         self._ahead.close()
-        self._under_way.clear()
+        while self._under_way:
+            self._under_way.pop().forget()
 
     def _work_on(self, batch: Sequence[Any]) -> _Results:
         results: list[Any] = []
@@ -187,7 +189,11 @@ class Line:
         for result in results:
             self._deliver(result)
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                # A frame that keeps its own error would keep all memory of the call.
+                failure = None
 
 
 def run_length(nitems: int, item_nbytes: int, nthreads: int, most: int = RUN) -> int:
@@ -244,6 +250,10 @@ class Task:
         finally:
             self._call = None  # frees the item
             self._done.release()
+
+    def forget(self) -> None:
+        """Drop the result: an error refers to the frame of `run`, and that to this."""
+        self._result = self._error = None
 
     @property
     def is_done(self) -> bool:

@@ -118,7 +118,12 @@ class PlainFile(io.RawIOBase):
         except FormatError as error:
             if start + len(view) <= end:
                 raise stream_error(error) from error
-            return self._fill(view[: end - start], start, end)
+            intact = end - start
+            if error.chunk is not None and 0 <= error.chunk < self._opened.nchunks:
+                intact = max(intact, self._opened.span(error.chunk)[0] - start)
+            if intact >= len(view):
+                raise stream_error(error) from error
+            return self._fill(view[:intact], start, end)
 
     def readall(self) -> bytes:
         """Return the plain bytes from the position to the end."""

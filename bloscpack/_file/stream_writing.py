@@ -258,6 +258,11 @@ class Written(Output):
 
     def flush(self) -> None:
         """Store all chunks that are complete."""
+        size = self._settings.chunk_size
+        complete = len(self._batch) // size * size
+        if complete:
+            self._line.put([self._batch[:complete]])
+            self._batch = self._batch[complete:]
         self._line.finish()
         if hasattr(self._fp, "flush"):
             self._fp.flush()

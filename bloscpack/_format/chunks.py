@@ -149,6 +149,8 @@ def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
         header = known
     else:
         header = decode_header(compressed)
+        if known is not None:  # its size has been checked
+            check_plain_size(header, known.nbytes)
     if header.ctbytes != len(compressed):
         raise DamageError(
             "expected a Blosc chunk of '%d' bytes, found '%d'"

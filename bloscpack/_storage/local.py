@@ -1,9 +1,7 @@
 """Local files: opened by name, read and written at any position by any thread.
 
 A hole is an extent of a file that was never written: it is read as zeros and takes no
-space. Blocks of zero bytes are found and left out. Disk space is reserved window by
-window, and only for windows that are first written with data. The space of a hole in a
-reserved window is freed. The caller sets the length of a file that ends in a hole.
+space. Here blocks of zero bytes are found, which a writer leaves out.
 """
 
 from __future__ import annotations

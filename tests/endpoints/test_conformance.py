@@ -686,6 +686,35 @@ def test_plain_sink_with_room_and_store(make, nthreads, tmp_path):
 
 
 @each_nthreads
+def test_room_may_be_any_writable_buffer(nthreads):
+    class Pieces(PlainSink):
+        def put(self, compressed):
+            raise AssertionError("put is not needed")
+
+        def room(self, start, nbytes):
+            pieces.append(bytearray(nbytes))
+            return pieces[-1]
+
+        def store(self, plain):
+            raise AssertionError("there is room for all")
+
+    pieces = []
+    unpack(CompressedFPSource(io.BytesIO(reference(MANY))), Pieces(), nthreads=nthreads)
+    assert MANY == b"".join(pieces)
+
+
+@each_nthreads
+def test_a_number_is_no_chunk(nthreads):
+    with pytest.raises(TypeError):
+        pack(
+            PlainMemorySource([10, 10]),
+            CompressedMemorySink(),
+            *(2, 10, 10),
+            nthreads=nthreads,
+        )
+
+
+@each_nthreads
 def test_put_of_a_subclass_comes_before_room_and_store(nthreads):
     class Older(WithRoom):
         def put(self, compressed):
@@ -725,6 +754,22 @@ def test_compressed_sink_with_store(nthreads):
     pack(source, OtherDigests(fp), *cut(MANY), nthreads=nthreads)
     fp.seek(0)
     assert {bytes(4)} == {bytes(digest) for _, digest in CompressedFPSource(fp)}
+
+
+def test_a_source_over_a_file_yields_chunks_that_last(tmp_path):
+    (tmp_path / "x.blp").write_bytes(reference(MANY))
+    with open(tmp_path / "x.blp", "rb") as fp:
+        assert reference_pairs(MANY) == list(CompressedFPSource(fp))
+
+
+def test_plain_file_sink_without_the_constructor(tmp_path):
+    class Named(PlainFPSink):
+        def __init__(self, fp):
+            self.output_fp = fp
+
+    with open(tmp_path / "x", "wb") as fp:
+        unpack(CompressedFPSource(io.BytesIO(reference(MANY))), Named(fp))
+    assert MANY == (tmp_path / "x").read_bytes()
 
 
 @each_nthreads

@@ -28,7 +28,8 @@ from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack import exceptions
-from bloscpack._file import stream_writing
+from bloscpack._file import opened, stream_writing
+from bloscpack._format import chunks
 from bloscpack._storage.base import MemoryStorage
 
 CHUNK = 4096
@@ -407,6 +408,38 @@ def test_flush_ends_no_chunk(path):
             file.write(DATA[start : start + 500])
             file.flush()
     assert packed() == path.read_bytes()
+
+
+def test_flush_stores_every_chunk_that_is_complete():
+    sink = Sequential()
+    with bp.open(sink, "wb", chunk_size=1000) as file:
+        file.write(np.random.default_rng(1).bytes(3500))
+        assert b"" == sink.data
+        file.flush()
+        assert 3 * 1000 < len(sink.data) < 4 * 1000
+
+
+def test_reading_up_to_a_damaged_chunk_takes_no_quadratic_work(monkeypatch):
+    data = bytearray(bp.pack_bytes_to_bytes(bytes(500 * 4096), 4096))
+    data[-1] ^= 1
+    calls = []
+    genuine = chunks.decompress_into
+
+    def counted(*arguments):
+        calls.append(1)
+        return genuine(*arguments)
+
+    monkeypatch.setattr(opened, "decompress_into", counted)
+    parts = []
+
+    def read_all(file):
+        while part := file.read1(500 * 4096):
+            parts.append(part)
+
+    with bp.open(io.BytesIO(data)) as file, pytest.raises(exceptions.FormatError):
+        read_all(file)
+    assert bytes(499 * 4096) == b"".join(parts)
+    assert len(calls) < 5 * 500
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import subprocess
 import sys
@@ -356,3 +357,33 @@ def test_modules_of_archives_are_imported_late():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert "[]" == done.stdout.strip()
+
+
+def test_loads_end_behind_an_archive(tmp_path):
+    with open(tmp_path / "both", "w+b") as fp:
+        bp.save(fp, np.arange(3))
+        bp.save(fp, {"a": np.arange(4)})
+        fp.seek(0)
+        assert [0, 1, 2] == bp.load(fp).tolist()
+        assert [0, 1, 2, 3] == bp.load(fp)["a"].tolist()
+        assert os.path.getsize(tmp_path / "both") == fp.tell()
+        with pytest.raises(bp.FormatError):
+            bp.load(fp)
+
+
+def test_a_mapped_file_is_a_buffer(tmp_path):
+    bp.save(tmp_path / "a.blp", np.arange(1000))
+    with (
+        open(tmp_path / "a.blp", "rb") as fp,
+        mmap.mmap(fp.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
+        for _ in range(2):
+            assert (np.arange(1000) == bp.load(mapped)).all()
+
+
+@pytest.mark.parametrize("name", ["undo-append", "undo-shard", "undo-shorter"])
+def test_the_position_behind_an_interrupted_change(name):
+    path = SAMPLES.parent / (name + ".blp")
+    with open(path, "rb") as fp:
+        assert bp.load(path).tolist() == bp.load(fp).tolist()
+        assert os.path.getsize(path) == fp.tell()
