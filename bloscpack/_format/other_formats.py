@@ -10,6 +10,8 @@ from ..exceptions import FormatError
 from .blosc_header import decode_header
 
 ZIP = b"PK\x03\x04"
+# The name of the document of a Zarr array or group.
+ZARR_JSON = "zarr.json"
 # The local header that `savez` writes: version 4.5, not compressed, 1 January 1980,
 # sizes in a field of Zip64; and a name for the first member.
 OWN_HEADER = re.compile(

@@ -40,8 +40,8 @@ from ..serializers import encode_document
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
+from .other_formats import ZARR_JSON as ZARR_JSON
 
-ZARR_JSON = "zarr.json"
 # A key of a group with copies of the documents of all members, which zarr-python reads
 # in their place. A change would make it wrong.
 CONSOLIDATED = "consolidated_metadata"

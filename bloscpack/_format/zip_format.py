@@ -22,7 +22,7 @@ from .._types import Buffer, Json, JsonObject
 from ..exceptions import DamageError, NotReadable, Unsupported
 from ..serializers import parse_json
 from .crc32c import multiply, power
-from .zarr_metadata import ZARR_JSON, encode_json, group_document
+from .other_formats import ZARR_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +79,8 @@ ZEROS = b"crc32=00000000"
 def encode_group(attributes: JsonObject | None, sizes: dict[str, int]) -> bytes:
     """Return the document of a group that lists members with chunks and their sizes."""
     listed = {"sizes": sizes, "digest": ZEROS.decode()}
+    from .zarr_metadata import encode_json, group_document  # imports NumPy
+
     content = encode_json(group_document({**(attributes or {}), MEMBERS: listed}))
     digest = b"crc32=%08x" % crc32(content)
     start, _, end = content.rpartition(ZEROS)

@@ -22,8 +22,12 @@ from typing import TYPE_CHECKING
 from weakref import finalize
 
 from .._engine.forks import cached_property
-from .._format.other_formats import PREFIX_LENGTH, begins_as_archive, begins_as_own
-from .._format.zarr_metadata import ZARR_JSON
+from .._format.other_formats import (
+    PREFIX_LENGTH,
+    ZARR_JSON,
+    begins_as_archive,
+    begins_as_own,
+)
 from .._format.zip_format import (
     BZIP2,
     DEFLATED,
