@@ -726,7 +726,8 @@ def test_archive_of_another_program(name):
             content = old.read(member)
             new.writestr(member, change(content) if member == name else content)
     if name == "x/c/0":
-        with pytest.raises(FormatError, match=r"x/c/0.*'2050'.*group lists.*'2041'"):
+        # It may be a later write of other software, but it is no shard.
+        with pytest.raises(FormatError, match=r"the index of the shard.*b.zip/x/c/0"):
             dataset.convert("b.zip", "b.npy")
         return
     assert ["the attributes"] == dataset.convert("b.zip", "b.npz").lost
