@@ -411,8 +411,8 @@ class _Pool:
         for worker in workers:
             worker.join(0.1)  # another thread may have just given it work
         # `join` of Python 3.12 returns while the thread ends.
-        places = ["/proc/self/task/%s" % each.native_id for each in workers]
-        _soon(lambda: not any(map(os.path.exists, places)))
+        paths = ["/proc/self/task/%s" % each.native_id for each in workers]
+        _soon(lambda: not any(map(os.path.exists, paths)))
 
 
 def _soon(holds: Callable[[], bool]) -> bool:

@@ -18,7 +18,7 @@ last chunk, the header and free entries of the offset table. The opened file kee
 plain bytes that it had: they stay the beginning of the plain bytes. After each read,
 and after an error, the status of the file shows whether it has changed. Then its
 sections are read again, through the undo record if there is one. They must continue the
-ones before, and a chunk that was read before must be in its place. Digests prove that
+ones before, and a chunk that was read before must still be there. Digests prove that
 the chunks were read whole; without digests the read starts again.
 
 A file that is replaced under its name changes nothing here: the old file stays open.
