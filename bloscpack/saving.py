@@ -16,20 +16,13 @@ from numpy.typing import ArrayLike
 
 from ._commit.replacing import replacing
 from ._file.archive import ArchiveSettings
-from ._format.blosc_header import decode_header
 from ._format.other_formats import ZIP
-from ._format.shard import (
-    SEPARATOR,
-    count_slots,
-    index_size,
-    inner_size,
-    row_nbytes,
-)
+from ._format.shard import TRAILER_HEAD, row_nbytes, trailer_nbytes
 from ._storage.base import Storage, refuse_text
 from ._storage.paths import check_is_path, is_url, shown_name
 from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, LoopKeywords
-from .constants import BLOSC_HEADER_LENGTH, EXTENSION
+from .constants import EXTENSION
 from .exceptions import NotReadable, UsageTypeError, UsageValueError
 from .file_io import CompressedFPSink, CompressedFPSource
 from .lazy_array import open_ndarray
@@ -40,7 +33,7 @@ from .numpy_io import (
     unpack_ndarray,
     unpack_ndarray_from_file,
 )
-from .serializers import user_metadata
+from .serializers import is_shard, user_metadata
 from .zip_io import loadz, write_arrays
 
 if TYPE_CHECKING:
@@ -281,13 +274,8 @@ def _load_next(
     if source.input_fp is not file:  # an undo record ends the file
         file.seek(0, os.SEEK_END)
         return array, user_metadata(metadata)
-    inner_nbytes = inner_size(metadata, header)
-    if inner_nbytes is not None:
-        head = source.peek_behind(len(SEPARATOR) + BLOSC_HEADER_LENGTH)
-        if head.startswith(SEPARATOR):
-            nbytes = len(SEPARATOR) + index_size(count_slots(header, metadata))
-            if 0 < header.last_chunk < inner_nbytes:  # a padded copy of it follows
-                copy = decode_header(head[len(SEPARATOR) :])
-                nbytes += copy.ctbytes + header.checksum_impl.size
+    if is_shard(metadata):
+        behind = source.peek_behind(TRAILER_HEAD)
+        if nbytes := trailer_nbytes(header, metadata, behind):
             file.seek(nbytes, os.SEEK_CUR)
     return array, user_metadata(metadata)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .._types import Buffer, Json, JsonObject
 from ..checksums import CHECKSUMS_LOOKUP, Hash
-from ..constants import MAX_BUFFERSIZE
+from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError, UsageError
 from ..headers import BloscpackHeader
@@ -48,6 +48,9 @@ ENTRY = struct.Struct("<QQ")
 MISSING = 2**64 - 1
 NO_ENTRY = ENTRY.pack(MISSING, MISSING)
 CRC_LENGTH = 4
+# Number of bytes at the start of a trailer that tell its size: the separator, and the
+# header of the padded copy.
+TRAILER_HEAD = len(SEPARATOR) + BLOSC_HEADER_LENGTH
 # Size in bytes of the request for the trailer of a shard at a URL: one request of this
 # size takes less time than two small ones.
 REMOTE_REQUEST_NBYTES = 2**20
@@ -333,6 +336,21 @@ def crc_of(index: Buffer) -> bytes:
 
 
 # Finding it again
+
+
+def trailer_nbytes(header: BloscpackHeader, metadata: Json, behind: Buffer) -> int:
+    """Return the size of the trailer, 0 if none follows the last chunk.
+
+    `behind` are the first `TRAILER_HEAD` bytes there.
+    """
+    inner_nbytes = inner_size(metadata, header)
+    if inner_nbytes is None or behind[: len(SEPARATOR)] != SEPARATOR:
+        return 0
+    nbytes = len(SEPARATOR) + index_size(count_slots(header, metadata))
+    if 0 < header.last_chunk < inner_nbytes:  # a padded copy of it follows
+        copy = decode_header(behind[len(SEPARATOR) :])
+        nbytes += copy.ctbytes + header.checksum_impl.size
+    return nbytes
 
 
 def has_trailer(
