@@ -78,9 +78,9 @@ ZEROS = b"crc32=00000000"
 
 def encode_group(attributes: JsonObject | None, sizes: dict[str, int]) -> bytes:
     """Return the document of a group that lists members with chunks and their sizes."""
-    listed = {"sizes": sizes, "digest": ZEROS.decode()}
     from .zarr_metadata import encode_json, group_document  # imports NumPy
 
+    listed = {"sizes": sizes, "digest": ZEROS.decode()}
     content = encode_json(group_document({**(attributes or {}), MEMBERS: listed}))
     digest = b"crc32=%08x" % crc32(content)
     start, _, end = content.rpartition(ZEROS)

@@ -167,6 +167,8 @@ class Directory:
     sizes
         The sizes of members by name that the document of the group lists, after
         `read_list`.
+    listed
+        The names of these members, and of the documents of the shards among them.
     limits
         Where the next part of the file begins, by the offset of each local header.
     start
@@ -222,6 +224,7 @@ class Directory:
             if info.orig_filename[-1:] != "/"
         }
         self.sizes: dict[str, int] = {}
+        self.listed: dict[str, None] = {}
 
     def read_list(self) -> None:
         """Read the list of members in the document of the group; compare their names.
@@ -239,8 +242,9 @@ class Directory:
         ):
             return
         self.sizes = sizes = decode_sizes(self.read(group))
-        arrays = [name.rpartition("/c/")[0] for name in sizes]
-        others = self.members.keys() - {ZARR_JSON, *sizes, *map(document_name, arrays)}
+        arrays = filter(None, (name.rpartition("/c/")[0] for name in sizes))
+        self.listed = dict.fromkeys([*sizes, *map(document_name, arrays)])
+        others = self.members.keys() - {ZARR_JSON, *self.listed}
         if sizes and others:
             # A wrong name of a listed member is noticed when that member is read.
             listed, end = sorted(sizes), "/" + ZARR_JSON
@@ -286,11 +290,10 @@ class Directory:
         knows only Zarr has written it later.
         """
         info = self.members.get(name)
-        if info is not None and (
-            self.sizes.get(name, info.file_size) == info.file_size
-            or self._has_own_numbers(info)
-        ):
-            return info
+        if info is not None:
+            listed_size = self.sizes.get(name, info.file_size)
+            if info.file_size == listed_size or self.is_later(name):
+                return info
         if name not in self.sizes:
             raise DamageError("the member %.200r of the archive is missing" % name)
         raise DamageError(
@@ -303,13 +306,8 @@ class Directory:
     def is_later(self, name: str) -> bool:
         """Return whether a listed member was written later, with another size."""
         info = self.members.get(name)
-        return (
-            info is not None
-            and self.sizes.get(name, info.file_size) != info.file_size
-            and self._has_own_numbers(info)
-        )
-
-    def _has_own_numbers(self, info: ZipInfo) -> bool:
+        if info is None or self.sizes.get(name, info.file_size) == info.file_size:
+            return False
         start, stop = local_extent(info)
         return has_own_numbers(self.storage.read_at(start, stop - start), info)
 
@@ -416,14 +414,8 @@ class ZipStore(NestedStore):
     def __init__(self, path: str) -> None:
         self.root = path
         self._zip = OpenZip(path)
-        # The listed members, and the documents of the listed shards: an array that has
-        # lost them is there, and reading it is an error.
-        sizes = self._zip.directory.sizes if self._zip.directory else {}
-        shards = (name.rpartition("/c/")[0] for name in sizes)
-        self._listed = {
-            **sizes,
-            **dict.fromkeys(map(document_name, filter(None, shards))),
-        }
+        # An array that has lost listed members is there, and reading it is an error.
+        self._listed = self._zip.directory.listed if self._zip.directory else {}
         self._members: dict[str, ZipInfo | None] = {}
         self._folders: dict[str, dict[str, int]] = {"": {}}
         infos = {info.filename: info for info in self._zip.archive.infolist()}
