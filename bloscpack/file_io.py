@@ -100,6 +100,8 @@ class SectionsSource(CompressedSource):
         The header.
     metadata, metadata_header
         The metadata and its header, None if the file has no metadata section.
+    offsets
+        The file offsets of the chunks, None if the file has no offset table.
     limits
         The `Limits` that the file must not exceed, None for no limits.
     """
@@ -144,7 +146,8 @@ class CompressedFPSource(SectionsSource):
     """Reads a file of any version from a file object, which may be a pipe.
 
     The constructor reads the sections in front of the chunks. After the last chunk the
-    file object is positioned at its end, so that another file may follow.
+    file object is positioned at its end, so that another file may follow. It has the
+    attributes of `SectionsSource`.
 
     Parameters
     ----------
@@ -155,15 +158,6 @@ class CompressedFPSource(SectionsSource):
     to_end
         Whether a pipe is to be read beyond the last chunk, where another chunk would be
         an error. By default, another program can read on there.
-
-    Attributes
-    ----------
-    bloscpack_header
-        The header.
-    metadata, metadata_header
-        The metadata and its header, None if the file has no metadata section.
-    offsets
-        The file offsets of the chunks, None if the file has no offset table.
 
     Raises
     ------
@@ -204,13 +198,9 @@ class CompressedFPSource(SectionsSource):
         view = self._workspace.view(size)
         found = self._range.read_into(view, self._begin + frame.offset)
         if found < size:
-            raise DamageError(
-                "the file ends too early: expected a chunk and its digest of '%d' "
-                "bytes, found '%d'" % (size, found),
-                section="chunks",
-                chunk=frame.number,
-                offset=frame.offset,
-            )
+            error = chunks.cut_off(size, found)
+            error.locate(frame.number, frame.offset)
+            raise error
         return view[: frame.header.ctbytes], view[frame.header.ctbytes :]
 
 

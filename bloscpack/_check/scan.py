@@ -28,7 +28,7 @@ from .._format.blosc_header import (
     decode_header,
     unpack_header,
 )
-from .._format.chunks import check_digest, decompress_into
+from .._format.chunks import check_digest, cut_off, decompress_into
 from .._format.sections import FREE
 from .._storage.base import Storage
 from ..abstract_io import QUICK_CHUNK, Progress
@@ -289,11 +289,9 @@ class ChunkScan:
         offset, stop, header = candidate
         found = self.storage.size - offset
         if stop - offset > found:
-            message = (
-                "the file ends too early: expected a chunk and its digest of '%d' "
-                "bytes, found '%d'" % (stop - offset, found)
-            )
-            return DamageError(message, section="chunks", offset=offset)
+            error = cut_off(stop - offset, found)
+            error.offset = offset
+            return error
         view = self._stored.view(stop - offset)
         self.storage.read_into(view, offset)
         compressed, digest = view[: header.ctbytes], view[header.ctbytes :]

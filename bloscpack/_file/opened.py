@@ -48,6 +48,7 @@ from .._format.array_metadata import Description
 from .._format.blosc_header import check_plain_size, decode_header
 from .._format.chunks import (
     check_digest,
+    cut_off,
     decompress_into,
     frame_behind,
     frames_of,
@@ -252,7 +253,7 @@ class FileState(ChunkSpans):
             self.is_cut = True
 
     def _take_table(self, file_size: int) -> bool:
-        """Use the offset table, unless it can't be that of a file of that size."""
+        """Use the offset table, unless no file of that size can have it."""
         header, table = self.header, self.beginning.table
         if not table or header.nbytes is None:
             return False
@@ -434,11 +435,7 @@ class FileState(ChunkSpans):
                     chunk=behind,
                     offset=self.entry_offset(behind),
                 )
-        return DamageError(
-            "the file ends too early: expected a chunk and its digest of '%d' bytes, "
-            "found '%d'" % (expected, found),
-            section="chunks",
-        )
+        return cut_off(expected, found)
 
 
 class OpenedFile(Closing, ChunkSource):
@@ -496,7 +493,7 @@ class OpenedFile(Closing, ChunkSource):
         self._cache = ChunkCache(cache_nbytes)
         self._workspace, self._plain_workspace = Workspace(), Workspace()
         self._lock = ForkSafeLock()
-        # A chunk that was read while the file was as it was opened.
+        # A chunk that was read before the file changed.
         self._witness: tuple[int, int, int] | None = None
         remote = {"whole": None if whole else False, "limits": limits}
         options = {**remote, "storage_options": storage_options}
@@ -686,7 +683,7 @@ class OpenedFile(Closing, ChunkSource):
         deliver
             Called in the thread of the caller and in order.
         nthreads
-            Number of threads; None for that of the opened file.
+            Number of threads; None for the number that the opened file has.
 
         Raises
         ------

@@ -81,6 +81,15 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
         )
 
 
+def cut_off(expected: int, found: int) -> DamageError:
+    """Return the error for a chunk and its digest of which `found` bytes are there."""
+    return DamageError(
+        "the file ends too early: expected a chunk and its digest of '%d' bytes, "
+        "found '%d'" % (expected, found),
+        section="chunks",
+    )
+
+
 def is_intact(content: Buffer, header: BloscHeader, checksum: Hash) -> bool:
     """Return whether `content` is a chunk and its digest, without damage.
 
@@ -352,7 +361,7 @@ class Frame:
 
     @property
     def content(self) -> tuple[Buffer, Buffer]:
-        """Chunk and digest, valid until the same thread needs those of another."""
+        """Chunk and digest, valid until the same thread needs another chunk."""
         return self._content if self.read is None else self.read(self)
 
     @content.setter
