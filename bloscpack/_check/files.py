@@ -71,8 +71,8 @@ class Inspection:
             undone = settled(storage)
             if undone is not storage:
                 message = (
-                    "a change of the file was interrupted, or is in progress: it is "
-                    "checked as it was before, and the next writer restores it"
+                    "a change of the file was interrupted, or is in progress: the "
+                    "state before it is checked, and the next writer restores it"
                 )
                 report.note("header", "interrupted", message, offset=OPTIONS)
             storage = undone

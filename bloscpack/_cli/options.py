@@ -327,7 +327,7 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
 def chosen(args: Namespace) -> set[str]:
     """Return the names of the options that the user gave, or has among the defaults.
 
-    ``given`` has those of the command line, ``from_defaults`` those of the variable.
+    ``given`` has the options of the command line, ``from_defaults`` the others.
     """
     return {*getattr(args, "given", ()), *getattr(args, "from_defaults", ())}
 

@@ -80,7 +80,8 @@ class UserDefaults:
     def apply(self, args: Namespace) -> None:
         """Let an option that the user gave win over those that it excludes.
 
-        The names of those of the variable that hold become ``args.from_defaults``.
+        The names of the options in the variable that hold become
+        ``args.from_defaults``.
         """
         same = {n for n, value in self._values.items() if getattr(args, n) == value}
         for parser in self._own:

@@ -1,4 +1,4 @@
-"""Memory that is filled in place: that of an array, and that of a new bytes object."""
+"""Memory of arrays and of new bytes objects, which is filled in place."""
 
 from __future__ import annotations
 

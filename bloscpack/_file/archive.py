@@ -293,7 +293,7 @@ def check_document(
 def check_names(names: Collection[str], attributes: JsonObject | None) -> None:
     """Raise `UsageError` unless arrays can have these names beside each other.
 
-    `attributes` are those of their group.
+    Their group has the `attributes`.
     """
     if MEMBERS in (attributes or ()):
         raise UsageValueError(
@@ -408,7 +408,7 @@ def write_archive(
 ) -> None:
     """Write an archive to a file object, in one go if it can't seek.
 
-    `settings` are keywords of `pack_ndarray`, and `attributes` are those of the group.
+    `settings` are keywords of `pack_ndarray`; the group gets the `attributes`.
     """
     # An upload in parts lets only bytes in its first part be written again.
     if is_seekable(fp) and not hasattr(fp, "insert"):

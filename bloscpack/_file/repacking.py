@@ -340,7 +340,7 @@ def repack_fp(
     """
     found: Any = known_settings(settings, Settings.__annotations__)
     old = Survey(in_fp)
-    # The metadata may be any value, which stays as it is.
+    # The metadata may be any value, which stays unchanged.
     found |= {k: plain_number(v) for k, v in found.items() if k != "metadata"}
     blocksize = _choose(found, old) if goal_of(found.get("auto")) else 0
 
