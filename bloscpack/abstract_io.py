@@ -385,17 +385,10 @@ def pack(
             items = pieces = read() if read is not None else None
         if items is None:
             lasting = nthreads == 1 or hook(source, "lasting", "__iter__")
-            items = source if lasting else map(_copy, source)
+            items = source if lasting else map(_lasting, source)
         run = run_length(nchunks, chunk_size, nthreads, RUN_TO_COMPRESS)
         try:
-            ordered(
-                items,
-                work,
-                deliver,
-                nthreads,
-                run,
-                chunk_size < QUICK_CHUNK,
-            )
+            ordered(items, work, deliver, nthreads, run, chunk_size < QUICK_CHUNK)
         except MemoryError as error:
             raise StorageError(
                 "there is no memory to compress chunks of '%d' bytes, '%d' at a time"
@@ -432,8 +425,10 @@ def header_for(
     )
 
 
-def _copy(chunk: Buffer) -> bytes:
-    """Return a copy of a buffer that its source may use again."""
+def _lasting(chunk: Buffer) -> bytes:
+    """Return the bytes of a buffer that its source may use again."""
+    if type(chunk) is bytes:
+        return chunk
     return bytes(memoryview(chunk))  # bytes(10) would be ten zero bytes
 
 
@@ -482,7 +477,6 @@ def unpack(
     store, room = hook(sink, "store", "put"), hook(sink, "room", "put")
     put: Callable[[Any], object] = sink.put if store is None else store
     frames = hook(source, "frames", "__iter__")
-
     items: Iterable[Frame] = _frames_of(source) if frames is None else frames()
 
     def with_memory(items: Iterable[Frame]) -> Iterator[Frame]:
@@ -538,8 +532,7 @@ def _frames_of(source: CompressedSource) -> Iterator[Frame]:
     """Yield the chunks of a source that has no ``frames``."""
     start = 0
     for number, content in enumerate(source):
-        # Copy: the source may use its buffers again for the next chunk.
-        compressed, digest = map(bytes, content)
+        compressed, digest = map(_lasting, content)
         offset = getattr(source, "chunk_offset", None)
         try:
             header = decode_header(compressed)
