@@ -1,6 +1,6 @@
 """An array in a file, of which only the selected items are read.
 
-`OpenedFile` loads chunks of the file, and `ArrayReader` turns an index into chunks and
+`OpenedFile` loads chunks of the file, and `Reader` turns an index into chunks and
 chunks into items. `LazyArray` adds the file: its name, closing, pickling.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
-from ._file.array_reader import CACHE_NBYTES
-from ._file.indexing import StoredArray
+from ._arrays.source import CACHE_NBYTES
+from ._arrays.stored import StoredArray
 from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description
 from ._format.dtypes import Array, DType, Key

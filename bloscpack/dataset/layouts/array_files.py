@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..._arrays.source import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._engine.forks import ForkSafeLock, cached_property
-from ..._file.array_reader import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
 from ..._format.dtypes import Array, DType
@@ -147,6 +147,8 @@ class ChunkFiles(ChunkSource):
         Number of chunks of the array, of chunks of a file, and of files, also if some
         are missing.
     """
+
+    cut: Grid
 
     def __init__(
         self,

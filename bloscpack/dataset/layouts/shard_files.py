@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy
 
+from ..._arrays.source import Needs, Room
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, ordered, run_length
-from ..._file.array_reader import Needs, Room
 from ..._file.opened import plan_runs
 from ..._format.chunks import check_digest, decompress_into
 from ..._format.dtypes import Array
@@ -59,7 +59,6 @@ class _Reading(NamedTuple):
 
     use: Callable[[int, memoryview], object]
     room: Room | None
-    joined: bool
     needs: Needs | None
     keep_from: int
 
@@ -262,7 +261,6 @@ class ShardFiles(ChunkFiles):
         use: Callable[[int, memoryview], object],
         *,
         room: Room | None = None,
-        joined: bool = False,
         needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
@@ -271,10 +269,9 @@ class ShardFiles(ChunkFiles):
             return
         # If the cache has no room for all, each would be removed before its next use.
         keep_from = numbers[0 if count * size <= cache else -1] + (size > cache)
-        joined = joined and room is None and self.grid is None
-        if joined and size < PART_NBYTES:
+        if count > 1 and size < PART_NBYTES:
             needs = None
-        reading = _Reading(use, room, joined, needs, keep_from)
+        reading = _Reading(use, room, needs, keep_from)
         is_small = count == 1 or count * size <= LEAST_NBYTES
         if is_small and numbers[0] // self.slots == numbers[-1] // self.slots:
             with own_settings:
@@ -341,22 +338,9 @@ class ShardFiles(ChunkFiles):
 
     def _load_run(self, reading: _Reading, run: Sequence[int]) -> None:
         """Load chunks of a file."""
-        use, room, joined = reading[:3]
+        use, room = reading[:2]
         version, cached, frames = self._content(run)
         size, view = self.chunk_size, self._plain_workspace.view
-        if joined and frames:
-            rest = buffer = view(size * len(run))
-            first = run[0]
-            for number, following in zip(run, [*run[1:], -1], strict=True):
-                if number in cached:
-                    rest[: len(cached[number])] = cached[number]
-                else:
-                    self._fill(reading, (number, version), frames[number], rest[:size])
-                rest = rest[size:]
-                if following != number + 1:
-                    use(first, buffer[: self.span(number)[1] - first * size])
-                    rest, first = buffer, following
-            return
         for number in run:
             target = None if room is None else room(number)
             if number in cached:
