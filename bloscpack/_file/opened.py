@@ -895,12 +895,12 @@ def reader_of(opened: OpenedFile, description: Description | None = None) -> Rea
         description = Description(opened.metadata)
     description.check_source(opened)
     shape, order, size = description.shape, description.order, opened.chunk_size
-    opened.cut = opened.grid = description.grid
+    opened.cut = description.grid
     row = math.prod(shape[1:]) * description.dtype.itemsize
     if opened.nchunks == 1:
         size = max(row, opened.nbytes)
     is_cut = bool(row and size and not size % row)
-    if opened.grid is None and order == "C" and shape and is_cut:
+    if opened.cut is None and order == "C" and shape and is_cut:
         start, stop = opened.span(opened.nchunks - 1)
         if stop - start <= size:  # chunks of whole rows
             opened.cut = Grid.of_rows(shape, size // row)
