@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 from .._types import Path
 from ..exceptions import BloscpackError, StorageError, UsageValueError
 from .attributes import Attribute, Attributes, AttributeSet
+from .block import Written
 from .column import NO_ROWS, Column
 from .file import Alone, File, Result
 from .header import Header
 from .tree import Tree
-from .writing import Written
 
 # The new attributes, and None for those that are removed.
 Changes = dict[bytes, Attribute | None]
@@ -209,13 +209,13 @@ class ColumnMPI(Column):
                 "rank %d has failed, so rows of the block '%s' may be missing: %s"
                 % (failed[0], self.name, texts[failed[0]])
             )
-        taken = self._ranks.gather((self._writer.take(), self._attrs.take()))
+        taken = self._ranks.gather((self._block.take(), self._attrs.take()))
         self._ranks.on_root(lambda: self._commit(taken))
         if failed and own is None:
             raise StorageError(self._failure)
 
     def _commit(self, taken: list[tuple[Written, Changes]]) -> None:
-        self._writer.commit_all(written for written, _ in taken)
+        self._block.commit_all(written for written, _ in taken)
         self._attrs.adopt([changes for _, changes in taken])
 
     def append(self, buf: ArrayLike, Nfile: int = 1) -> None:
@@ -241,7 +241,7 @@ class ColumnMPI(Column):
             grown(size, Nfile)
             return self._header
 
-        self._writer.adopt(self._ranks.on_root(header))
+        self._block.header = self._ranks.on_root(header)
 
     def close(self) -> None:
         """Flush, and close the files. The column can't be used any more."""
@@ -298,11 +298,11 @@ class AttributeSetMPI(AttributeSet):
     def adopt(self, changes: list[Changes]) -> None:
         """Store the changes of all ranks; the lowest rank decides about a name."""
         merged: Changes = {}
-        for each in reversed(changes[1:]):
+        for each in reversed(changes):
             merged.update(each)
-        mine = [name for name in merged if name not in changes[0]]
         known = self._load()
-        new = {name: kept for name in mine if (kept := merged[name]) is not None}
-        removed = [name for name in mine if merged[name] is None and name in known]
-        if new or removed:
-            super()._change(removed, new)
+        removed = [name for name, new in merged.items() if new is None]
+        removed = [name for name in removed if name in known]
+        added = {name: new for name, new in merged.items() if new is not None}
+        if any(changes[1:]):
+            super()._change(removed, added)

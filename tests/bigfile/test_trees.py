@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from support import environment
 
 from bloscpack import bigfile
-from bloscpack.bigfile.file import RawItems
 from bloscpack.bigfile.header import WIDTHS
 from bloscpack.exceptions import (
     BloscpackError,
@@ -258,7 +257,7 @@ INDICES = [
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 @pytest.mark.parametrize("gap", [0, 2**14])
 def test_indices(tree, index, gap, monkeypatch):
-    monkeypatch.setattr("bloscpack.bigfile.column.GAP_NBYTES", gap)
+    monkeypatch.setattr("bloscpack.bigfile.column.WINDOW_NBYTES", gap)
     array = np.arange(180).reshape(60, 3)
     column = tree.create_from_array("x", array, Nfile=7)
     if isinstance(index, np.ndarray) and index.dtype == bool:
@@ -685,16 +684,6 @@ def test_a_full_disk_leaves_a_block_that_verify_names(tree):
     (finding,) = bigfile.verify(tree).findings
     assert ("new", "header") == (finding.block, finding.kind)
     assert "new" not in tree
-
-
-def test_raw_items_may_not_become_fewer(tree, tmp_path):
-    (tmp_path / "raw").write_bytes(bytes(80))
-    with open(tmp_path / "raw", "rb") as fp:
-        table = RawItems(fp, 160, np.dtype(("i8", (2,))))
-        assert (10, 2) == table.shape
-        with pytest.raises(StorageError, match="shorter"):
-            tree.create_from_array("x", table)
-    assert [] == tree.blocks
 
 
 def test_a_pipe_is_not_read(tree, tmp_path):

@@ -20,12 +20,13 @@ import numpy
 
 from ..._check.findings import counted
 from ..._format.dtypes import Array, DType
+from ..._storage.base import read_up_to
 from ..._storage.stream import seekable_with_size
 from ..._types import JsonObject
 from ...bigfile import Column, File, copy, verify
 from ...bigfile.attributes import FORMATS, AttributeSet, humane
-from ...bigfile.file import RawItems, Watched
-from ...bigfile.header import MODULUS, folded
+from ...bigfile.header import MODULUS, folded, new_header
+from ...exceptions import StorageError
 from ...log import encodable, printable, verbose
 from ..console import STREAM, console
 from ..display import say_json, say_json_list
@@ -218,8 +219,22 @@ def _create(args: Namespace) -> None:
         seekable_with_size(fp) as (items, nbytes),
         shown(name, nbytes, args.progress) as bar,
     ):
-        table = Watched(RawItems(items, nbytes, row), progress=bar)
-        tree.create_from_array(name, table, nfile).close()
+        row_nbytes = max(1, row.itemsize)
+        if nbytes % row_nbytes:
+            raise WrongUsage("%d bytes are no rows of %d bytes" % (nbytes, row_nbytes))
+        header = new_header(row, nbytes // row_nbytes, nfile)
+
+        def fill(column: Column) -> None:
+            for start in range(0, column.size, header.piece_rows):
+                count = min(header.piece_rows, column.size - start)
+                data = read_up_to(items, count * row_nbytes)
+                if len(data) < count * row_nbytes:
+                    raise StorageError("the input became shorter while it was read")
+                column.write(start, numpy.frombuffer(data, row.base))
+                if bar is not None:
+                    bar(len(data))
+
+        tree.create_filled(tree._full(name), header, fill).close()
 
 
 def _dtype(given: str | tuple[str, tuple[int]]) -> DType:
