@@ -6,18 +6,19 @@ are read and written by position, not mapped into memory: where another process 
 a file, a read returns fewer bytes, which is an error, and a memory map would end this
 process. Memory for a result is allocated only when the files are long enough.
 
-Rows need no lock between processes as long as these do not write the same rows. Threads
-that write through one object take turns; the parts of a write are written by several
-threads. The header is written by `commit`, under the lock of the folder: it adds the
-sums of the written bytes to those in the header, so the order of several writers does
-not matter. If a row is written again, its old bytes are subtracted. So a checksum is
-always the sum of the bytes in the file.
+Rows need no lock between processes as long as these do not write the same rows; threads
+that write the same rows through one object wait for each other. The header is written
+by `commit`, under the lock of the folder: it adds the sums of the written bytes to
+those in the header, so the order of several writers does not matter. If a row is
+written again, its old bytes are subtracted. So a checksum is always the sum of the
+bytes in the file.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +35,6 @@ from ..defaults import available_cpus
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .header import (
     FILE_NAME,
-    MODULUS,
     PIECE_NBYTES,
     SILENT_CASTS,
     FileRows,
@@ -83,21 +83,22 @@ class Block:
         self._folder = folder
         self.header = header
         self._nthreads = nthreads
-        self._commits_itself = commits_itself
         self._closed = False
         self._files: dict[tuple[int, bool], FileRange] = {}
-        self._lock = threading.RLock()
         # What has been written and not committed: sums by the number of the file, rows.
         self._sums: dict[int, int] = {}
         self._written: Rows = []
         # Rows that nobody has finished, so their bytes do not count; None if unknown.
         self._fresh: Rows | None = None
+        self.renew_locks(commits_itself)
         renew_after_fork(self)
 
-    def renew_locks(self) -> None:
+    def renew_locks(self, commits_itself: bool = True) -> None:
         """Begin anew in a child process: its parent commits its own rows."""
+        self._commits_itself = commits_itself
         self._lock = threading.RLock()
-        self._commits_itself = True
+        self._free = threading.Condition()
+        self._busy: Rows = []  # the rows that threads write now
         self.take()
 
     # Data files
@@ -106,33 +107,28 @@ class Block:
         """Return the path of a data file."""
         return os.path.join(self._folder, FILE_NAME % number)
 
-    @contextmanager
-    def opened(self, number: int, *, write: bool = False) -> Iterator[FileRange]:
-        """Yield a data file, opened for reading, or for reading and writing."""
-        path, kept = self.path(number), self._files.get((number, write))
-        try:
-            if kept is None:
-                if write and not os.path.lexists(path):
-                    with suppress(FileExistsError, StorageError):
-                        self._tree.replace_text(path, b"", sync=False, new=True)
-                flags = os.O_RDWR if write else os.O_RDONLY
-                descriptor = self._tree.open_file(path, flags)
-                kept = FileRange(DataFile(descriptor, "r+b" if write else "rb"))
-                if len(self._files) >= MAX_OPEN:
-                    self._files.clear()
-                self._files[number, write] = kept
-            yield kept
-        except OSError as error:
-            # Reads and writes of a descriptor do not know the name of the file.
-            if error.errno is not None and error.filename is None:
-                error.filename = path
-            raise
+    def file(self, number: int, *, write: bool = False) -> FileRange:
+        """Return a data file, opened for reading, or for reading and writing."""
+        kept = self._files.get((number, write))
+        if kept is None:
+            flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+            descriptor = self._tree.open_file(self.path(number), flags)
+            kept = FileRange(DataFile(descriptor, "r+b" if write else "rb"))
+            if len(self._files) >= MAX_OPEN:
+                self._files.clear()
+            self._files[number, write] = kept
+        return kept
+
+    def _named(self, error: OSError, number: int) -> OSError:
+        """Return an error with the name of the file, which its descriptor lacks."""
+        if error.errno is not None and error.filename is None:
+            error.filename = self.path(number)
+        return error
 
     def nbytes(self, number: int) -> int:
         """Return the size of a data file; 0 if it does not exist."""
         try:
-            with self.opened(number) as file:
-                return file.size()
+            return self.file(number).size()
         except FileNotFoundError:
             return 0
 
@@ -140,8 +136,9 @@ class Block:
 
     def read(self, start: int, stop: int, out: Array | None = None) -> Array:
         """Return rows [start, stop), in `out` if given, with items of its type."""
-        header = self.header
-        self.check_length(start, stop)
+        header, row_nbytes = self.header, self.header.row_nbytes
+        if (stop - start) * row_nbytes > PIECE_NBYTES:
+            self.check_length(start, stop)
         if out is None:
             out = numpy.empty((stop - start, *header.row_shape), header.dtype)
         result, dtype = out, header.dtype
@@ -150,25 +147,26 @@ class Block:
             check_convertible(dtype, out.dtype)
 
         def work(part: FileRows) -> None:
-            first = part.row - start
-            target = result[first : first + part.stop - part.start]
+            first, end = part.row - start, part.row - start + part.stop - part.start
+            target = result[first:end]
             piece = target if direct else numpy.empty(target.shape, dtype)
-            self.read_part(part, piece)
+            view, offset = piece.reshape(-1).view("u1").data, part.start * row_nbytes
+            try:
+                found = self.file(part.number).read_into(view, offset)
+            except FileNotFoundError:
+                found = 0
+            except OSError as error:
+                raise self._named(error, part.number) from None
+            if found < len(view):
+                self.check_length(start + first, start + end)  # names the rows
+                text = "the data file became shorter while it was read"
+                raise DamageError(text, filename=self.path(part.number))
             if not direct:
                 with SILENT_CASTS():
                     target[...] = piece
 
         self._in_parts(header, start, stop, work)
         return result
-
-    def read_part(self, part: FileRows, piece: Array) -> None:
-        """Read rows of one data file into an array for them."""
-        view = piece.reshape(-1).view("u1").data
-        with self.opened(part.number) as file:
-            found = file.read_into(view, part.start * self.header.row_nbytes)
-        if found < len(view):
-            text = "the data file became shorter while it was read"
-            raise DamageError(text, filename=self.path(part.number))
 
     def check_length(self, start: int, stop: int) -> None:
         """Raise `DamageError` if rows are behind the end of their data file."""
@@ -189,24 +187,50 @@ class Block:
         self, header: Header, start: int, stop: int, work: Callable[[FileRows], None]
     ) -> None:
         """Call `work` for the parts of data files with rows [start, stop)."""
-        small = (stop - start) * header.row_nbytes <= PIECE_NBYTES
-        nthreads = 1 if small else self._nthreads or available_cpus()
         parts = header.parts(start, stop, header.piece_rows)
-        ordered(parts, work, lambda _: None, nthreads)
+        if (stop - start) * header.row_nbytes <= PIECE_NBYTES:
+            for part in parts:
+                work(part)
+        else:
+            ordered(parts, work, lambda _: None, self._nthreads or available_cpus())
 
     # Writing
 
+    @contextmanager
+    def _using(self, start: int, stop: int) -> Iterator[None]:
+        """Wait until no other thread writes any of the rows."""
+        with self._free:
+            while any(a < stop and start < b for a, b in self._busy):
+                self._free.wait()
+            self._busy.append((start, stop))
+        try:
+            yield
+        finally:
+            with self._free:
+                self._busy.remove((start, stop))
+                self._free.notify_all()
+
     def write(self, start: int, rows: Array) -> None:
         """Write an array of the shape (rows, nmemb), in any convertible type."""
-        with self._lock:
+        with self._using(start, start + len(rows)):
             if self._closed:
                 raise UsageValueError("the block '%s' is closed" % self._folder)
-            if self._fresh is None:
-                # Other writers commit, too: look at the rows that they have left.
-                found, _, unwritten = self._tree.read_state(self._folder)
-                self._check_header(found)
-                self._fresh = without(unwritten, self._written)
-            self._store(self.header, start, rows)
+            with self._lock:
+                if self._fresh is None:
+                    # Other writers commit, too: look at the rows that they have left.
+                    self._fresh = without(self._read_state()[2], self._written)
+                fresh = self._fresh
+            sums: dict[int, int] = {}
+            written: Rows = []
+            try:
+                self._store(self.header, start, rows, fresh, sums, written)
+            finally:  # the write of some parts may have failed
+                with self._lock:
+                    self._written = union([*self._written, *written])
+                    for number, change in sums.items():
+                        self._sums[number] = self._sums.get(number, 0) + change
+                    if self._fresh is not None:  # no other thread has committed
+                        self._fresh = without(self._fresh, union(written))
             if self._commits_itself:
                 self.commit()
 
@@ -214,14 +238,22 @@ class Block:
         """Take all rows for new ones: the header is written behind the data."""
         self._fresh = [(0, self.header.size)]
 
-    def _store(self, header: Header, start: int, rows: Array) -> None:
+    def _store(
+        self,
+        header: Header,
+        start: int,
+        rows: Array,
+        fresh: Rows,
+        sums: dict[int, int],
+        written: Rows,
+    ) -> None:
         """Write rows, and add them and the changes of the sums to what is written.
 
-        The old bytes of rows in `_fresh` do not count: nobody has finished them.
+        The old bytes of `fresh` rows do not count: nobody has finished them.
         """
-        fresh = self._fresh or []
+        dtype, row_nbytes = header.dtype, header.row_nbytes
         overwrites = bool(without([(start, start + len(rows))], fresh))
-        done: list[tuple[FileRows, int]] = []
+        adding = threading.Lock()
 
         def work(part: FileRows) -> None:
             first, count = part.row - start, part.stop - part.start
@@ -229,7 +261,8 @@ class Block:
                 data = numpy.ascontiguousarray(rows[first : first + count], dtype)
             new, offset = data.reshape(-1).view("u1"), part.start * row_nbytes
             old = numpy.zeros(len(new) if overwrites else 0, "u1")
-            with self.opened(part.number, write=True) as file:
+            try:
+                file = self.file(part.number, write=True)
                 file.read_into(old.data, offset)
                 for a, b in common(fresh, [(part.row, part.row + count)]):
                     old[(a - part.row) * row_nbytes : (b - part.row) * row_nbytes] = 0
@@ -240,21 +273,21 @@ class Block:
                     with suppress(OSError):
                         file.write(before[: max(0, file.size() - offset)].data, offset)
                     raise
-            done.append((part, byte_sum(new) - byte_sum(old)))
+            except OSError as error:
+                raise self._named(error, part.number) from None
+            change = byte_sum(new) - byte_sum(old)
+            with adding:
+                sums[part.number] = sums.get(part.number, 0) + change
+                written.append((part.row, part.row + count))
 
-        dtype, row_nbytes = header.dtype, header.row_nbytes
-        try:
-            self._in_parts(header, start, start + len(rows), work)
-        finally:  # the write of another part may have failed
-            written = [(p.row, p.row + p.stop - p.start) for p, _ in done]
-            self._written = union([*self._written, *written])
-            self._fresh = without(fresh, union(written))
-            for part, change in done:
-                total = self._sums.get(part.number, 0) + change
-                self._sums[part.number] = total % MODULUS
+        self._in_parts(header, start, start + len(rows), work)
 
-    def _check_header(self, found: Header) -> None:
-        """Raise `StorageError` if another block has taken the place of this one."""
+    def _read_state(self) -> tuple[Header, bytes, Rows]:
+        """Return the header in the file, its bytes, and the rows that are unwritten.
+
+        Raises `StorageError` if another block has taken the place of this one.
+        """
+        found, content, unwritten = self._tree.read_state(self._folder)
         old = self.header
         is_same_type = found.dtype == old.dtype and found.nmemb == old.nmemb
         if not is_same_type or found.rows[: len(old.rows)] != old.rows:
@@ -262,6 +295,7 @@ class Block:
                 "block '%s' has been replaced by another one since it was opened"
                 % self._folder
             )
+        return found, content, unwritten
 
     def take(self) -> Written:
         """Return what has been written and not committed, and forget it."""
@@ -284,8 +318,7 @@ class Block:
         if not taken:
             return
         with locked_folder(self._folder):
-            found, content, unwritten = self._tree.read_state(self._folder)
-            self._check_header(found)
+            found, content, unwritten = self._read_state()
             for sums, rows in taken:
                 found = found.with_sums(sums)
                 unwritten = without(unwritten, rows)
@@ -297,34 +330,32 @@ class Block:
         The header is replaced when the rows are in the files, so a crash leaves the
         block as it was.
         """
-        with self._lock:
-            self.commit()
-            with locked_folder(self._folder):
-                found, content, unwritten = self._tree.read_state(self._folder)
-                self._check_header(found)
-                grown = replace(
-                    found,
-                    rows=[*found.rows, *split_rows(size, nfile)],
-                    checksums=[*found.checksums, *[0] * nfile],
-                    folds=[],
-                )
-                for number in range(len(found.rows), len(grown.rows)):
-                    self._tree.replace_text(self.path(number), b"", sync=False)
-                if rows is None:
-                    unwritten = union([*unwritten, (found.size, grown.size)])
-                else:
-                    self._fresh = [(found.size, grown.size)]
-                    try:
-                        self._store(grown, found.size, rows)
-                    finally:
-                        sums, _ = self.take()
-                    grown = grown.with_sums(sums)
-                self._tree.write_state(self._folder, grown, unwritten, content)
-                self.header = grown
+        with (
+            self._using(self.header.size, sys.maxsize),
+            self._lock,
+            locked_folder(self._folder),
+        ):
+            found, content, unwritten = self._read_state()
+            grown = replace(
+                found,
+                rows=[*found.rows, *split_rows(size, nfile)],
+                checksums=[*found.checksums, *[0] * nfile],
+                folds=[],
+            )
+            for number in range(len(found.rows), len(grown.rows)):
+                self._tree.create_file(self.path(number))
+            new, sums = [(found.size, grown.size)], dict[int, int]()
+            if rows is None:
+                unwritten = union([*unwritten, *new])
+            else:
+                self._store(grown, found.size, rows, new, sums, [])
+            grown = grown.with_sums(sums)
+            self._tree.write_state(self._folder, grown, unwritten, content)
+            self.header, self._fresh = grown, None
 
     def close(self) -> None:
         """Commit what all threads have written, and close the files."""
-        with self._lock:
+        with self._using(0, sys.maxsize):
             self._closed = True
             try:
                 self.commit()

@@ -216,8 +216,7 @@ def _sum(
 
     def work(offset: int) -> tuple[int, int]:
         piece = numpy.empty(min(PIECE_NBYTES, size - offset), "u1")
-        with block.opened(number) as file:
-            done = file.read_into(piece.data, offset)
+        done = block.file(number).read_into(piece.data, offset)
         return byte_sum(piece[:done]), done
 
     def deliver(result: tuple[int, int]) -> None:

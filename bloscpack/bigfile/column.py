@@ -19,7 +19,7 @@ from .._file.indexing import StoredRows
 from .._format.dtypes import Array, DType
 from .._format.rows import Rows
 from .._storage.base import Closing
-from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageTypeError, UsageValueError
 from .attributes import AttributeSet
 from .block import Block
 from .header import Header, block_dtype, check_convertible
@@ -223,9 +223,16 @@ class Column(StoredRows, Closing):
         if rows is Ellipsis:  # it stands for all rows, or for no axis
             rows, *items = items if len(items) == self.ndim else (every, *items)
         if isinstance(rows, (int, numpy.integer)) and not isinstance(rows, bool):
-            return self._row(self._checked_row(int(rows)))[(0, *items)]
+            row = self._checked_row(int(rows))
+            return self._block.read(row, row + 1)[(0, *items)]
         if isinstance(rows, slice):
-            found = self._slice(range(*rows.indices(self.size)))
+            numbers = range(*rows.indices(self.size))
+            low, high = sorted((numbers[0], numbers[-1])) if numbers else (0, -1)
+            if abs(numbers.step) == 1:
+                found = self._block.read(low, high + 1)[:: numbers.step]
+            else:
+                self._block.check_length(low, high + 1)
+                found = self._picked(numpy.arange(*rows.indices(self.size)))
             return found[(every, *items)] if items else found
         found = self._picked(numpy.asarray(rows))
         # Arrays of rows and of items form pairs.
@@ -240,30 +247,6 @@ class Column(StoredRows, Closing):
                 % (row, self.name, size)
             )
         return row + size * (row < 0)
-
-    def _row(self, row: int) -> Array:
-        """Return a single row with one system call, without the steps for many rows."""
-        header, block = self._header, self._block
-        if header.row_nbytes > WINDOW_NBYTES:
-            return block.read(row, row + 1)
-        (part,) = header.parts(row, row + 1)
-        piece: Array = numpy.empty((1, *header.row_shape), header.dtype)
-        try:
-            block.read_part(part, piece)
-        except (DamageError, FileNotFoundError):
-            block.check_length(row, row + 1)  # names the row
-            raise
-        return piece
-
-    def _slice(self, rows: range) -> Array:
-        if not rows:
-            return self._block.read(0, 0)
-        low, high = sorted((rows[0], rows[-1]))
-        if abs(rows.step) == 1:
-            found = self._block.read(low, high + 1)
-            return found if rows.step > 0 else found[::-1]
-        self._block.check_length(low, high + 1)
-        return self._picked(numpy.arange(rows.start, rows.stop, rows.step))
 
     def _picked(self, index: Array) -> Array:
         """Return the rows with these numbers; those of a window are read together."""

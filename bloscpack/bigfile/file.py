@@ -78,17 +78,13 @@ class Alone:
 
     rank = 0
 
-    def on_root(self, action: Callable[[], Result]) -> Result:
-        """Return what `action` returns in one process, for all that share the tree."""
-        return action()
-
     def on_all(self, action: Callable[[], Result]) -> list[Result]:
         """Return the results of all ranks; raise on all if `action` fails on any."""
         return [action()]
 
-    def gather(self, found: Result) -> list[Result]:
-        """Return the values of all ranks, on rank 0 at least."""
-        return [found]
+    def on_root(self, action: Callable[[], Result]) -> Result:
+        """Return on all ranks what `action` returns on rank 0, or raise its error."""
+        return action()
 
     def check_same(self, what: str, *arguments: object) -> None:
         """Raise `UsageError` if another rank passes other arguments to a method."""
@@ -145,9 +141,6 @@ class File(Closing):
 
     def _enter(self, group: str) -> None:
         self._group = group
-        # The number of blocks created when the blocks were listed, and their names.
-        self._listed: tuple[int, list[str]] = (-1, [])
-        self._created = 0
         path = self._tree.path
         self.basename = os.path.join(path, group) if group else path
 
@@ -160,24 +153,18 @@ class File(Closing):
         return self._tree.is_block(full)
 
     def _add(self, full: str) -> None:
-        """Add a new block to the list."""
-        self.refresh()
+        """Note that there is a new block."""
 
     @property
     def blocks(self) -> list[str]:
-        listed = self._listed
-        if listed[0] != self._created:
-            created = self._created  # before: another thread may create one meanwhile
-            listed = self._listed = created, self._tree.blocks(self._group)
-        return list(listed[1])
+        return self._tree.blocks(self._group)
 
     @property
     def attrs(self) -> AttributeSet:
         return AttributeSet(self._tree, self._tree.folder(self._group))
 
     def refresh(self) -> None:
-        """Forget the list of blocks: another program may have created some."""
-        self._created += 1
+        """Do nothing: `blocks` looks at the folders. `FileMPI` has a list of blocks."""
 
     def keys(self) -> list[str]:
         """Return the names of all blocks; so does `list_blocks`."""
@@ -360,7 +347,7 @@ class File(Closing):
         column._block.begin_new()
         try:
             fill(column)
-            taken = self._ranks.gather(column._block.take())
+            taken = self._ranks.on_all(column._block.take)
 
             def finish() -> None:
                 header = new
@@ -391,8 +378,7 @@ class File(Closing):
         folder = tree.make_folder(full)
         names = [FILE_NAME % number for number in range(len(new.rows))]
         for name in names:
-            # A user who has opened an old file does not see the new rows in it.
-            tree.replace_text(os.path.join(folder, name), b"", sync=False)
+            tree.create_file(os.path.join(folder, name))
         stale = {UNWRITTEN, LEGACY}
         if (
             tree.limits is not None

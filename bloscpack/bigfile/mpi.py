@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 from .._types import Path
 from ..exceptions import BloscpackError, StorageError, UsageValueError
 from .attributes import Attribute, Attributes, AttributeSet
-from .block import Written
 from .column import NO_ROWS, Column
 from .file import Alone, File, Result
 from .header import Header
@@ -32,8 +31,6 @@ class Communicator(Protocol):
 
     @property
     def rank(self) -> int: ...
-    def bcast(self, obj: object, root: int = 0) -> Any: ...
-    def gather(self, sendobj: object, root: int = 0) -> Any: ...
     def allgather(self, sendobj: object) -> Any: ...
 
 
@@ -44,27 +41,26 @@ class Ranks(Alone):
         self.comm = comm
         self.rank = comm.rank
 
-    def on_root(self, action: Callable[[], Result]) -> Result:
-        """Return on all ranks what `action` returns on rank 0, or raise its error."""
-        result, own = _attempt(action) if self.rank == 0 else (None, None)
-        result, error = self.comm.bcast((result, _portable(own)))
-        if own is not None or error is not None:
-            raise own or error
-        return result  # type: ignore[no-any-return]
-
     def on_all(self, action: Callable[[], Result]) -> list[Result]:
         """Return the results of all ranks; raise on all if `action` fails on any."""
-        result, own = _attempt(action)
-        answers = self.comm.allgather((result, _portable(own)))
-        for error in (own, *(error for _, error in answers)):
-            if error is not None:
-                raise error
+        result, own, sent = None, None, None
+        try:
+            result = action()
+        except Exception as error:
+            own = sent = error
+            if not isinstance(error, (BloscpackError, OSError)):
+                # It may be impossible to send it to another process.
+                sent = StorageError("%s: %s" % (type(error).__name__, error))
+        answers = self.comm.allgather((result, sent))
+        for failure in (own, *(failure for _, failure in answers)):
+            if failure is not None:
+                raise failure
         return [result for result, _ in answers]
 
-    def gather(self, found: Result) -> list[Result]:
-        """Return the values of all ranks on rank 0."""
-        values: list[Result] = self.comm.gather(found)
-        return values
+    def on_root(self, action: Callable[[], Result]) -> Result:
+        """Return on all ranks what `action` returns on rank 0, or raise its error."""
+        results = self.on_all(lambda: action() if self.rank == 0 else None)
+        return results[0]  # type: ignore[return-value]
 
     def check_same(self, what: str, *arguments: object) -> None:
         """Raise `UsageValueError` on all ranks if their arguments differ."""
@@ -75,20 +71,6 @@ class Ranks(Alone):
                     "all ranks must call '%s' with the same arguments: rank 0 has %s, "
                     "rank %d has %s" % (what, found[0], rank, other)
                 )
-
-
-def _attempt(action: Callable[[], Result]) -> tuple[Result | None, Exception | None]:
-    try:
-        return action(), None
-    except Exception as error:
-        return None, error
-
-
-def _portable(error: Exception | None) -> Exception | None:
-    """Return an error that can be sent to another process."""
-    if error is None or isinstance(error, (BloscpackError, OSError)):
-        return error
-    return StorageError("%s: %s" % (type(error).__name__, error))
 
 
 def check_unique(variable: object, comm: Communicator) -> bool:
@@ -209,14 +191,15 @@ class ColumnMPI(Column):
                 "rank %d has failed, so rows of the block '%s' may be missing: %s"
                 % (failed[0], self.name, texts[failed[0]])
             )
-        taken = self._ranks.gather((self._block.take(), self._attrs.take()))
-        self._ranks.on_root(lambda: self._commit(taken))
+        taken = self.comm.allgather((self._block.take(), self._attrs.take()))
+
+        def commit() -> None:
+            self._block.commit_all(written for written, _ in taken)
+            self._attrs.adopt([changes for _, changes in taken])
+
+        self._ranks.on_root(commit)
         if failed and own is None:
             raise StorageError(self._failure)
-
-    def _commit(self, taken: list[tuple[Written, Changes]]) -> None:
-        self._block.commit_all(written for written, _ in taken)
-        self._attrs.adopt([changes for _, changes in taken])
 
     def append(self, buf: ArrayLike, Nfile: int = 1) -> None:
         """Add the rows of all ranks at the end, in their order, in new data files.

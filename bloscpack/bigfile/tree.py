@@ -171,16 +171,35 @@ class Tree:
 
     def open_file(self, path: str, flags: int) -> int:
         """Return a descriptor of a regular file of the tree; raises `OSError`."""
+        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
+        model = self._access(os.path.dirname(path)) if is_new else None
+        mode = 0o666 if self.limits is None else self.limits.limit(0o666, None)
+        mode, flags = mode if model is None else 0o600, flags | _OPEN_FLAGS
         try:
-            descriptor = os.open(path, flags | _OPEN_FLAGS)
+            descriptor = os.open(path, flags, mode)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EMLINK):
                 raise
-            descriptor = os.open(self.checked(path), flags | _OPEN_FLAGS)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            descriptor = os.open(self.checked(path), flags, mode)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise StorageError(errno.EINVAL, "it is not a regular file", path)
+            if model is not None:
+                copy_attributes(descriptor, model, owner=True, limit=self.limits)
+        except BaseException:
             os.close(descriptor)
-            raise StorageError(errno.EINVAL, "it is not a regular file", path)
+            if is_new:
+                os.unlink(path)
+            raise
         return descriptor
+
+    def create_file(self, path: str) -> None:
+        """Create an empty data file, or empty it."""
+        if self.limits is not None:
+            # A user who has opened the old file would read the new rows in it.
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        os.close(self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
     def read_text(self, path: str) -> bytes:
         """Return the content of a header or a file of attributes."""
@@ -191,24 +210,25 @@ class Tree:
                 raise DamageError(text, filename=path)
             return fp.read(MAX_TEXT)
 
-    def replace_text(
-        self, path: str, content: bytes, sync: bool | None = None, new: bool = False
-    ) -> None:
-        """Replace a file of a block as a whole, or create it.
-
-        It gets the access of the old file; or of the documents of the block; or else,
-        if root makes it in a folder of another user, of the folder. `sync` is that of
-        `replacing`. With `new` there must be no such file.
-        """
+    def replace_text(self, path: str, content: bytes) -> None:
+        """Replace a header or a file of attributes as a whole, or create it."""
         path = self.checked(path)
-        model, folder = None, os.path.dirname(path)
-        if not os.path.exists(path):
-            documents = [os.path.join(folder, n) for n in (HEADER, ATTRIBUTES, LEGACY)]
-            found = [self.checked(file) for file in documents if os.path.exists(file)]
-            model = FileAccess([*found, folder][0], only_access=True)
-            model = model if found or of_another_user(model) else None
-        with replacing(path, sync, self.limits, exclusive=new, model=model) as fp:
+        model = None if os.path.exists(path) else self._access(os.path.dirname(path))
+        with replacing(path, like=self.limits, model=model) as fp:
             fp.write(content)
+
+    def _access(self, folder: str) -> FileAccess | None:
+        """Return the access of a new file of a block; None for the usual access.
+
+        It is that of the documents of the block. If there are none, root takes the
+        access of the folder.
+        """
+        for name in (HEADER, ATTRIBUTES, LEGACY):
+            with suppress(FileNotFoundError):
+                file = self.checked(os.path.join(folder, name))
+                return FileAccess(file, only_access=True)
+        found = FileAccess(folder, only_access=True)
+        return found if of_another_user(found) else None
 
     def limits_of(self, folder: str, copy: str) -> AccessLimits:
         """Return the limits for readers of a copy of a block: only its readers.
