@@ -134,7 +134,17 @@ class File(Closing):
         follow_links: bool = False,
         nthreads: int | None = None,
     ) -> None:
-        path = self._ranks.on_root(lambda: _checked_folder(filename, create))
+        path = os.fsdecode(local_path(filename))
+        without_url(path, "a BigFile tree")
+
+        def check() -> None:
+            if create:
+                os.makedirs(path, exist_ok=True)
+            if not os.path.isdir(path):
+                found = "is not a folder" if os.path.exists(path) else "does not exist"
+                raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
+
+        self._ranks.on_root(check)
         self._tree = Tree(path, follow_links)
         self._nthreads = nthreads
         self._enter("")
@@ -144,16 +154,8 @@ class File(Closing):
         path = self._tree.path
         self.basename = os.path.join(path, group) if group else path
 
-    # What differs in `FileMPI`
-
     def _column(self, full: str, header: Header) -> Column:
         return Column(self._tree, full, header, self._nthreads)
-
-    def _has(self, full: str) -> bool:
-        return self._tree.is_block(full)
-
-    def _add(self, full: str) -> None:
-        """Note that there is a new block."""
 
     @property
     def blocks(self) -> list[str]:
@@ -177,7 +179,7 @@ class File(Closing):
 
     def __contains__(self, name: object) -> bool:
         try:
-            return isinstance(name, str) and self._has(self._full(name))
+            return isinstance(name, str) and self._tree.is_block(self._full(name))
         except UsageValueError:
             return False
 
@@ -356,7 +358,6 @@ class File(Closing):
                 self._tree.write_state(column._folder, header, unwritten or [])
 
             self._ranks.on_root(finish)
-            self._add(full)
         finally:
             column._block.take()  # nothing is left to commit, unless an error occurred
         return column
@@ -395,18 +396,6 @@ class File(Closing):
     def __reduce__(self) -> tuple[object, ...]:
         tree = self._tree
         return _reopen, (tree.root, tree.follow_links, self._group, self._nthreads)
-
-
-def _checked_folder(filename: Path, create: bool) -> str:
-    """Return the path of the folder of a tree, which is created if that is wanted."""
-    path = os.fsdecode(local_path(filename))
-    without_url(path, "a BigFile tree")
-    if create:
-        os.makedirs(path, exist_ok=True)
-    if not os.path.isdir(path):
-        found = "is not a folder" if os.path.exists(path) else "does not exist"
-        raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
-    return path
 
 
 def _reopen(root: str, follow_links: bool, group: str, nthreads: int | None) -> File:

@@ -30,8 +30,10 @@ from .._format.dtypes import DType
 from .._format.rows import Rows, union
 from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueError
 
-# Maximum number of rows, of items in a row and of bytes: what an offset can express.
+# Maximum number of rows and of bytes: what an offset can express.
 MAX_COUNT = 2**63 - 1
+# Maximum number of items in a row: a number of the type `int` in the original.
+MAX_NMEMB = 2**31 - 1
 # Number of bytes that are read, or converted, summed and written, at a time.
 PIECE_NBYTES = 2**22
 # Checksums are sums of bytes modulo this number.
@@ -168,7 +170,7 @@ def decode(data: bytes) -> Header:
         [files[number][i] for number in range(nfile)] for i in range(3)
     )
     total = sum(rows)
-    if total * max(1, nmemb * dtype.itemsize) > MAX_COUNT:
+    if nmemb > MAX_NMEMB or total * max(1, nmemb * dtype.itemsize) > MAX_COUNT:
         raise DamageError("%d rows of %d items are impossible" % (total, nmemb))
     if max(checksums, default=0) >= MODULUS:
         raise DamageError("a checksum has more than 32 bits")
@@ -189,7 +191,7 @@ def new_header(row: DType, size: int, nfile: int | None) -> Header:
     size = operator.index(size)
     nfile = -(-size // ROWS_PER_FILE) if nfile is None else operator.index(nfile)
     for name, value, most in (
-        ("NMEMB", nmemb, MAX_COUNT),
+        ("NMEMB", nmemb, MAX_NMEMB),
         ("the number of rows", size, MAX_COUNT),
         ("the number of files", nfile, 0xFFFFFF),
     ):
@@ -301,14 +303,9 @@ def check_convertible(source: DType, target: DType) -> None:
     Numbers become numbers as in C: floats lose their fraction. Strings may only become
     longer, and a complex number is never cut to its real part.
     """
-    if source.kind == "S" and target.kind == "S":
-        if source.itemsize <= target.itemsize:
-            return
-    elif (
-        source.kind in NUMBERS
-        and target.kind in NUMBERS
-        and (source.kind != "c" or target.kind == "c")
-    ):
+    kinds = {"S": "S", "c": "c"}.get(source.kind, NUMBERS)
+    is_longer = source.kind == "S" and source.itemsize > target.itemsize
+    if source.kind in WIDTHS and target.kind in kinds and not is_longer:
         return
     raise UsageTypeError(
         "items of the type '%s' can't be converted to '%s'" % (source, target)

@@ -123,11 +123,10 @@ class FileMPI(File):
         prefix = self._group + "/" if self._group else ""
         return [n.removeprefix(prefix) for n in self._names if n.startswith(prefix)]
 
-    def _has(self, full: str) -> bool:
-        return full in self._names
-
-    def _add(self, full: str) -> None:
+    def create_filled(self, full: str, *arguments: Any) -> Column:
+        column = super().create_filled(full, *arguments)
         self._names = sorted({*self._names, full})
+        return column
 
     def refresh(self) -> None:
         """Read the list of blocks again: another program may have created some."""

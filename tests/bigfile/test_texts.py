@@ -229,6 +229,7 @@ def test_names_that_are_refused(name):
         (b"a <i4 999999999999999999 00", "found 1"),
         (b"a <i4 -1 00", "expected a count"),
         (b"a <q4 1 00000000", "expected a type"),
+        (b"a <S0 1 00", "expected a type"),
         (b"a <i4 1 0000000G", "not hexadecimal"),
     ],
 )

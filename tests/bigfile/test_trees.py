@@ -532,6 +532,39 @@ def test_a_short_file_names_the_rows(tree, tmp_path):
         tree["x"][:]
 
 
+SHORTENED = """
+import os, sys, threading
+import numpy as np
+from bloscpack import bigfile
+from bloscpack.exceptions import DamageError
+
+column, nbytes = bigfile.File(sys.argv[1])["x"], 2**23
+done = threading.Event()
+
+def shorten():
+    while not done.is_set():
+        os.truncate(os.path.join(sys.argv[1], "x", "000000"), 4096)
+        os.truncate(os.path.join(sys.argv[1], "x", "000000"), nbytes)
+
+other = threading.Thread(target=shorten)
+other.start()
+for index in [slice(None), slice(None, None, 3), -1] * 50:
+    try:
+        assert not column[index].any()
+    except DamageError as error:
+        assert "missing" in str(error) or "became shorter" in str(error)
+done.set()
+other.join()
+"""
+
+
+def test_a_file_that_another_process_shortens_ends_no_program(tree):
+    """A memory map would end the process: a page without a file is a bus error."""
+    tree.create_from_array("x", np.zeros(2**20)).close()
+    command = [sys.executable, "-c", SHORTENED, tree.basename]
+    subprocess.run(command, env=environment(), check=True)
+
+
 def test_a_missing_file_is_not_called_empty(tree, tmp_path):
     tree.create_from_array("x", np.arange(10), Nfile=2).close()
     os.unlink(tmp_path / "tree/x/000001")
@@ -569,6 +602,13 @@ def test_lying_counts_take_no_memory(tree, tmp_path):
         tree["x"]
     (finding,) = bigfile.verify(tree).findings
     assert "header" == finding.kind
+    path = tmp_path / "tree/y/header"
+    tree.create("y", "f8", 2**20)
+    path.write_text(path.read_text().replace("NMEMB: 1", "NMEMB: 2147483647"))
+    column = tree["y"]
+    for index in (0, slice(None), slice(None, None, 2)):
+        with pytest.raises(DamageError, match="missing"):
+            column[index]
 
 
 def test_no_block_is_copied_over_itself(tree, tmp_path):
