@@ -20,6 +20,7 @@ import io
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -45,7 +46,7 @@ from .header import (
 from .tree import Tree, locked_folder
 
 # The sums of the bytes written to each data file, and the rows.
-Written = tuple[dict[int, int], Rows]
+Written = tuple[Counter[int], Rows]
 
 # Maximum number of data files of a block that stay open: it may have more files than a
 # process may open.
@@ -86,7 +87,7 @@ class Block:
         self._closed = False
         self._files: dict[tuple[int, bool], FileRange] = {}
         # What has been written and not committed: sums by the number of the file, rows.
-        self._sums: dict[int, int] = {}
+        self._sums: Counter[int] = Counter()
         self._written: Rows = []
         # Rows that nobody has finished, so their bytes do not count; None if unknown.
         self._fresh: Rows | None = None
@@ -220,17 +221,17 @@ class Block:
                     # Other writers commit, too: look at the rows that they have left.
                     self._fresh = without(self._read_state()[2], self._written)
                 fresh = self._fresh
-            sums: dict[int, int] = {}
-            written: Rows = []
+            done: list[tuple[FileRows, int]] = []
             try:
-                self._store(self.header, start, rows, fresh, sums, written)
+                self._store(self.header, start, rows, fresh, done)
             finally:  # the write of some parts may have failed
                 with self._lock:
+                    for part, change in done:
+                        self._sums[part.number] += change
+                    written = union((p.row, p.row + p.stop - p.start) for p, _ in done)
                     self._written = union([*self._written, *written])
-                    for number, change in sums.items():
-                        self._sums[number] = self._sums.get(number, 0) + change
                     if self._fresh is not None:  # no other thread has committed
-                        self._fresh = without(self._fresh, union(written))
+                        self._fresh = without(self._fresh, written)
             if self._commits_itself:
                 self.commit()
 
@@ -244,16 +245,14 @@ class Block:
         start: int,
         rows: Array,
         fresh: Rows,
-        sums: dict[int, int],
-        written: Rows,
+        done: list[tuple[FileRows, int]],
     ) -> None:
-        """Write rows, and add them and the changes of the sums to what is written.
+        """Write rows; add each part, and the change of the sum of its file, to `done`.
 
         The old bytes of `fresh` rows do not count: nobody has finished them.
         """
         dtype, row_nbytes = header.dtype, header.row_nbytes
         overwrites = bool(without([(start, start + len(rows))], fresh))
-        adding = threading.Lock()
 
         def work(part: FileRows) -> None:
             first, count = part.row - start, part.stop - part.start
@@ -275,10 +274,7 @@ class Block:
                     raise
             except OSError as error:
                 raise self._named(error, part.number) from None
-            change = byte_sum(new) - byte_sum(old)
-            with adding:
-                sums[part.number] = sums.get(part.number, 0) + change
-                written.append((part.row, part.row + count))
+            done.append((part, byte_sum(new) - byte_sum(old)))
 
         self._in_parts(header, start, start + len(rows), work)
 
@@ -300,7 +296,7 @@ class Block:
     def take(self) -> Written:
         """Return what has been written and not committed, and forget it."""
         taken = self._sums, self._written
-        self._sums, self._written, self._fresh = {}, [], None
+        self._sums, self._written, self._fresh = Counter(), [], None
         return taken
 
     def commit(self) -> None:
@@ -344,11 +340,14 @@ class Block:
             )
             for number in range(len(found.rows), len(grown.rows)):
                 self._tree.create_file(self.path(number))
-            new, sums = [(found.size, grown.size)], dict[int, int]()
+            new, sums = [(found.size, grown.size)], Counter[int]()
+            done: list[tuple[FileRows, int]] = []
             if rows is None:
                 unwritten = union([*unwritten, *new])
             else:
-                self._store(grown, found.size, rows, new, sums, [])
+                self._store(grown, found.size, rows, new, done)
+            for part, change in done:
+                sums[part.number] += change
             grown = grown.with_sums(sums)
             self._tree.write_state(self._folder, grown, unwritten, content)
             self.header, self._fresh = grown, None
