@@ -78,6 +78,9 @@ class Column(StoredRows, Closing):
         The attributes of the block, an `AttributeSet`.
     """
 
+    # The communicator of a block that several processes share.
+    comm: Communicator | None = None
+
     _attrs: AttributeSet
 
     def __init__(
@@ -103,10 +106,8 @@ class Column(StoredRows, Closing):
 
     @property
     def _header(self) -> Header:
-        try:
-            return self._block.header
-        except AttributeError:  # no block has been opened yet
-            return NO_ROWS
+        # There is no block if none has been opened yet.
+        return self._block.header if hasattr(self, "_block") else NO_ROWS
 
     def open(self, f: File, blockname: str) -> None:
         """Open a block with this object; ``f.open`` returns a new one."""
@@ -140,11 +141,6 @@ class Column(StoredRows, Closing):
         if not hasattr(self, "_attrs"):
             self._check_open()
         return self._attrs
-
-    @property
-    def comm(self) -> Communicator | None:
-        """The communicator of a block that several processes share, else None."""
-        return None
 
     @property
     def dtype(self) -> DType:

@@ -32,7 +32,7 @@ from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueErr
 
 # Maximum number of rows and of bytes: what an offset can express.
 MAX_COUNT = 2**63 - 1
-# Maximum number of items in a row: a number of the type `int` in the original.
+# Maximum number of items in a row: NumPy has no type for more.
 MAX_NMEMB = 2**31 - 1
 # Number of bytes that are read, or converted, summed and written, at a time.
 PIECE_NBYTES = 2**22

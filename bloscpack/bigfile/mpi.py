@@ -105,18 +105,13 @@ class FileMPI(File):
         follow_links: bool = False,
         nthreads: int | None = 1,
     ) -> None:
-        self._ranks = Ranks(comm)
+        self.comm, self._ranks = comm, Ranks(comm)
         self._ranks.check_same("FileMPI", os.fspath(filename), create)
         super().__init__(filename, create, follow_links=follow_links, nthreads=nthreads)
         self.refresh()
 
     def _column(self, full: str, header: Header) -> ColumnMPI:
         return ColumnMPI(self.comm, self._tree, full, header, self._nthreads)
-
-    @property
-    def comm(self) -> Communicator:
-        """The communicator."""
-        return self._ranks.comm
 
     @property
     def blocks(self) -> list[str]:
@@ -148,6 +143,7 @@ class ColumnMPI(Column):
     block with an error, the other ones raise an error, too.
     """
 
+    comm: Communicator
     _attrs: AttributeSetMPI
 
     def __init__(
@@ -159,16 +155,11 @@ class ColumnMPI(Column):
         nthreads: int | None = 1,
     ) -> None:
         super().__init__(tree, name, header, nthreads)
-        self._ranks = Ranks(comm)
+        self.comm, self._ranks = comm, Ranks(comm)
         # The message for the other ranks when a rank has left with an error.
         self._failure: str | None = None
         if tree is not None:
             self._attrs = AttributeSetMPI(tree, self._folder, self._ranks.rank == 0)
-
-    @property
-    def comm(self) -> Communicator:
-        """The communicator."""
-        return self._ranks.comm
 
     def flush(self) -> None:
         """Add the checksums of the rows written by all ranks to the header."""
@@ -183,18 +174,18 @@ class ColumnMPI(Column):
         `own` is the error with which this rank leaves. Each method that all ranks call
         begins with this, so that ranks that leave and ranks that go on meet here.
         """
-        texts = self.comm.allgather(None if own is None else _text(own))
-        failed = [rank for rank, text in enumerate(texts) if text is not None]
+        text = None if own is None else "%s: %s" % (type(own).__name__, own)
+        answers = self.comm.allgather((text, self._block.take(), self._attrs.take()))
+        failed = [rank for rank, answer in enumerate(answers) if answer[0] is not None]
         if failed:
             self._failure = (
                 "rank %d has failed, so rows of the block '%s' may be missing: %s"
-                % (failed[0], self.name, texts[failed[0]])
+                % (failed[0], self.name, answers[failed[0]][0])
             )
-        taken = self.comm.allgather((self._block.take(), self._attrs.take()))
 
         def commit() -> None:
-            self._block.commit_all(written for written, _ in taken)
-            self._attrs.adopt([changes for _, changes in taken])
+            self._block.commit_all(written for _, written, _ in answers)
+            self._attrs.adopt([changes for _, _, changes in answers])
 
         self._ranks.on_root(commit)
         if failed and own is None:
@@ -240,10 +231,6 @@ class ColumnMPI(Column):
 
     def __exit__(self, *error: Any) -> None:
         self._close(error[1])
-
-
-def _text(error: BaseException) -> str:
-    return "%s: %s" % (type(error).__name__, error)
 
 
 class AttributeSetMPI(AttributeSet):

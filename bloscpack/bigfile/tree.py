@@ -61,8 +61,6 @@ def clean_name(name: str) -> str:
 
     Raises `UsageValueError` for a name that leads out of the tree.
     """
-    if not isinstance(name, str):
-        name = os.fsdecode(name)
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise UsageValueError("'%s' is not the name of a block in this tree" % name)
