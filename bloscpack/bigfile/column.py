@@ -225,7 +225,8 @@ class Column(StoredRows, Closing):
             numbers = range(*rows.indices(self.size))
             low, high = sorted((numbers[0], numbers[-1])) if numbers else (0, -1)
             if abs(numbers.step) == 1:
-                found = self._block.read(low, high + 1)[:: numbers.step]
+                found = self._block.read(low, high + 1)
+                found = found if numbers.step > 0 else found[::-1]
             else:
                 self._block.check_length(low, high + 1)
                 found = self._picked(numpy.arange(*rows.indices(self.size)))
