@@ -89,7 +89,8 @@ class Block:
         # What has been written and not committed: sums by the number of the file, rows.
         self._sums: Counter[int] = Counter()
         self._written: Rows = []
-        # Rows that nobody has finished, so their bytes do not count; None if unknown.
+        # Rows that no writer has finished: no checksum counts their bytes; None if they
+        # are unknown.
         self._fresh: Rows | None = None
         self.renew_locks(commits_itself)
         renew_after_fork(self)
@@ -249,7 +250,7 @@ class Block:
     ) -> None:
         """Write rows; add each part, and the change of the sum of its file, to `done`.
 
-        The old bytes of `fresh` rows do not count: nobody has finished them.
+        No checksum counts the old bytes of `fresh` rows: no writer has finished them.
         """
         dtype, row_nbytes = header.dtype, header.row_nbytes
         overwrites = bool(without([(start, start + len(rows))], fresh))
@@ -267,7 +268,7 @@ class Block:
                     old[(a - part.row) * row_nbytes : (b - part.row) * row_nbytes] = 0
                 try:
                     file.write(new.data, offset)
-                except BaseException:  # the sum stays that of the bytes
+                except BaseException:  # the checksum still has to be right
                     before = old if overwrites else numpy.zeros(len(new), "u1")
                     with suppress(OSError):
                         file.write(before[: max(0, file.size() - offset)].data, offset)
@@ -324,7 +325,7 @@ class Block:
         """Add `nfile` data files for `size` rows, and write the rows if given.
 
         The header is replaced when the rows are in the files, so a crash leaves the
-        block as it was.
+        block unchanged.
         """
         with (
             self._using(self.header.size, sys.maxsize),

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
 
-# Rows that an array of numbers picks are read together if they lie in the same window
-# of so many bytes: a row costs a system call.
+# The rows of an index are read together if they are in the same window, which has this
+# number of bytes: each read costs a system call.
 WINDOW_NBYTES = 2**16
 
 # A folder without a header: the root, a group. Its attributes are all that it has.
@@ -216,7 +216,7 @@ class Column(StoredRows, Closing):
         self._check_open()
         every = slice(None)
         rows, *items = (index or (every,)) if isinstance(index, tuple) else (index,)
-        if rows is Ellipsis:  # it stands for all rows, or for no axis
+        if rows is Ellipsis:  # it means all rows, or no axis
             rows, *items = items if len(items) == self.ndim else (every, *items)
         if isinstance(rows, (int, numpy.integer)) and not isinstance(rows, bool):
             row = self._checked_row(int(rows))
@@ -246,7 +246,7 @@ class Column(StoredRows, Closing):
         return row + size * (row < 0)
 
     def _picked(self, index: Array) -> Array:
-        """Return the rows with these numbers; those of a window are read together."""
+        """Return the rows with these numbers, reading the rows of a window together."""
         header, size = self._header, self.size
         if index.dtype == bool:
             if index.shape != (size,):

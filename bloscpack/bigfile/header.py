@@ -30,7 +30,7 @@ from .._format.dtypes import DType
 from .._format.rows import Rows, union
 from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueError
 
-# Maximum number of rows and of bytes: what an offset can express.
+# Maximum number of rows and of bytes: an offset can't express more.
 MAX_COUNT = 2**63 - 1
 # Maximum number of items in a row: NumPy has no type for more.
 MAX_NMEMB = 2**31 - 1

@@ -194,7 +194,7 @@ class Tree:
     def create_file(self, path: str) -> None:
         """Create an empty data file, or empty it."""
         if self.limits is not None:
-            # A user who has opened the old file would read the new rows in it.
+            # Other users may have opened the old file, and would read the new rows.
             with suppress(FileNotFoundError):
                 os.unlink(path)
         os.close(self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
@@ -218,8 +218,8 @@ class Tree:
     def _access(self, folder: str) -> FileAccess | None:
         """Return the access of a new file of a block; None for the usual access.
 
-        It is that of the documents of the block. If there are none, root takes the
-        access of the folder.
+        It is the access of the header, or of the attributes. If there are none, root
+        takes the access of the folder.
         """
         for name in (HEADER, ATTRIBUTES, LEGACY):
             with suppress(FileNotFoundError):

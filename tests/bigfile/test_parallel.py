@@ -195,7 +195,7 @@ def test_rows_of_a_killed_process_are_written_again_with_others(shared, rows):
     assert "written\n" == victim.stdout.readline()
     victim.kill()
     victim.communicate()
-    with shared["g/x"] as column:  # finished rows, and those of the dead process
+    with shared["g/x"] as column:  # finished rows, and rows of the dead process
         column.write(400, rows[:600])
     assert [] == bigfile.verify(shared).findings
 
