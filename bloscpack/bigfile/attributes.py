@@ -18,8 +18,8 @@ import numpy
 
 from .._format.dtypes import Array, DType
 from .._storage.base import naming_errors
-from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
-from .header import MAX_NAME, attribute_dtype, name_of
+from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from .header import ATTRIBUTE_NAME, MAX_NAME, attribute_dtype, name_of
 from .tree import ATTRIBUTES, LEGACY, Tree, locked_folder
 
 # The type of text: its items are bytes of UTF-8.
@@ -91,11 +91,10 @@ def attribute_of(name: str, value: object) -> Attribute:
     if array.dtype.kind == "S" and not array.dtype.itemsize:
         array = array.astype("S1")
     dtype_name = name_of(array.dtype)
-    if array.dtype.kind not in "biufcSMm" or len(dtype_name) > MAX_NAME:
+    if len(dtype_name) > MAX_NAME or not ATTRIBUTE_NAME.fullmatch(dtype_name):
         raise UsageTypeError(
             "attribute '%s' can't have the dtype '%s'" % (name, array.dtype)
         )
-    attribute_dtype(dtype_name)
     return Attribute(dtype_name, array.size, array.tobytes())
 
 
@@ -222,14 +221,14 @@ def decode_legacy(data: bytes) -> Attributes:
 # All attributes of a block
 
 
-def load(files: Mapping[str, bytes]) -> Attributes:
+def load(files: Mapping[str, bytes], folder: str = "") -> Attributes:
     """Return the attributes in files with these names.
 
-    Raises `FormatError`, whose ``filename`` is the name.
+    Raises `FormatError`, whose ``filename`` is the name in the folder.
     """
     found: Attributes = {}
     for name, decode_file in ((LEGACY, decode_legacy), (ATTRIBUTES, decode)):
-        with naming_errors(name):
+        with naming_errors(os.path.join(folder, name)):
             found.update(decode_file(files.get(name, b"")))
     return found
 
@@ -274,11 +273,7 @@ class AttributeSet(MutableMapping[str, Any]):
 
     def _read(self) -> Attributes:
         """Return all attributes in the files."""
-        try:
-            return load(files_of(self._tree, self._folder))
-        except FormatError as error:
-            error.filename = os.path.join(self._folder, error.filename or "")
-            raise
+        return load(files_of(self._tree, self._folder), self._folder)
 
     def _change(self, removed: list[bytes], added: Attributes) -> None:
         """Remove and add attributes in one step."""

@@ -248,7 +248,7 @@ NUMBERS = "biufc"
 # Numbers that the other type can't hold are converted as in C, without a warning.
 SILENT_CASTS = partial(numpy.errstate, invalid="ignore", over="ignore", under="ignore")
 _BLOCK_NAME = re.compile(r"[<>|=]([Sbiufc])([0-9]{1,2})")
-_ATTRIBUTE_NAME = re.compile(
+ATTRIBUTE_NAME = re.compile(
     r"([<>|=]?)([Sabiufc][1-9][0-9]{0,5}|[Mm]8(?:\[[A-Za-z]{1,2}\])?)"
 )
 # Maximum number of characters in the type of an attribute: its field has 8 bytes.
@@ -287,7 +287,7 @@ def block_dtype(name: str) -> DType:
 
 def attribute_dtype(name: str) -> DType:
     """Return the type with this name in a line of attributes; see `block_dtype`."""
-    match = _ATTRIBUTE_NAME.fullmatch(name)
+    match = ATTRIBUTE_NAME.fullmatch(name)
     if match is None:
         raise DamageError("expected a type like '<f8', found '%s'" % name[:20])
     order = match[1] if match[1] in ("<", ">") else NATIVE

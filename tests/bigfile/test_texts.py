@@ -207,7 +207,8 @@ def test_attribute_round_trip(value):
 
 
 @pytest.mark.parametrize(
-    "value", [[], np.zeros((0, 3)), object(), None, {}, [[1], [2, 3]]]
+    "value",
+    [[], np.zeros((0, 3)), object(), None, {}, [[1], [2, 3]], np.zeros(1, "M8[2D]")],
 )
 def test_attributes_that_are_refused(value):
     with pytest.raises(UsageError):
