@@ -145,7 +145,7 @@ def _check_block(
 ) -> None:
     """Check the header and the data files of a block."""
     report.nblocks += 1
-    folder = tree.folder(name)
+    folder, name = tree.folder(name), name or ROOT
     try:
         header, _, unwritten = tree.read_state(folder)
     except (FormatError, OSError) as error:

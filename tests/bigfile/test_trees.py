@@ -726,6 +726,15 @@ def test_a_full_disk_leaves_a_block_that_verify_names(tree):
     assert "new" not in tree
 
 
+def test_the_folder_of_a_block_is_checked_as_a_block(tree, tmp_path):
+    tree.create_from_array("x", np.arange(10), Nfile=2).close()
+    report = bigfile.verify(tmp_path / "tree" / "x")
+    assert (True, 1, 2) == (report.ok, report.nblocks, report.nfiles)
+    os.truncate(tmp_path / "tree/x/000001", 8)
+    findings = bigfile.verify(tmp_path / "tree" / "x").findings
+    assert "error: ./000001: rows 6 to 9 missing" in str(findings[0])
+
+
 def test_a_pipe_is_not_read(tree, tmp_path):
     tree.create_from_array("x", [1, 2]).close()
     path = tmp_path / "tree/x/000000"
