@@ -281,18 +281,28 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
         if i >= len(numbers) or numbers[i] not in expected:
             continue
         number = numbers[i]
-        start, stop = source.span(number)
-        least = stop - start
-        if described is not None and described.grid is None and source.cut.shape:
-            # It states rows, the last of which may be in a short chunk.
-            rows, size = lengths(source.cut.box(number))[0], source.cut.chunk[0]
-            least = rows * (source.chunk_size // size)
+        box = source.cut.box(number)
+        shape, least = lengths(box), source.chunk_size
+        if described is not None and box and len(described.shape) == len(box):
+            corner = source.cut.corner(number // source.slots * source.slots)
+            ends = map(int.__add__, corner, described.shape)
+            there = [
+                max(0, min(e, s.stop) - s.start) for e, s in zip(ends, box, strict=True)
+            ]
+            if described.grid is None:
+                # It states rows, the last of which may be in a short chunk.
+                least = shape[0] * (source.chunk_size // source.cut.chunk[0])
+            if any(map(int.__lt__, there, shape)):
+                message = "expected items of shape %s in the chunk, found %s"
+                message %= shape, tuple(there)
+                check.add("chunks", "size", message, chunk=i, number=number)
+                continue
         if least <= nbytes <= source.chunk_size:
             check.intact[number] = plain_nbytes(source, number), cbytes
             check.extents[number] = offset, cbytes
             continue
         message = "expected a chunk of '%d' plain bytes, found '%d'"
-        message %= stop - start, nbytes
+        message %= source.chunk_size, nbytes
         check.add("chunks", "size", message, chunk=i, number=number)
 
 
