@@ -19,7 +19,7 @@ from typing import Any
 from .._check import findings
 from .._check.files import Inspection
 from .._format.array_metadata import Description
-from .._format.grid import lengths
+from .._format.grid import lengths, part
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import CHECKSUM, DEFAULT_SHARD_CHECKSUM, count_slots
@@ -285,10 +285,9 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
         shape, least = lengths(box), source.chunk_size
         if described is not None and box and len(described.shape) == len(box):
             corner = source.cut.corner(number // source.slots * source.slots)
-            ends = map(int.__add__, corner, described.shape)
-            there = [
-                max(0, min(e, s.stop) - s.start) for e, s in zip(ends, box, strict=True)
-            ]
+            inside = part(corner, described.shape, source.cut.shape)
+            pairs = zip(box, inside, strict=True)
+            there = [max(0, min(a.stop, b.stop) - a.start) for a, b in pairs]
             if described.grid is None:
                 # It states rows, the last of which may be in a short chunk.
                 least = shape[0] * (source.chunk_size // source.cut.chunk[0])
