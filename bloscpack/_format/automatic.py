@@ -264,12 +264,8 @@ def _ratio(pieces: list[bytes], setting: Setting) -> float:
 
 
 def _size(pieces: Iterable[bytes], setting: Setting) -> int:
-    """Return the compressed size with the block size of the setting.
-
-    While another thread is inside `own_settings`, the blocks are those of Blosc.
-    """
+    """Return the compressed size with the block size of the setting."""
     with own_settings:
-        own_settings.use_blocksize(setting.blocksize)
         return sum(len(compress(piece, setting)) for piece in pieces)
 
 
