@@ -11,9 +11,9 @@ class _OwnSettings:
     """A context manager: the settings of Blosc that Bloscpack needs hold inside.
 
     They are one thread (unless `use_threads_of_blosc` sets more), a released GIL and
-    automatic block sizes (unless a chunk needs others: `use_blocksize`). With the GIL released,
-    Blosc also ignores the environment variables BLOSC_*. The settings belong to the
-    process, and several threads may be inside: the first one to enter saves the
+    automatic block sizes (unless a chunk needs others: `use_blocksize`). With the GIL
+    released, Blosc also ignores the environment variables BLOSC_*. The settings belong
+    to the process, and several threads may be inside: the first one to enter saves the
     settings of the application, and the last one to leave restores them.
 
     ``disordered`` says whether Blosc may store the blocks of a chunk in the order in

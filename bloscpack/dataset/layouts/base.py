@@ -15,13 +15,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy
 
 from ..._commit.new_files import Change
+from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
@@ -32,6 +33,10 @@ from ..folder import Folder
 from ..labels import given_dims, name_of
 from ..rows import check_fill_value, check_nbytes, chunk_shape, is_array
 from .array_files import MAX_RATIO, ChunkFiles
+
+if TYPE_CHECKING:
+    from ..._format.automatic import Read
+    from ...args import BloscArgs
 
 AnyTable = TypeVar("AnyTable", bound="TableLayout")
 Blocks = Iterable[tuple[int, Array]]
@@ -52,9 +57,14 @@ class ItemReader(Protocol):
 # this part.
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
-# Settings of Blosc for new datasets. Those of files, which are older, compress most
-# data no better, and more slowly: bench/bench_codecs.py.
-DEFAULT_SETTINGS = {"cname": "lz4", "clevel": 5}
+# Settings of Blosc for new datasets whose items are not known. Those of files, which
+# are older, compress most data no better, and more slowly: bench/bench_codecs.py.
+DEFAULT_SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5}
+# Plain size in bytes from which settings are tried on the items of a new array. It
+# takes 0.3 to 4 ms, and up to 20 ms for regular data: bench/bench_defaults.py.
+FITTED_NBYTES = 2**17
+# Maximum size in bytes of a sample of an array that is not in memory.
+SAMPLE_NBYTES = 4 * 2**20
 # Parameters of `create_array`, which messages propose.
 PARAMETERS = (
     *("auto", "shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode"),
@@ -90,6 +100,8 @@ class NewArray:
         replaced by settings that fit the sample.
     sample
         The items, or None if they can't be read before they are written.
+    is_fitted
+        Whether settings are tried on the sample: the user has given none.
     """
 
     dtype: DType
@@ -101,15 +113,17 @@ class NewArray:
     shards: int | Shape | None = None
     dims: Sequence[str | None] | None = None
     column: str | None = None
-    sample: InitVar[object] = None
+    sample: object = None
+    is_fitted: bool = field(init=False)
 
-    def __post_init__(self, sample: object) -> None:
+    def __post_init__(self) -> None:
         check_known(self.dtype)
         check_fill_value(self.fill_value, self.dtype)
         check_nbytes(self.shape, self.dtype)
         self.chunks = chunk_shape(self.chunks, "chunks")
         self.shards = chunk_shape(self.shards, "shards")
-        self.settings = _fitted(self.settings, sample, self.dtype)
+        self.is_fitted = not self.settings.keys() - {"spare"}
+        self.settings = _fitted(self.settings, self.sample, self.dtype)
 
     @property
     def row_nbytes(self) -> int:
@@ -127,6 +141,55 @@ class NewArray:
         refusal = "the layout '%s' has no setting %%r" % layout
         found = known_settings(self.settings, tuple(known), refusal, PARAMETERS)
         self.settings = {name: plain_number(found[name]) for name in found}
+
+    @cached_property
+    def data(self) -> tuple[Read, int] | None:
+        """A function that reads bytes of the sample, and their number.
+
+        None if the sample is small, not at hand, or expensive to compute. Of an array
+        that is not in memory it is the beginning.
+        """
+        from ..._format.automatic import items_in_order, reader_of
+        from .chunk_choice import divided
+
+        items: Any = self.sample
+        itemsize = self.dtype.itemsize
+        graph = getattr(items, "__dask_graph__", None)
+        if (
+            not is_array(items)
+            or math.prod(items.shape) * itemsize < FITTED_NBYTES
+            or (self.dtype.hasobject or items.dtype.hasobject or self.dtype.names)
+            or (graph is not None and graph() is not None)
+        ):
+            return None
+        if not isinstance(items, numpy.ndarray):
+            box = divided(items.shape, itemsize, nbytes=SAMPLE_NBYTES)
+            items = numpy.asarray(items[tuple(slice(0, n) for n in box)])
+        read = reader_of(items_in_order(items), itemsize, self.dtype)
+        return read, items.size * itemsize
+
+    @cached_property
+    def usual_settings(self) -> dict[str, Any]:
+        """Settings of Blosc for the items, unless the user gives others."""
+        from ..._format.automatic import choose
+        from ..._format.codecs import DEFAULT_GOAL
+        from ...numpy_io import typesize_of
+
+        if not self.is_fitted or self.data is None:
+            return DEFAULT_SETTINGS
+        typesizes = (typesize_of(self.dtype),)
+        found = choose(*self.data, DEFAULT_GOAL, typesizes, for_parts=True)
+        return {"cname": found.cname, "clevel": found.clevel, "shuffle": found.shuffle}
+
+    def blocksize(self, args: BloscArgs, grid: Grid) -> int:
+        """Return the size of the blocks of a chunk; 0 if Blosc chooses it."""
+        from ..._format.automatic import READ_NBYTES, Setting, blocksize_for_parts
+
+        nbytes = math.prod(grid.chunk) * self.dtype.itemsize
+        if nbytes < 2 * READ_NBYTES:
+            return 0
+        settings = args.cname, args.clevel, int(args.shuffle), args.typesize or 1
+        return blocksize_for_parts(Setting(*settings, nbytes), nbytes, self.data)
 
 
 def _fitted(
