@@ -122,8 +122,8 @@ def from_xarray(
                 widest[variable.dims] = max(size, widest.get(variable.dims, 0))
         for name, variable in variables.items():
             with naming_column(name, "variable"):
-                found = {**settings, **given.get(name, {})}
-                _write(group, name, variable, found, widest.get(variable.dims))
+                size = widest.get(variable.dims, 1)
+                _write(group, name, variable, {**settings, **given.get(name, {})}, size)
     found = detect(Folder.open(path, storage_options))
     written = open_node(found, Options(sync=sync, writable=True))
     assert isinstance(written, Group)
@@ -162,7 +162,7 @@ def _write(
     name: str,
     variable: Variable,
     settings: dict[str, Any],
-    widest: int | None,
+    widest: int,
 ) -> None:
     """Write an encoded variable as a member of a group.
 
