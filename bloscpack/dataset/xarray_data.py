@@ -180,8 +180,7 @@ def _write(
     fill = numpy.nan if items.dtype.kind in "fc" else None
     if attrs.get(MASK) is not None:
         fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
-    is_zarr = settings.get("layout", "zarr") == "zarr"
-    if items.ndim and is_zarr and settings.keys().isdisjoint(("chunks", "shards")):
+    if items.ndim and settings.keys().isdisjoint(("chunks", "shards")):
         is_number = items.dtype.kind not in TEXT_KINDS
         dtype = numpy.dtype("V%d" % widest) if is_number else items.dtype
         grid = new_grid(NewArray(dtype, items.shape))
