@@ -107,22 +107,12 @@ def main() -> None:
                 continue
             with contest.scratch(args.folder) as scratch:
                 found = measure(array, sides, Path(scratch), args.rounds)
-            cells = (
-                "%8.1f%8.2f%8.2f" % (100 * s, 1e3 * w, 1e3 * r)
-                for s, w, r in found.values()
-            )
-            print("%-12s" % kind + "".join(cells), flush=True)
-            rows += [
-                {
-                    "kib": kib,
-                    "data": kind,
-                    "side": name,
-                    "size": s,
-                    "write": w,
-                    "read": r,
-                }
-                for name, (s, w, r) in found.items()
-            ]
+            line = "%-12s" % kind
+            for name, (share, written, read) in found.items():
+                line += "%8.1f%8.2f%8.2f" % (100 * share, 1e3 * written, 1e3 * read)
+                row = {"kib": kib, "data": kind, "side": name, "size": share}
+                rows.append(row | {"write": written, "read": read})
+            print(line, flush=True)
     contest.write(args.json, rows=rows)
 
 
