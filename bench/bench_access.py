@@ -2,9 +2,9 @@
 
 All formats have the same chunks, codec and level. Every action begins with a new open,
 so that no cache of a format has a chunk; the files stay in the page cache of the
-system. Nothing waits for the disk. CPU time is that of all threads of the process. A
-cell shows milliseconds of the best round and, behind them, the multiple that the
-dataset takes of them.
+system. Nothing waits for the disk. A cell shows milliseconds of the best round and,
+behind them, the multiple that the dataset takes of them. ``--cpu`` shows CPU time, that
+of all threads of the process: it depends less on other load.
 
 With ``--delays``, the reads are measured over HTTP, too: the servers run on this
 machine and answer each request after a delay. For a few rows::
@@ -67,6 +67,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--peers", nargs="*", default=list(access_peers.USUAL))
     parser.add_argument("--data", default="measured")
+    parser.add_argument("--cpu", action="store_true", help="show CPU time")
     return parser.parse_args()
 
 
@@ -215,7 +216,8 @@ def measure(
 
 def rows_of(place: str, there: dict, sides: dict, array: Any, args: Any) -> list[dict]:
     """Measure all actions at a place; print a line for each; return the rows."""
-    print("\n%s, chunks of %d KiB; milliseconds" % (place, args.chunk // 1024))
+    unit = "milliseconds" + " of CPU" * args.cpu
+    print("\n%s, chunks of %d KiB; %s" % (place, args.chunk // 1024, unit))
     print("%-38s" % "" + "".join("%17s" % name for name in sides))
     rows = []
     for action in args.actions:
@@ -223,7 +225,7 @@ def rows_of(place: str, there: dict, sides: dict, array: Any, args: Any) -> list
         if not count:
             continue
         seconds = measure(there, sides, array, action, args, place != LOCAL)
-        best = {name: min(times)[0] for name, times in seconds.items()}
+        best = {n: min(t[args.cpu] for t in times) for n, times in seconds.items()}
         cells = dict.fromkeys(sides, "-")
         for name, times in seconds.items():
             walls, cpus = zip(*times, strict=True)
