@@ -410,11 +410,13 @@ def reader_of(rows: Any, row_nbytes: int, dtype: DType | None = None) -> Read:
 
     The part that is read is converted to `dtype`, in which a row has `row_nbytes`.
     """
+    import numpy
 
     def read(start: int, size: int) -> bytes:
         first, skip = divmod(start, row_nbytes)
         found = rows[first : -(-(start + size) // row_nbytes)]
-        data: bytes = (found if dtype is None else found.astype(dtype)).tobytes()
+        with numpy.errstate(all="ignore"):
+            data: bytes = (found if dtype is None else found.astype(dtype)).tobytes()
         return data[skip : skip + size]
 
     return read

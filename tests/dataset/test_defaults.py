@@ -10,6 +10,7 @@ import pytest
 
 from bloscpack import dataset
 from bloscpack.describe import info
+from bloscpack.exceptions import UsageError
 
 KIB, MIB = 2**10, 2**20
 
@@ -178,7 +179,7 @@ class Counted:
         return found
 
 
-def test_the_beginning_of_an_array_that_is_not_in_memory_is_the_sample(path):
+def test_of_an_array_that_is_not_in_memory_little_is_read_twice(path):
     items = rounded(2 * MIB).reshape(2, 1024, 1024)
     source = Counted(items)
     dataset.create_array(path, source).close()
@@ -200,6 +201,29 @@ def test_blocks_of_dask_are_not_computed_for_a_sample(path):
     computed.clear()
     dataset.create_array(path, blocks).close()
     assert [0, 1, 2, 3] == sorted(computed)
+    assert "lz4" == settings_of(path)[0]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_items_in_any_order_are_a_sample(path, order, step):
+    items = np.asarray(rounded(MIB // 4).reshape(512, 512), order=order)[::step]
+    dataset.create_array(path, items).close()
+    assert "zstd" == settings_of(path)[0]
+    np.testing.assert_array_equal(items, dataset.open(path)[...])
+
+
+def test_converted_items_are_a_sample(path):
+    items = rounded(MIB // 4)
+    for dtype in ("f4", ">f8", "c16"):
+        dataset.create_array(path, items, dtype=dtype, mode="w").close()
+        assert "zstd" == settings_of(path)[0]
+        np.testing.assert_array_equal(items.astype(dtype), dataset.open(path)[...])
+    items[:] = 1e300
+    with pytest.raises(UsageError, match="does not fit"):
+        dataset.create_array(path, items, dtype="f4", mode="w")
+    numbers = np.arange(MIB // 8.0)
+    dataset.create_array(path, numbers, dtype="i4", mode="w").close()
     assert "lz4" == settings_of(path)[0]
 
 

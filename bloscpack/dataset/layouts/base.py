@@ -63,7 +63,7 @@ DEFAULT_SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5}
 # Plain size in bytes from which settings are tried on the items of a new array. It
 # takes 0.3 to 4 ms, and up to 20 ms for regular data: bench/bench_defaults.py.
 FITTED_NBYTES = 2**17
-# Maximum size in bytes of a sample of an array that is not in memory.
+# Maximum size in bytes of a sample that is copied.
 SAMPLE_NBYTES = 4 * 2**20
 # Parameters of `create_array`, which messages propose.
 PARAMETERS = (
@@ -144,39 +144,32 @@ class NewArray:
 
     @cached_property
     def data(self) -> tuple[Read, int] | None:
-        """A function that reads bytes of the sample, and their number.
+        """What `_data_of` returns for the sample.
 
-        None if the sample is small, not at hand, or expensive to compute. Of an array
-        that is not in memory it is the beginning.
+        None if the sample is small, not at hand, or expensive to compute, or if
+        converting it may fail.
         """
-        from ..._format.automatic import items_in_order, reader_of
-        from .chunk_choice import divided
-
-        items: Any = self.sample
-        itemsize = self.dtype.itemsize
+        items, dtype = self.sample, self.dtype
         graph = getattr(items, "__dask_graph__", None)
         if (
             not is_array(items)
-            or math.prod(items.shape) * itemsize < FITTED_NBYTES
-            or (self.dtype.hasobject or items.dtype.hasobject or self.dtype.names)
+            or math.prod(items.shape) * dtype.itemsize < FITTED_NBYTES
+            or (items.dtype.hasobject or dtype.names is not None)
+            or not numpy.can_cast(items.dtype, dtype, "same_kind")
             or (graph is not None and graph() is not None)
         ):
             return None
-        if not isinstance(items, numpy.ndarray):
-            box = divided(items.shape, itemsize, nbytes=SAMPLE_NBYTES)
-            items = numpy.asarray(items[tuple(slice(0, n) for n in box)])
-        read = reader_of(items_in_order(items), itemsize, self.dtype)
-        return read, items.size * itemsize
+        return _data_of(items, dtype)
 
     @cached_property
     def usual_settings(self) -> dict[str, Any]:
         """Settings of Blosc for the items, unless the user gives others."""
+        if not self.is_fitted or self.data is None:
+            return DEFAULT_SETTINGS
         from ..._format.automatic import choose
         from ..._format.codecs import DEFAULT_GOAL
         from ...numpy_io import typesize_of
 
-        if not self.is_fitted or self.data is None:
-            return DEFAULT_SETTINGS
         typesizes = (typesize_of(self.dtype),)
         found = choose(*self.data, DEFAULT_GOAL, typesizes, for_parts=True)
         return {"cname": found.cname, "clevel": found.clevel, "shuffle": found.shuffle}
@@ -192,6 +185,22 @@ class NewArray:
         return blocksize_for_parts(Setting(*settings, nbytes), nbytes, self.data)
 
 
+def _data_of(items: Any, dtype: DType) -> tuple[Read, int]:
+    """Return a function that reads bytes of items as `dtype`, and their number.
+
+    Of items that are not in memory, or not in order there, it has a part in the middle.
+    """
+    from ..._format.automatic import reader_of
+    from .chunk_choice import divided
+
+    if not isinstance(items, numpy.ndarray) or not items.flags.c_contiguous:
+        box = divided(items.shape, dtype.itemsize, nbytes=SAMPLE_NBYTES)
+        starts = [(n - m) // 2 for n, m in zip(items.shape, box, strict=True)]
+        items = items[tuple(slice(i, i + n) for i, n in zip(starts, box, strict=True))]
+    items = numpy.asarray(items).reshape(-1)
+    return reader_of(items, dtype.itemsize, dtype), items.size * dtype.itemsize
+
+
 def _fitted(
     settings: Mapping[str, object], sample: Any, dtype: DType
 ) -> Mapping[str, object]:
@@ -202,17 +211,10 @@ def _fitted(
         return {name: settings[name] for name in settings if name != "auto"}
     if sample is None or isinstance(sample, Iterator):
         raise UsageError("'auto' needs the items as an array, to try settings on them")
-    from ..._format.automatic import items_in_order, reader_of
-    from ..._storage.stream import HEAD
     from ...numpy_io import typesize_of
 
-    items = sample if is_array(sample) else numpy.asarray(sample)
-    if not isinstance(items, numpy.ndarray):  # an array of another library
-        row = math.prod(items.shape[1:]) * dtype.itemsize
-        items = numpy.asarray(items[: max(1, HEAD // max(row, 1))])
-    read = reader_of(items_in_order(items), dtype.itemsize, dtype)
+    data = _data_of(sample if is_array(sample) else numpy.asarray(sample), dtype)
     known = (typesize_of(dtype),)
-    data = read, items.size * dtype.itemsize
     found = dict(settings)
     args: Any = fit_settings(
         found, CHUNK_SIZE_NOT_GIVEN, None, data, known, is_array=True
