@@ -214,7 +214,7 @@ def blocksize_for_parts(
     """
     wide = 1 < setting.typesize <= MAX_STREAMS
     blocksize = READ_NBYTES // (setting.typesize if wide else 1)
-    if setting.cname not in CODECS_OF_LONG_BLOCKS:
+    if setting.cname not in CODECS_OF_LONG_BLOCKS or nbytes < 2 * READ_NBYTES:
         return 0
     if data is not None:
         read, size = data

@@ -176,11 +176,11 @@ class NewArray:
 
     def blocksize(self, args: BloscArgs, grid: Grid) -> int:
         """Return the size of the blocks of a chunk; 0 if Blosc chooses it."""
-        from ..._format.automatic import READ_NBYTES, Setting, blocksize_for_parts
-
         nbytes = math.prod(grid.chunk) * self.dtype.itemsize
-        if nbytes < 2 * READ_NBYTES:
+        if nbytes < FITTED_NBYTES:
             return 0
+        from ..._format.automatic import Setting, blocksize_for_parts
+
         settings = args.cname, args.clevel, int(args.shuffle), args.typesize or 1
         return blocksize_for_parts(Setting(*settings, nbytes), nbytes, self.data)
 
