@@ -1,6 +1,6 @@
 """An array in a file, of which only the selected items are read.
 
-`OpenedFile` loads chunks of the file, and `ArrayReader` turns an index into chunks and
+`OpenedFile` loads chunks of the file, and `Reader` turns an index into chunks and
 chunks into items. `LazyArray` adds the file: its name, closing, pickling.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
-from ._file.array_reader import CACHE_NBYTES
-from ._file.indexing import StoredArray
+from ._arrays.source import CACHE_NBYTES
+from ._arrays.stored import StoredArray
 from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description
 from ._format.dtypes import Array, DType, Key
@@ -61,6 +61,7 @@ class LazyArray(StoredArray, Closing):
         self.dtype = description.dtype
         self.shape = description.shape
         self.order: str = description.order
+        self._grid = description.grid
         self.metadata: Json = parts.user_metadata
         self.cbytes: int = parts.cbytes
         self._reader = reader_of(parts, description)
@@ -69,8 +70,8 @@ class LazyArray(StoredArray, Closing):
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of blocks that agree with the chunks of the file."""
-        if self._parts.grid is not None:
-            return self._parts.grid.chunk
+        if self._grid is not None:
+            return self._grid.chunk
         start, stop = self._parts.span(0) if self._parts.nchunks else (0, 0)
         return block_shape(self.shape, self.dtype.itemsize, stop - start, self.order)
 

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from numpy.typing import ArrayLike
 
+from ._arrays.source import CACHE_NBYTES
 from ._commit.replacing import replacing
 from ._file.archive import (
     ArchiveFile,
@@ -27,7 +28,6 @@ from ._file.archive import (
     check_names,
     write_archive,
 )
-from ._file.array_reader import CACHE_NBYTES
 from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON
 from ._format.zip_format import MEMBERS

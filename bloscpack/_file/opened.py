@@ -39,6 +39,15 @@ from typing import Any, BinaryIO
 
 import numpy
 
+from .._arrays.reader import Reader
+from .._arrays.source import (
+    CACHE_NBYTES,
+    ChunkCache,
+    ChunkSource,
+    ChunkSpans,
+    Needs,
+    Room,
+)
 from .._commit.snapshot import BEGINNING_ATTEMPTS
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
@@ -55,6 +64,7 @@ from .._format.chunks import (
     starts_with_frame,
 )
 from .._format.dtypes import Array
+from .._format.grid import Grid
 from .._format.sections import SMALLEST_CHUNK, is_plausible_table, read_beginning
 from .._storage.base import (
     Closing,
@@ -88,15 +98,6 @@ from ..exceptions import (
 from ..file_io import announced_bytes
 from ..headers import check_range, has_undo_record
 from ..serializers import user_metadata
-from .array_reader import (
-    CACHE_NBYTES,
-    ArrayReader,
-    ChunkCache,
-    ChunkSource,
-    ChunkSpans,
-    Needs,
-    Room,
-)
 
 # Number, offset, next offset and plain size of a chunk.
 Extent = tuple[int, int, int, int]
@@ -657,11 +658,10 @@ class OpenedFile(Closing, ChunkSource):
         use: Callable[[int, memoryview], object],
         *,
         room: Room | None = None,
-        joined: bool = False,
         needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
-        how = use, None, room, joined, needs, self._nthreads
+        how = use, None, room, needs, self._nthreads
         self._read_consistently(lambda state: self._load(state, numbers, *how))
 
     def ordered(
@@ -700,7 +700,7 @@ class OpenedFile(Closing, ChunkSource):
             deliver(result)
 
         count = self._nthreads if nthreads is None else nthreads
-        how = None, False, None, count
+        how = None, None, count
         self._read_consistently(
             lambda state: self._load(state, numbers[done:], work, deliver_next, *how),
             again=False,
@@ -713,7 +713,6 @@ class OpenedFile(Closing, ChunkSource):
         work: Callable[[int, memoryview], Any],
         deliver: Callable[[Any], object] | None,
         room: Room | None,
-        joined: bool,
         needs: Needs | None,
         nthreads: int | None,
     ) -> None:
@@ -736,13 +735,12 @@ class OpenedFile(Closing, ChunkSource):
         grown = numbers[-1] == last and state.span(last) != self.span(last)
         if size > limit or grown:
             keep_from = self.nchunks
-        joined = joined and not grown
         decode = partial(self._decode, state, keep_from)
 
         def work_on(run: Run) -> tuple[list[Any], FormatError | None]:
             """Return the results for the chunks, and the error that ended the run."""
-            first, count = run.chunks[0][0], len(run.chunks)
             if run.plain is not None:
+                first = run.chunks[0][0]
                 plain = memoryview(run.plain)
                 target = room(first) if room is not None else None
                 if target is not None:
@@ -753,19 +751,11 @@ class OpenedFile(Closing, ChunkSource):
             if content is None:
                 content = self._workspace.view(run.stop - run.offset)
                 content = content[: storage.read_into(content, run.offset)]
-            content, results, joint = memoryview(content), [], None
-            if joined and run.nbytes <= LOCAL_RUN:
-                behind = run.chunks[-1][0] + 1
-                if behind - first == count > 1 and behind <= keep_from:
-                    joint = rest = self._plain_workspace.view(run.nbytes)
+            content, results = memoryview(content), []
             try:
                 for chunk in run.chunks:
-                    number, offset, stop, nbytes = chunk
+                    number, offset, stop, _ = chunk
                     frame = content[offset - run.offset : stop - run.offset]
-                    if joint is not None:
-                        decode(chunk, frame, rest[:nbytes], needs)
-                        rest = rest[nbytes:]
-                        continue
                     target = room(number) if room is not None else None
                     if grown and number == last:
                         start, end = self.span(last)
@@ -777,8 +767,6 @@ class OpenedFile(Closing, ChunkSource):
                         part = needs if target is None else None
                         plain = decode(chunk, frame, target, part)
                     results.append(work(number, plain))
-                if joint is not None:
-                    results.append(work(first, joint))
             except FormatError as error:
                 return results, error
             return results, None
@@ -897,9 +885,7 @@ class OpenedFile(Closing, ChunkSource):
         return result.finish()
 
 
-def reader_of(
-    opened: OpenedFile, description: Description | None = None
-) -> ArrayReader:
+def reader_of(opened: OpenedFile, description: Description | None = None) -> Reader:
     """Return a reader of the array in a file.
 
     Raises `FormatError` unless the chunks agree with `description`, by default the
@@ -908,18 +894,17 @@ def reader_of(
     if description is None:
         description = Description(opened.metadata)
     description.check_source(opened)
-    opened.grid = description.grid
-    # The size of the largest part of an item in which no chunk ends. All chunks have
-    # this size, except that the last one may be shorter.
-    unit = description.dtype.itemsize
-    if opened.nchunks > 1:
-        ends = [opened.header.chunk_size]
-        if ends == [-1]:
-            ends = [opened.span(i)[0] for i in range(opened.nchunks)]
-        unit = math.gcd(unit, *ends)
-    return ArrayReader(
-        opened, description.dtype, description.shape, description.order, unit=unit
-    )
+    shape, order, size = description.shape, description.order, opened.chunk_size
+    opened.cut = description.grid
+    row = math.prod(shape[1:]) * description.dtype.itemsize
+    if opened.nchunks == 1:
+        size = max(row, opened.nbytes)
+    is_cut = bool(row and size and not size % row)
+    if opened.cut is None and order == "C" and shape and is_cut:
+        start, stop = opened.span(opened.nchunks - 1)
+        if stop - start <= size:  # chunks of whole rows
+            opened.cut = Grid.of_rows(shape, size // row)
+    return Reader(opened, description.dtype, shape, order)
 
 
 def open_source(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import defaults, log
+from .._arrays.source import CACHE_NBYTES
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import RUN, ordered
 from .._format.append_plan import UNCHANGED, updated_metadata
@@ -80,7 +81,6 @@ from ..serializers import (
     shard_rows,
     user_metadata,
 )
-from .array_reader import CACHE_NBYTES
 from .opened import OpenedFile, reader_of
 
 if TYPE_CHECKING:

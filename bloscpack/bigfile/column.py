@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
+from .._arrays.stored import StoredRows
 from .._engine.threads import ordered
-from .._file.indexing import StoredRows
 from .._format.dtypes import Array, DType
 from .._format.rows import Rows, text_of
 from .._storage.base import Closing

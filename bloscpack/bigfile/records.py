@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._file.indexing import StoredRows
+from .._arrays.stored import StoredRows
 from .._format.dtypes import Array, DType, Key
 from ..exceptions import UsageTypeError, UsageValueError
 from .column import Column

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from .._arrays.reader import Reader, check_out
+from .._arrays.selection import Selection, split_names
+from .._arrays.stored import StoredArray
 from .._commit.new_files import Change
 from .._commit.writer import Writer
-from .._file.array_reader import ArrayReader, check_out
-from .._file.indexing import ArrayIndex, StoredArray, split_names
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
 from .._format.grid import Box, Grid, Shape, lengths, part
@@ -204,7 +205,7 @@ class Array(StoredArray, ItemsNode):
 
         def fill() -> Items:
             reader = self._layout.reader
-            if isinstance(reader, ArrayReader):
+            if isinstance(reader, Reader):
                 return reader.read(out)
             out[...] = reader.get(...)
             return out
@@ -307,8 +308,8 @@ class Array(StoredArray, ItemsNode):
             shape = self._checked_shape((*before, old[axis] + found[axis], *after))
             grid = self._layout.grid.resized(shape)
             index = (slice(None),) * axis + (slice(old[axis], None),)
-            axes, boxes = ArrayIndex(index, shape).axes, Boxes(items, self.dtype)
-            blocks = changed_blocks(grid, axes, boxes, self.__getitem__, old)
+            added, boxes = Selection(index, shape), Boxes(items, self.dtype)
+            blocks = changed_blocks(grid, added, boxes, self.__getitem__, old)
             with writer.change(lambda: self._layout.committed(shape)) as change:
                 check_nbytes(shape, self.dtype)
                 self._layout.stage(change, grid, blocks, extends=True)
@@ -355,13 +356,13 @@ class Array(StoredArray, ItemsNode):
 
     def _assign_shards(self, writer: Writer, key: Key, values: object) -> None:
         layout, grid = self._layout, self._layout.grid
-        index = ArrayIndex(key, self.shape)
-        items = index.spread(converted(values, self.dtype))
+        selection = Selection(key, self.shape)
+        items = selection.spread(converted(values, self.dtype))
 
         def read(box: Box) -> Items:
             return numpy.asarray(layout.reader.get(box))
 
-        for shard, blocks in changed_shards(grid, index.axes, items, read):
+        for shard, blocks in changed_shards(grid, selection, items, read):
             name, is_done = layout.shard_name(shard), False
             while not is_done:
                 # Another writer may have been faster.
@@ -445,9 +446,9 @@ class Array(StoredArray, ItemsNode):
                 items = numpy.array(self[key])
                 items[names] = converted(values, items[names].dtype)
                 values = items
-            index = ArrayIndex(key, self.shape)
-            items = index.spread(converted(values, self.dtype))
-            blocks = changed_blocks(grid, index.axes, items, self.__getitem__)
+            selection = Selection(key, self.shape)
+            items = selection.spread(converted(values, self.dtype))
+            blocks = changed_blocks(grid, selection, items, self.__getitem__)
         self._layout.stage(change, grid, blocks, extends=False)
 
     def _checked_shape(self, shape: object) -> Shape:

@@ -18,7 +18,7 @@ from zlib import crc32
 
 import numpy
 
-from .._file.indexing import ArrayIndex, Steps
+from .._arrays.selection import Selection
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
@@ -285,11 +285,11 @@ class RegionTarget(Existing):
         with open_array_or_table(found, options) as array:
             assert isinstance(array, Array)
             self._array = copy(array)  # it has a lock only while it is changed
-        index = ArrayIndex(region, array.shape)
-        axes = [axis for axis in index.axes if isinstance(axis, Steps)]
+        selection = Selection(region, array.shape)
+        axes = [axis for axis in selection.axes if isinstance(axis, range)]
         self.corner = tuple(axis.start for axis in axes)
         self.shard = array.shards or array.chunks
-        self._length, *inner = index.shape
+        self._length, *inner = selection.shape
         self._columns = {"": (array.dtype, tuple(inner))}
 
     def begin(self, create: object) -> None:

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from .._arrays.selection import Selection
 from .._commit.access import NewAccess
 from .._commit.guard import Claim, ObjectChange, temporary_file
 from .._commit.locking import FolderLock, waiting
@@ -36,7 +37,6 @@ from .._commit.new_folder import (
     remove_leftovers,
 )
 from .._commit.shared import ParallelChange
-from .._file.indexing import ArrayIndex
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Box, Shape
@@ -144,8 +144,8 @@ class Target:
                 shape = array.shape
                 corner = start if isinstance(start, tuple) else (start,)
                 grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
-                index = ArrayIndex(box_at(corner, rows.shape), grid.shape)
-                blocks = changed_blocks(grid, index.axes, rows, None)
+                selection = Selection(box_at(corner, rows.shape), grid.shape)
+                blocks = changed_blocks(grid, selection, rows, None)
                 array.stage(change, grid, blocks, partial(tuple, shape), extends=True)
             change.commit()
         return None

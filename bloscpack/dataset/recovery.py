@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 import numpy
 
+from .._arrays.selection import Selection
 from .._check.note import with_note
 from .._commit.access import FolderLimits, limits_of
 from .._commit.new_folder import NewName
 from .._commit.ownership import AccessLimits
 from .._commit.replacing import check_apart
 from .._engine.blosc_settings import own_settings
-from .._file.chunk_parts import ChunkParts
-from .._file.indexing import ArrayIndex
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
 from .._format.dtypes import Array
@@ -337,12 +336,10 @@ class SavedArray:
     def _rows(self, start: int, stop: int) -> Array:
         """Return rows of the damaged array."""
         grid = self.layout.grid
-        index = ArrayIndex(slice(start, stop) if grid.shape else (), grid.shape)
-        items = new_array(tuple(a.count for a in index.axes), self.layout.dtype)
+        selection = Selection(slice(start, stop) if grid.shape else (), grid.shape)
+        items = new_array(selection.counts, self.layout.dtype)
         items[...] = self._fill
-        parts = ChunkParts(index.axes, grid)
-        for number in parts.numbers():
-            target, source = parts.of(number)
+        for number, target, source in selection.parts(grid):
             shape = lengths(grid.box(number)) if grid.is_rows else grid.chunk
             for part in self._parts:
                 plain = part.read(number)

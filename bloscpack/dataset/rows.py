@@ -13,15 +13,14 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy
 from numpy.typing import DTypeLike
 
+from .._arrays.selection import Part, Selection
 from .._commit.new_files import Change
-from .._file.chunk_parts import AxisPart, ChunkParts
-from .._file.indexing import ArrayIndex, PositionList, Steps
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
 from .._format.dtypes import AnyArray, Array, DType
 from .._format.grid import Box, Grid, Shape, inside, lengths
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 Read = Callable[[Box], Array]
 
-
-Axes = Sequence[Steps | PositionList]
 
 # Kinds of items that must be the same after they are converted. The others, such as
 # floats, may be rounded.
@@ -247,24 +244,27 @@ def blocks_of(rows: AnyArray, grid: Grid, first: int = 0) -> Blocks:
     a chunk that begins with the first one.
     """
     grid = grid.resized((first + rows.shape[0], *grid.shape[1:]))
-    index = ArrayIndex(slice(first, None), grid.shape)
-    return changed_blocks(grid, index.axes, rows, None)
+    return changed_blocks(grid, Selection(slice(first, None), grid.shape), rows, None)
 
 
 def changed_blocks(
-    grid: Grid, axes: Axes, items: object, read: Read | None, old: Shape | None = None
+    grid: Grid,
+    selection: Selection,
+    items: object,
+    read: Read | None,
+    old: Shape | None = None,
 ) -> Blocks:
     """Yield the chunks that change when the selected items become `items`.
 
     The parameters are those of `changed_shards`.
     """
-    for _, blocks in changed_shards(grid, axes, items, read, old):
+    for _, blocks in changed_shards(grid, selection, items, read, old):
         yield from blocks()
 
 
 def changed_shards(
     grid: Grid,
-    axes: Sequence[Steps | PositionList],
+    selection: Selection,
     items: Any,
     read: Read | None,
     old: Shape | None = None,
@@ -275,28 +275,26 @@ def changed_shards(
     ----------
     grid
         How the array is cut after the change.
-    axes
-        The selected positions, as `ArrayIndex` has them.
+    selection
+        The selected items.
     items
-        The new items: an array that has all axes of the array, or can be sliced as one.
+        The new items, as `Selection.spread` returns them. They may be an array that is
+        not in memory, of which boxes can be read.
     read
         Returns the items of a box that stay; None if no items stay.
     old
         The shape of the array that `read` reads; by default that of `grid`.
     """
-    if not all(axis.count for axis in axes):
-        return
-    parts = ChunkParts(axes, grid)
-    if any(axis.reversed for axis in axes):
-        items = items[tuple(slice(None, None, -1 if a.reversed else 1) for a in axes)]
+    order = selection.joint + selection.others
 
-    def blocks(shard: tuple[list[AxisPart], ...]) -> Blocks:
+    def blocks(parts: list[Part]) -> Blocks:
         given, origin = items, None
         if not isinstance(items, numpy.ndarray):  # read it once for each shard
-            ends: Any = [(entry[0].target, entry[-1].target) for entry in shard]
-            box = tuple(slice(first.start, last.stop) for first, last in ends)
-            given, origin = items[box], tuple(each.start for each in box)
-        for number, (target, source) in parts.parts(shard):
+            targets: Any = zip(*(to for _, to, _ in parts), strict=True)
+            ends = [(min(s.start for s in t), max(s.stop for s in t)) for t in targets]
+            origin = tuple(start for start, _ in ends)
+            given = items[tuple(slice(*pair) for pair in ends)]
+        for number, target, source in parts:
             if origin is not None:
                 target = inside(target, origin)  # type: ignore[arg-type]
             shape = lengths(grid.box(number))
@@ -309,12 +307,12 @@ def changed_shards(
                 shape = grid.shape if old is None else old
                 kept = part_of(grid.corner(number), grid.chunk, shape)
                 block[tuple(slice(0, n) for n in lengths(kept))] = read(kept)
-            block[source] = given[target]
+            block.transpose(order)[source] = given[target]
             yield number, block
 
-    for shard in parts.shards():
-        number = sum(entry[0].number for entry in shard) // grid.slots
-        yield number, partial(blocks, shard)
+    by_shard = groupby(selection.parts(grid), lambda part: part[0] // grid.slots)
+    for shard, parts in by_shard:
+        yield shard, partial(blocks, list(parts))
 
 
 def blocks_of_fields(
@@ -584,8 +582,8 @@ class RowStream:
                 start = stop
                 continue
             found = grid.resized((stop, *inner))
-            axes = ArrayIndex(slice(start, None), found.shape).axes
-            yield from changed_blocks(found, axes, rows, read, (start, *inner))
+            added = Selection(slice(start, None), found.shape)
+            yield from changed_blocks(found, added, rows, read, (start, *inner))
             start = stop
 
     def _next(self, grid: Grid, count: int) -> Any:

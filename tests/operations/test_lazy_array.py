@@ -30,7 +30,8 @@ from bloscpack import (
     UsageError,
     open_ndarray,
 )
-from bloscpack._file import indexing, opened
+from bloscpack._arrays import stored
+from bloscpack._file import opened
 from bloscpack._file.opened import OpenedFile
 from bloscpack._format.sections import read_beginning
 from bloscpack._storage.base import MemoryStorage
@@ -243,7 +244,7 @@ def test_read_array_and_iteration_give_all_items(pair):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
-    monkeypatch.setattr(indexing, "ITERATION_NBYTES", 50)
+    monkeypatch.setattr(stored, "ITERATION_NBYTES", 50)
     array = filled((11, 5), "<i4", order)
     lazy = open_ndarray(file_of(array, 24))
     assert array.tolist() == [row.tolist() for row in lazy]

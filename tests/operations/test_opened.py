@@ -11,8 +11,8 @@ from builders import packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, append
+from bloscpack._arrays.source import ChunkCache
 from bloscpack._file import opened
-from bloscpack._file.array_reader import ChunkCache
 from bloscpack._file.opened import OpenedFile
 from bloscpack._storage.base import MemoryStorage
 
@@ -175,26 +175,6 @@ def test_cached_chunks_are_read_once(tmp_path):
         opened.read(220, 230)  # drops the chunk that was used least recently
         opened.read(10, 20)
         assert before + 2 == len(storage.requests)
-
-
-@pytest.mark.parametrize("kind", ["path", "file", "buffer", "far"])
-@pytest.mark.parametrize("cache", [0, 250, 10**6])
-def test_neighbouring_chunks_may_be_used_together(kind, cache, tmp_path):
-    parts = {}
-    numbers = [0, 1, 2, 5, 6, 9, 36, 37]
-    data = packed(PLAIN, 100)
-    with opened_as(kind, data, tmp_path, cache_nbytes=cache, nthreads=2) as opened:
-        opened.load(numbers, lambda n, plain: parts.update({n: bytes(plain)}))
-        spans = [opened.span(number) for number in numbers]
-        expected = b"".join(PLAIN[slice(*span)] for span in spans)
-        assert expected == b"".join(parts[n] for n in sorted(parts))
-        parts.clear()
-        opened.load(
-            numbers, lambda n, plain: parts.update({n: bytes(plain)}), joined=True
-        )
-    assert expected == b"".join(parts[n] for n in sorted(parts))
-    if cache == 0 and kind != "far":  # whose runs may have gaps
-        assert [0, 5, 9, 36] == sorted(parts)
 
 
 @pytest.mark.parametrize("nchunks", [2, 9])

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..._arrays.source import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._engine.forks import ForkSafeLock, cached_property
-from ..._file.array_reader import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
 from ..._format.dtypes import Array, DType
@@ -148,6 +148,8 @@ class ChunkFiles(ChunkSource):
         are missing.
     """
 
+    cut: Grid
+
     def __init__(
         self,
         folder: Folder,
@@ -159,11 +161,8 @@ class ChunkFiles(ChunkSource):
         self.folder = folder
         self.names = names
         self.cut = cut
-        self.grid = None if cut.is_rows else cut
         self.chunk_size = math.prod(cut.chunk) * itemsize
         self.nbytes = math.prod(cut.shape) * itemsize
-        if self.grid is not None:  # with the padding of the chunks
-            self.nbytes = cut.nshards * cut.slots * self.chunk_size
         self.nchunks = cut.nchunks if itemsize else 0
         self.slots = cut.slots
         self.nfiles = cut.nshards if itemsize else 0

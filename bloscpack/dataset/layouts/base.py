@@ -45,7 +45,7 @@ NewColumns = Mapping[str, NewColumn]
 
 
 class ItemReader(Protocol):
-    """Reads items of an array; `ArrayReader` is one."""
+    """Reads items of an array; `Reader` is one."""
 
     closed: bool
 

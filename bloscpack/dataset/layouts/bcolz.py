@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy
 
+from ..._arrays.reader import Reader
 from ..._commit.new_files import Change
-from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from ..._format.codecs import read_by
 from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
@@ -312,7 +312,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         source = FileChunks(folder, self.grid, self.dtype.itemsize, self._check)
         self._source = source
         allocate = partial(allocate_checked, [source])
-        self.reader = ArrayReader(source, self.dtype, shape, allocate=allocate)
+        self.reader = Reader(source, self.dtype, shape, allocate=allocate)
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy
 
+from ..._arrays.source import Needs, Room
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, ordered, run_length
-from ..._file.array_reader import Needs, Room
-from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
 from ..._format.dtypes import Array, Key
@@ -82,7 +81,6 @@ class FileChunks(ChunkFiles):
         use: Callable[[int, memoryview], object],
         *,
         room: Room | None = None,
-        joined: bool = False,
         needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
@@ -226,23 +224,20 @@ class ObjectReader:
                 section="metadata",
                 filename=self.source.folder.path(),
             )
-        index = ArrayIndex(key, (self.source.nchunks,))
-        (axis,) = index.axes
-        items: Array = numpy.empty(axis.count, object)
-        numbers: Array = numpy.empty(axis.count, "i8")
-        numbers[axis.target(0, axis.count)] = [axis.at(i) for i in range(axis.count)]
-        if isinstance(axis, Steps) and axis.reversed:
-            numbers = numbers[::-1]
-        for i, number in enumerate(numbers.tolist()):
-            content = self.source.read(number)
+        # NumPy selects among the numbers of the chunks, each of which is an item.
+        every: Array = numpy.arange(self.source.nchunks)
+        numbers: Array = numpy.asarray(every[key])  # type: ignore[index]
+        items: Array = numpy.empty(numbers.shape, object)
+        for index, number in numpy.ndenumerate(numbers):
+            content = self.source.read(int(number))
             try:
-                items[i] = pickle.loads(content)
+                items[index] = pickle.loads(content)
             except Exception as error:  # a pickle may raise anything
                 raise DamageError(
                     "expected a pickle of '%d' bytes, found another content: %s"
                     % (len(content), error),
                     section="chunks",
-                    chunk=number,
+                    chunk=int(number),
                     filename=self.source.folder.path(),
                 ) from error
-        return index.finish(items)
+        return items[()]

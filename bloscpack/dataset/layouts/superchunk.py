@@ -23,8 +23,8 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 
+from ..._arrays.reader import Field, Reader
 from ..._commit.new_files import Change
-from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, are_lengths, is_whole
 from ..._format.dtypes import refuse
 from ..._format.grid import Grid, Shape
@@ -51,7 +51,6 @@ from .shard_files import ShardFiles
 from .superchunk_leaves import (
     DATA,
     VERSION,
-    LeafReader,
     StorageDocument,
     count_cbytes,
     decode_storage,
@@ -212,20 +211,11 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
             ShardFiles(data, each, check_description=check) for each in shardings
         ]
         allocate = partial(allocate_checked, self._sources)
-        parts = [
-            (leaf, ArrayReader(source, leaf.dtype, each.grid.shape, allocate=allocate))
-            for leaf, each, source in zip(
-                storage.leaves, shardings, self._sources, strict=True
-            )
+        fields = [
+            Field(leaf.fields, source, leaf.dtype, leaf.shape)
+            for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
-        if self.dtype.names is None:
-            self.reader = parts[0][1]
-        else:
-            count = max(source.chunks_in_run for source in self._sources)
-            rows = storage.chunk_rows * count
-            self.reader = LeafReader(
-                self.dtype, self.shape, parts, allocate, rows, data.is_remote
-            )
+        self.reader = Reader(fields, self.dtype, self.shape, allocate=allocate)
 
     @property
     def data_folder(self) -> Folder:

@@ -21,15 +21,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy
 
 from ..._commit.new_files import Change
-from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import ordered
-from ..._file.array_reader import Allocate, ArrayReader
-from ..._file.indexing import ArrayIndex, PositionList, Steps, split_names
 from ..._format.array_metadata import (
     NUMPY_NDIM,
     are_lengths,
@@ -40,7 +36,6 @@ from ..._format.blosc_header import decode_header
 from ..._format.dtypes import (
     Array,
     DType,
-    Key,
     check_text,
     decode_dtype,
     encode_dtype,
@@ -49,7 +44,6 @@ from ..._format.dtypes import (
 from ..._format.grid import Grid
 from ..._storage.paths import is_safe_part
 from ..._types import Json, JsonObject
-from ...abstract_io import effective_nthreads
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CNAME, DEFAULT_SHUFFLE
@@ -60,13 +54,9 @@ from .array_files import FileNames
 from .base import DEFAULT_SETTINGS, Blocks, NewArray
 from .chunk_choice import new_grid
 from .identity import Identity
-from .shard_files import REMOTE_FILES, ShardFiles
+from .shard_files import ShardFiles
 from .shard_grid import Sharding
 from .shard_writer import ShardWriter, write_shards
-
-Task = tuple[
-    tuple[slice, Steps | PositionList], tuple["Leaf", ArrayReader, Sequence[Steps]]
-]
 
 VERSION = 1
 DATA = "data"
@@ -389,86 +379,3 @@ def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]
     first = list(islice(remaining, 1))
     names = first[0][1].dtype.names if first else dtype.names
     return chain(first, remaining), {(name,) for name in names} if names else {()}
-
-
-@dataclass(eq=False)
-class LeafReader:
-    """Reads items whose leaves are in different files.
-
-    Attributes
-    ----------
-    dtype, shape
-        Those of the array.
-    parts
-        The leaves and their readers.
-    allocate
-        Returns the array for a result; it may refuse a size that comes from a file.
-    block_rows
-        Number of rows of all leaves that a thread reads at a time.
-    is_remote
-        Whether reading waits for another machine.
-    closed
-        Whether reading is an error.
-    """
-
-    dtype: DType
-    shape: tuple[int, ...]
-    parts: list[tuple[Leaf, ArrayReader]]
-    allocate: Allocate
-    block_rows: int
-    is_remote: bool = False
-    closed: bool = False
-
-    def get(self, key: Key) -> Any:
-        """Return the items, or fields of them, that an index selects.
-
-        Only the files of the leaves that are needed are read.
-        """
-        if self.closed:
-            raise UsageValueError("the array is closed")
-        names, key = split_names(key, self.dtype)
-        index, dtype = ArrayIndex(key, self.shape), self.dtype
-        wanted = [names] if isinstance(names, str) else names
-        if isinstance(names, str):  # the other fields need no memory
-            dtype = numpy.dtype([(names, dtype[names])])
-        items = self.allocate(tuple(axis.count for axis in index.axes), dtype)
-        first, *others = index.axes
-        parts = [
-            (leaf, reader, [Steps(n, 0, 1, n) for n in leaf.shape])
-            for leaf, reader in self.parts
-            if wanted is None or leaf.fields[0] in wanted
-        ]
-        tasks = ((block, part) for block in self._blocks(first) for part in parts)
-
-        def work(task: Task) -> None:
-            (rows, axis), (leaf, reader, rest) = task
-            leaf.of(items[rows])[...] = reader.read_axes([axis, *others, *rest])
-
-        waits = self.is_remote
-        nthreads = (
-            min(len(parts), REMOTE_FILES) if waits else effective_nthreads(None, None)
-        )
-        with own_settings:
-            ordered(tasks, work, lambda _: None, nthreads, quick=not waits, waits=waits)
-        return index.finish(items if names is None else items[names])
-
-    def _blocks(
-        self, axis: Steps | PositionList
-    ) -> Iterator[tuple[slice, Steps | PositionList]]:
-        """Yield parts of the first axis that are read together, and their rows.
-
-        All leaves of a block are put into the items while these are in the cache of
-        the processor.
-        """
-        if not isinstance(axis, Steps) or axis.reversed:
-            yield slice(0, axis.count), axis
-            return
-        start = 0
-        while start < axis.count:
-            position = axis.at(start)
-            stop = axis.count_before(
-                (position // self.block_rows + 1) * self.block_rows
-            )
-            steps = Steps(axis.size, position, axis.step, stop - start)
-            yield slice(start, stop), steps
-            start = stop

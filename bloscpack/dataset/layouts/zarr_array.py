@@ -21,8 +21,8 @@ from functools import partial
 
 import numpy
 
+from ..._arrays.reader import Reader
 from ..._commit.new_files import Change
-from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, Description
 from ..._format.grid import Grid, Shape
 from ..._format.sections import Beginning, read_beginning
@@ -224,7 +224,7 @@ class ZarrArray(ArrayLayout):
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced."""
         self._source = self._files(self._check, sparse=self.may_lack_files)
-        self.reader = ArrayReader(self._source, self.dtype, self.shape)
+        self.reader = Reader(self._source, self.dtype, self.shape)
 
     def shard_name(self, number: int) -> str:
         """Return the name of a shard, relative to the dataset."""

@@ -67,11 +67,10 @@ def detect(folder: Folder) -> str | None:
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
-        if kind == "array" and why_not_native(document):
-            is_own = read_identity(content, attributes.get(KEY))[1]
+        is_own = read_identity(content, attributes.get(KEY))[1]
+        if kind == "array" and not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
-            is_copy = is_unsharded(document) and not is_own
-            if is_copy or not seems_signed(content):
+            if is_unsharded(document) or not seems_signed(content):
                 return None  # for another layout
     except FormatError:  # the error of opening it is better
         return "group"

@@ -26,9 +26,10 @@ from typing import Any, NoReturn
 
 import numpy
 
+from ..._arrays.reader import Reader
+from ..._arrays.source import Needs, Room
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
-from ..._file.array_reader import ArrayReader, Needs, Room
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.chunks import decompress
 from ..._format.dtypes import Array, check_known
@@ -325,7 +326,8 @@ class ZarrChunks(ChunkFiles):
     ) -> None:
         self._dtype = numpy.dtype(found.dtype)
         super().__init__(folder, names, grid, self._dtype.itemsize, bool)
-        self.grid = grid  # full chunks, also those of rows
+        # All chunks are of full size.
+        self.nbytes = self.nfiles * self.slots * self.chunk_size
         self._found = found
 
     def load(
@@ -334,7 +336,6 @@ class ZarrChunks(ChunkFiles):
         use: Callable[[int, memoryview], object],
         *,
         room: Room | None = None,
-        joined: bool = False,
         needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
@@ -421,7 +422,7 @@ class OtherArray(ArrayLayout):
         self.reader = (
             TextReader(folder, found)
             if self.is_text
-            else ArrayReader(self._source, self.dtype, self.shape)
+            else Reader(self._source, self.dtype, self.shape)
         )
 
     @property

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from indexes import indexes
 
-from bloscpack._file.array_reader import ArrayReader, ChunkSource
+from bloscpack._arrays.reader import Reader
+from bloscpack._arrays.source import ChunkSource
 from bloscpack._format.grid import Grid
 
 PLAIN = bytes(range(23))
@@ -24,7 +25,7 @@ class Boxes(ChunkSource):
     """The chunks of a grid, of which `load` gives the needed spans alone."""
 
     def __init__(self, items, chunk):
-        self.grid = Grid(items.shape, chunk)
+        self.cut = self.grid = Grid(items.shape, chunk)
         self.items = items
         self.chunk_size = math.prod(chunk) * items.itemsize
         self.nbytes = self.grid.nchunks * self.chunk_size
@@ -35,7 +36,7 @@ class Boxes(ChunkSource):
     def numbers(self, start, stop):
         return range(start // self.chunk_size, -(-stop // self.chunk_size))
 
-    def load(self, numbers, use, *, room=None, joined=False, needs=None):
+    def load(self, numbers, use, *, room=None, needs=None):
         for number in numbers:
             part = self.items[self.grid.box(number)]
             plain = numpy.zeros(self.grid.chunk, part.dtype)
@@ -65,7 +66,7 @@ class Chunks(ChunkSource):
     def numbers(self, start, stop):
         return range(start // 5, -(-stop // 5))
 
-    def load(self, numbers, use, *, room=None, joined=False, needs=None):
+    def load(self, numbers, use, *, room=None, needs=None):
         for number in numbers:
             plain = PLAIN[slice(*self.span(number))]
             place = room(number) if room is not None else None
@@ -110,7 +111,7 @@ def test_a_span_in_a_chunk_in_memory_is_not_loaded():
 def test_only_the_needed_bytes_of_the_chunks_of_a_grid_are_used(data):
     items = numpy.arange(210, dtype="<u2").reshape(5, 7, 6)
     chunk = data.draw(st.sampled_from([(2, 3, 2), (5, 1, 6), (1, 4, 4)]))
-    reader = ArrayReader(Boxes(items, chunk), items.dtype, items.shape)
+    reader = Reader(Boxes(items, chunk), items.dtype, items.shape)
     index = data.draw(indexes(items.shape))
     try:
         expected = items[index]
