@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from peers import CLEVELS
 
 import bloscpack as bp
 from bloscpack import dataset
 
-CLEVEL = CLEVELS["lz4"]
+CLEVEL = 5
 
 Chunks = tuple[int, ...]
 # An array that can be indexed, and a function that closes it.
@@ -179,9 +178,9 @@ def hdf5() -> Peer:
 
 
 TABLE: dict[str, Callable[[], Peer]] = {
-    "bloscpack": bloscpack,
-    "bloscpack crc32c": lambda: bloscpack(checksum="crc32c"),
-    "no digests": lambda: bloscpack(checksum="None"),
+    ".blp": lambda: bloscpack(checksum="crc32c"),
+    ".blp adler32": bloscpack,
+    ".blp no digests": lambda: bloscpack(checksum="None"),
     "dataset": lambda: bloscpack_dataset("zarr"),
     "superchunk": lambda: bloscpack_dataset("superchunk"),
     "zarr": zarr,
@@ -190,3 +189,5 @@ TABLE: dict[str, Callable[[], Peer]] = {
     "h5py": hdf5,
     "np.memmap": memmap,
 }
+# Those that are measured unless others are named.
+USUAL = ".blp", "dataset", "blosc2", "h5py", "zarr"

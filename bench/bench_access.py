@@ -1,9 +1,15 @@
-"""Read parts of an array, and append rows, on the disk and over HTTP, beside others.
+"""Save an array, read parts of it, and append rows, beside other formats.
 
 All formats have the same chunks, codec and level. Every action begins with a new open,
 so that no cache of a format has a chunk; the files stay in the page cache of the
-system. Nothing waits for the disk. The servers run on this machine and answer each
-request after a delay. CPU time is that of all threads of the process.
+system. Nothing waits for the disk. A cell shows milliseconds of the best round and,
+behind them, the multiple that the dataset takes of them. ``--cpu`` shows CPU time, that
+of all threads of the process: it depends less on other load.
+
+With ``--delays``, the reads are measured over HTTP, too: the servers run on this
+machine and answer each request after a delay. For a few rows::
+
+    python bench/bench_access.py --only elements save --peers dataset blosc2 --json x
 """
 
 from __future__ import annotations
@@ -28,11 +34,16 @@ import peers
 
 import bloscpack as bp
 
-COLUMNS = 4096
+COLUMNS = 1024
 LOCAL = "local"
+OPENING = "times open, one element"
+APPENDS = "appends of 100 rows"
+SIXTEEN = "16 threads"
 # Number of reads of an action: from the disk, and over HTTP. A table shows all reads of
 # an action together.
 COUNTS = {
+    "save": (1, 0),
+    OPENING: (20, 5),
     "elements": (300, 20),
     "slices of 10 rows": (100, 10),
     "slices of 10 columns": (5, 1),
@@ -40,20 +51,23 @@ COUNTS = {
     "1000 rows by number": (1, 1),
     "blocks of 512 rows": (1, 1),
     "whole": (1, 1),
-    "open and one element": (20, 5),
-    "appends of 100 rows": (50, 0),
+    APPENDS: (50, 0),
+    SIXTEEN: (0, 0),
 }
 APPENDED = 100
 
 
 def parse() -> argparse.Namespace:
-    parser = contest.options(__doc__, "access")
+    parser = contest.options(__doc__, "access", rounds=3)
     parser.add_argument("--mib", type=int, default=128, help="MiB of the array")
     parser.add_argument("--chunks", nargs="*", type=int, default=[2**20, 2**16])
-    parser.add_argument("--delays", nargs="*", type=float, default=[0, 0.02])
-    parser.add_argument("--actions", nargs="*", default=list(COUNTS))
-    parser.add_argument("--peers", nargs="*", help="names of the peers to compare")
-    parser.add_argument("--data", default="walk")
+    parser.add_argument("--delays", nargs="*", type=float, default=[])
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="parts of the names of the actions"
+    )
+    parser.add_argument("--peers", nargs="*", default=list(access_peers.USUAL))
+    parser.add_argument("--data", default="measured")
+    parser.add_argument("--cpu", action="store_true", help="show CPU time")
     return parser.parse_args()
 
 
@@ -65,7 +79,7 @@ def keys(action: str, count: int, shape: tuple[int, int], seed: int) -> list[Any
     def below(end: int) -> list[int]:
         return rng.integers(0, end, count).tolist()
 
-    if action in ("elements", "open and one element"):
+    if action in ("elements", OPENING):
         return list(zip(below(nrows), below(ncolumns), strict=True))
     if action == "slices of 10 rows":
         return [slice(i, i + 10) for i in below(nrows - 10)]
@@ -80,10 +94,8 @@ def keys(action: str, count: int, shape: tuple[int, int], seed: int) -> list[Any
     return [slice(i, i + step) for i in range(0, nrows, step)]
 
 
-def read(open_it: Callable, name: str, wanted: list[Any], once: bool) -> list[Any]:
-    """Return the items of each index, from a file that is opened once or each time."""
-    if not once:
-        return [read(open_it, name, [key], True)[0] for key in wanted]
+def read(open_it: Callable, name: str, wanted: list[Any]) -> list[Any]:
+    """Return the items of each index, from a file that is opened once."""
     array, close = open_it(name)
     try:
         return [np.array(array[key]) for key in wanted]
@@ -150,9 +162,24 @@ def contestants(there: dict, folder: Path, url: str | None) -> dict:
 
 
 def file_name(peer: str) -> str:
-    return peer.replace(" ", "-").replace(",", "") + (
-        ".b2nd" if peer == "blosc2" else ".data"
-    )
+    return "of-" + peer.replace(" ", "-") + (".b2nd" if peer == "blosc2" else ".data")
+
+
+def save(peer: Any, path: str, array: np.ndarray, chunk: int) -> tuple[float, float]:
+    """Write the array to a new file; return wall seconds and CPU seconds."""
+    target = Path(path)
+    if target.exists():
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    start = clocks()
+    peer.write(array, target, (chunk // array[0].nbytes, COLUMNS))
+    return since(start)
+
+
+def size(path: str) -> int:
+    """Return the size of a file, or of all files in a folder."""
+    found = Path(path)
+    files = found.rglob("*") if found.is_dir() else [found]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def measure(
@@ -160,31 +187,37 @@ def measure(
 ) -> dict:
     """Return for each side the seconds of each round: wall and CPU."""
     count = COUNTS[action][far]
-    seconds: dict = {name: [] for name in sides}
+    names = [n for n in sides if action != APPENDS or there[n].appends is not None]
+    seconds: dict = {name: [] for name in names}
     for round_number in range(args.rounds + 1):
-        if action == "appends of 100 rows":
-            for name, side in sides.items():
-                if there[name].appends is not None:
-                    seconds[name].append(append(there[name], side[1], array, count))
-            continue
         wanted = keys(action, count, array.shape, round_number)
-        names = [*sides]
         first = round_number % len(names)  # no peer always follows the same one
         for name in names[first:] + names[:first]:
+            if action == APPENDS:
+                seconds[name].append(append(there[name], sides[name][1], array, count))
+                continue
+            if action == "save":
+                taken = save(there[name], sides[name][1], array, args.chunk)
+                seconds[name].append(taken)
+                continue
             start = clocks()
-            found = read(*sides[name], wanted, action != "open and one element")
+            if action == OPENING:
+                found = [read(*sides[name], [key])[0] for key in wanted]
+            else:
+                found = read(*sides[name], wanted)
             if round_number:  # the first round imports modules
                 seconds[name].append(since(start))
                 continue
             for key, items in zip(wanted, found, strict=True):
                 if not np.array_equal(items, array[key]):
                     raise SystemExit("%s: wrong items at %r" % (name, key))
-    return {name: times for name, times in seconds.items() if times}
+    return seconds
 
 
-def rows_of(place: str, there: dict, sides: dict, array: Any, chunk: int, args: Any):
+def rows_of(place: str, there: dict, sides: dict, array: Any, args: Any) -> list[dict]:
     """Measure all actions at a place; print a line for each; return the rows."""
-    print("\n%s, chunks of %d KiB; milliseconds: wall (CPU)" % (place, chunk // 1024))
+    unit = "milliseconds" + " of CPU" * args.cpu
+    print("\n%s, chunks of %d KiB; %s" % (place, args.chunk // 1024, unit))
     print("%-38s" % "" + "".join("%17s" % name for name in sides))
     rows = []
     for action in args.actions:
@@ -192,15 +225,19 @@ def rows_of(place: str, there: dict, sides: dict, array: Any, chunk: int, args: 
         if not count:
             continue
         seconds = measure(there, sides, array, action, args, place != LOCAL)
+        best = {n: min(t[args.cpu] for t in times) for n, times in seconds.items()}
         cells = dict.fromkeys(sides, "-")
         for name, times in seconds.items():
             walls, cpus = zip(*times, strict=True)
-            row = {"place": place, "chunk": chunk, "action": action, "peer": name}
+            row = {"place": place, "chunk": args.chunk, "action": action, "peer": name}
             row |= {"best": min(walls), "median": statistics.median(walls)}
             row |= {"cpu": min(cpus), "count": count}
             row["compressed"] = there[name].is_compressed
             rows.append(row)
-            cells[name] = "%.1f (%.1f)" % (1000 * min(walls), 1000 * min(cpus))
+            multiple = best["dataset"] / best[name] if "dataset" in best else 0
+            cells[name] = "%.*f (%.2f)" % (
+                (2 if best[name] < 0.01 else 1, 1000 * best[name], multiple)
+            )
         title = "%s %s" % (count, action) if count > 1 else action
         line = "".join("%17s" % cell for cell in cells.values())
         print("%-38s" % title + line, flush=True)
@@ -234,28 +271,31 @@ def threads(path: Path, array: np.ndarray, chunk: int, seconds: float = 2) -> di
 
 def run(args: argparse.Namespace) -> dict:
     """Measure every chunk size and place; return the figures."""
-    table = access_peers.TABLE
-    wanted = {name: table[name] for name in args.peers or table}
+    wanted = {name: access_peers.TABLE[name] for name in args.peers}
     there, missing = peers.available(wanted)
     for name, reason in missing.items():
         print("skipped: %s (%s)" % (name, reason))
     array = data.make(args.data, args.mib * data.MIB).reshape(-1, COLUMNS)
+    args.actions = [name for name in COUNTS if any(part in name for part in args.only)]
     rows, shared = [], []
     for chunk in args.chunks:
+        args.chunk = chunk
         with contest.scratch(args.folder) as scratch:
             folder = Path(scratch)
-            chunks = chunk // array[0].nbytes, COLUMNS
-            for name, peer in there.items():
-                peer.write(array, folder / file_name(name), chunks)
             sides = contestants(there, folder, None)
-            rows += rows_of(LOCAL, there, sides, array, chunk, args)
-            if "bloscpack" in there:
-                shared.append(threads(folder / file_name("bloscpack"), array, chunk))
+            for name, (_, path) in sides.items():
+                save(there[name], path, array, chunk)
+            sizes = ["%s %.3f" % (n, size(sides[n][1]) / array.nbytes) for n in sides]
+            print("\nsize, as a part of the plain size: " + ", ".join(sizes))
+            rows += rows_of(LOCAL, there, sides, array, args)
+            if SIXTEEN in args.actions and ".blp" in there:
+                path = folder / file_name(".blp")
+                shared.append(threads(path, array, chunk))
             for delay in args.delays:
                 place = "HTTP, %.0f ms" % (1000 * delay)
                 with server(folder, delay) as url:
-                    sides = contestants(there, folder, url)
-                    rows += rows_of(place, there, sides, array, chunk, args)
+                    far = contestants(there, folder, url)
+                    rows += rows_of(place, there, far, array, args)
     return {"mib": args.mib, "data": args.data, "rows": rows, "threads": shared}
 
 

@@ -22,7 +22,7 @@ from bloscpack.args import BloscArgs
 KIB = 2**10
 CODECS = {"lz4 5": ("lz4", 5), "lz4 7": ("lz4", 7), "zstd 3": ("zstd", 3)}
 # Sizes in KiB that Blosc is told; 0 for automatic sizes, which come first.
-SIZES = (0, 16, 32, 64, 128)
+SIZES = (0, 8, 16, 32, 64, 128, 256)
 
 
 def parse() -> argparse.Namespace:
@@ -46,10 +46,10 @@ def best(action: Callable[[], object], rounds: int) -> float:
 
 def measure(plain: list[bytes], blosc_args: BloscArgs, size: int, rounds: int) -> dict:
     """Return the figures for one block size; times are seconds for a chunk."""
-    own_settings.force_blocksize(size)
+    blosc_args.blocksize = size
+    own_settings.use_blocksize(size)
     chunks = [compress(each, blosc_args) for each in plain]
     packing = best(lambda: [compress(each, blosc_args) for each in plain], rounds)
-    own_settings.force_blocksize(0)
     out = memoryview(bytearray(len(plain[0])))
     middle = len(out) // 2
     whole = best(lambda: [decompress_into(each, out) for each in chunks], rounds)

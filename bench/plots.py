@@ -13,7 +13,7 @@ HERE = Path(__file__).absolute().parent
 # contestant → the column with its time in multiples of the time of this version
 SIDES = {"limit": "against_limit", "this": "", "0.16.0": "against_old"}
 # How the names of the peers of this library begin.
-OURS = ("bloscpack", "no digests", "dataset", "superchunk", "one .blp file")
+OURS = ("bloscpack", ".blp", "dataset", "superchunk")
 
 
 def parse() -> argparse.Namespace:
@@ -331,7 +331,6 @@ PLOTS: dict[str, tuple[str, Callable[[dict], Any]]] = {
     "peers": ("peers", peers),
     "summary": ("peers", summary),
     "access": ("access", access),
-    "dataset": ("dataset", access),
     "bigfile": ("bigfile", bigfile),
 }
 

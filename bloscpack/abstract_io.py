@@ -42,7 +42,7 @@ from .checksums import Hash
 from .constants import MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import DamageError, FormatError, StorageError
-from .headers import BloscpackHeader, check_range, plain_number
+from .headers import BloscpackHeader, check_range
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -372,8 +372,6 @@ def pack(
             progress(nbytes)
 
     with own_settings:
-        if blosc_args.blocksize:
-            own_settings.use_blocksize(plain_number(blosc_args.blocksize))
         if compress is compress_chunk:
             compress = chunks.compress  # the settings hold already
             nthreads = share_threads(nthreads, nchunks, chunk_size)

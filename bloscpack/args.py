@@ -127,9 +127,9 @@ class BloscArgs(MutableMappingObject):
     The attribute ``blocksize`` is no key: the size in bytes of the blocks into which
     Blosc divides a chunk, 0 for the size that Blosc chooses. `auto` sets it. Settings
     with different block sizes are not equal. A block is never longer than its chunk.
-    The block size holds for the functions that pack, unless several threads pack or
-    unpack different files at the same time. Append and repack ignore it: they use the
-    sizes that Blosc chooses.
+    The block size holds for the functions that pack; while several threads pack with
+    different block sizes, a chunk may rarely get that of another thread. Append and
+    repack ignore it: they use the sizes that Blosc chooses.
 
     Examples
     --------
@@ -169,8 +169,7 @@ class BloscArgs(MutableMappingObject):
         A block size above 1 MiB needs chunks of that size: pack with ``chunk_size`` at
         least ``blocksize``.
 
-        The same sample always gets the same settings, except that the block size is 0
-        if other threads pack or unpack at the same time. Up to 2 MiB of the sample are
+        The same sample always gets the same settings. Up to 2 MiB of the sample are
         compressed, with several settings, which takes some hundredths of a second; the
         goal ``'ratio'`` takes up to a fifth of a second.
 

@@ -11,13 +11,13 @@ class _OwnSettings:
     """A context manager: the settings of Blosc that Bloscpack needs hold inside.
 
     They are one thread (unless `use_threads_of_blosc` sets more), a released GIL and
-    automatic block sizes (unless `use_blocksize` sets one). With the GIL released,
-    Blosc also ignores the environment variables BLOSC_*. The settings belong to the
-    process, and several threads may be inside: the first one to enter saves the
+    automatic block sizes (unless a chunk needs others: `use_blocksize`). With the GIL
+    released, Blosc also ignores the environment variables BLOSC_*. The settings belong
+    to the process, and several threads may be inside: the first one to enter saves the
     settings of the application, and the last one to leave restores them.
 
     ``disordered`` says whether Blosc may store the blocks of a chunk in the order in
-    which its threads finish them, ``has_blocksize`` whether a block size is set.
+    which its threads finish them, ``blocksize`` is the block size that is set.
     """
 
     # Imported by the first thread that enters. They are stored because an import
@@ -32,7 +32,7 @@ class _OwnSettings:
         self._inside = 0
         self._saved: tuple[bool, int, int] | None = None
         self.disordered = False
-        self.has_blocksize = False
+        self.blocksize = 0
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
@@ -66,8 +66,8 @@ class _OwnSettings:
             self._saved, self.disordered = None, False
             self.functions.set_releasegil(bool(releasegil))
             self.functions.set_nthreads(nthreads)
-            if blocksize or self.has_blocksize:
-                self.has_blocksize = False
+            if blocksize or self.blocksize:
+                self.blocksize = 0
                 self.functions.set_blocksize(blocksize)
 
     def use_threads_of_blosc(self, nthreads: int) -> None:
@@ -78,15 +78,15 @@ class _OwnSettings:
                 self.functions.set_nthreads(nthreads)
 
     def use_blocksize(self, size: int) -> None:
-        """Let Blosc use blocks of `size` bytes if no other thread is inside.
+        """Let Blosc use blocks of `size` bytes from now on; 0 lets Blosc choose it.
 
-        0 lets Blosc choose the size again, for all: chunks that are compressed with
-        automatic block sizes call this first if another thread has set a size.
+        Each chunk sets the size that it needs. While threads compress chunks with
+        different sizes at the same time, one of them may set the size just before the
+        chunk of another thread, which is as valid with these blocks.
         """
         with self._lock:
-            if self._inside == 1 or not size:
-                self.has_blocksize = size != 0
-                self.functions.set_blocksize(size)
+            self.blocksize = size
+            self.functions.set_blocksize(size)
 
     def _reset(self) -> None:
         # A child process has none of the threads that were inside before the fork.

@@ -83,8 +83,9 @@ LONG = 2**16, 2**19, 128
 LONG_FILTERED = 2**18, 2**19, 128
 WHOLE = 2**20, 2**20, 8
 SLOW = 2**19, 2**19, 16
-# Minimum size of a sample.
+# Minimum size of a sample; the second one for small arrays that are saved fast.
 LEAST = 2**17
+LEAST_OF_SMALL = 2**15
 # Size of the blocks of the highest level that the goal 'ratio' tries. Blosc does not
 # bit-shuffle a block whose number of items is not a multiple of 8: this filter is left
 # out if more than this fraction of the data would be such a block.
@@ -101,6 +102,14 @@ BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
 # The type sizes that are tried for data without one, and the usual chunk size.
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 CHUNK_SIZE = 2**20
+# Codecs of which Blosc makes blocks of up to 1 MiB, one stream for each byte of an item
+# of at most 16 bytes. It multiplies the block size that it is told by the item size.
+CODECS_OF_LONG_BLOCKS = "lz4", "blosclz"
+MAX_STREAMS = 16
+# The blocks of these codecs in chunks of which single items are read, and the growth of
+# a chunk from which Blosc chooses the block size: regular data need long blocks.
+READ_NBYTES = 2**17
+MOST_GROWTH = 1.03
 
 
 @dataclass(frozen=True)
@@ -131,12 +140,15 @@ def choose(
     goal: str,
     typesizes: Sequence[int] = (),
     fixed: Fixed | None = None,
+    *,
+    for_parts: bool = False,
 ) -> Setting:
     """Return the best setting for `nbytes` bytes of data.
 
     ``read(start, size)`` returns a part of the data. `typesizes` are those to try, by
-    default all. `fixed` has the fields of the setting that the user has chosen. Raises
-    `UsageValueError` if no goal has the name.
+    default all. `fixed` has the fields of the setting that the user has chosen. With
+    `for_parts`, parts of the data will be read: no block is longer than those of Blosc;
+    and less of small data is tried. Raises `UsageValueError` if no goal has the name.
     """
     if goal not in GOALS:
         raise UsageValueError(
@@ -151,28 +163,36 @@ def choose(
         known = {"typesize": typesizes[0]} if typesizes else {}
         return DEFAULT.but(**known).but(**fixed)
     if goal != SMALLEST:
-        return _cheapest(read, nbytes, goal, filters, fixed)
+        return _cheapest(read, nbytes, goal, filters, fixed, for_parts=for_parts)
     usual = _cheapest(read, nbytes, DEFAULT_GOAL, filters, fixed)
     filters = [pair for pair in filters if _is_applied(pair, nbytes)] or filters
-    best = _cheapest(read, nbytes, goal, filters, fixed)
+    best = _cheapest(read, nbytes, goal, filters, fixed, for_parts=for_parts)
     pieces = _pieces(read, nbytes, SLOW)
     return best if _size(pieces, best) < _size(pieces, usual) else usual
 
 
 def _cheapest(
-    read: Read, nbytes: int, goal: str, filters: Sequence[Filter], fixed: Fixed
+    read: Read,
+    nbytes: int,
+    goal: str,
+    filters: Sequence[Filter],
+    fixed: Fixed,
+    *,
+    for_parts: bool = False,
 ) -> Setting:
     """Return the setting of the lowest cost for a goal."""
     sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
+    least = max(LEAST_OF_SMALL, min(LEAST, nbytes // 8)) if for_parts else LEAST
     if len(filters) > 1:
-        pieces = _pieces(read, nbytes, SHORT)
+        pieces = _pieces(read, nbytes, SHORT, least)
         filters, sizes = _best_filters(pieces, filters, goal)
     settings = _candidates(goal, fixed, filters, regular=sizes is WHOLE)
     best = settings[0]
     if len(settings) > 1:
-        pieces = _pieces(read, nbytes, SLOW if goal == SMALLEST else sizes)
+        pieces = _pieces(read, nbytes, SLOW if goal == SMALLEST else sizes, least)
         best = _best(pieces, settings, GOALS[goal])
-    if best.shuffle != NONE or best.clevel > codec_named(best.cname).long_blocks:
+    most = -1 if for_parts else codec_named(best.cname).long_blocks
+    if best.shuffle != NONE or best.clevel > most:
         return best
     chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
     block = min(chunk_size, max(BLOCK_SIZES.values()))
@@ -182,6 +202,28 @@ def _cheapest(
     size = min(PIECE_FOR_BLOCKS, chunk_size)
     pieces = _pieces(read, nbytes, (size, 2 * size, LONG[-1]), size)
     return other if _size(pieces, other) < _size(pieces, best) else best
+
+
+def blocksize_for_parts(
+    setting: Setting, nbytes: int, data: tuple[Read, int] | None = None
+) -> int:
+    """Return the block size for chunks of `nbytes` bytes of which parts are read.
+
+    `data` is a function that reads a sample of them, and its size, if there is one. The
+    result is 0 if Blosc chooses the size.
+    """
+    wide = 1 < setting.typesize <= MAX_STREAMS
+    blocksize = READ_NBYTES // (setting.typesize if wide else 1)
+    if setting.cname not in CODECS_OF_LONG_BLOCKS or nbytes < 2 * READ_NBYTES:
+        return 0
+    if data is not None:
+        read, size = data
+        most = min(nbytes, CHUNK_SIZE)
+        pieces = _pieces(read, size, (most, most, 1))
+        automatic = setting.but(blocksize=0)
+        now = _size(pieces, setting.but(blocksize=blocksize))
+        return blocksize if now <= MOST_GROWTH * _size(pieces, automatic) else 0
+    return blocksize
 
 
 def _is_applied(pair: Filter, nbytes: int) -> bool:
@@ -264,12 +306,8 @@ def _ratio(pieces: list[bytes], setting: Setting) -> float:
 
 
 def _size(pieces: Iterable[bytes], setting: Setting) -> int:
-    """Return the compressed size with the block size of the setting.
-
-    While another thread is inside `own_settings`, the blocks are those of Blosc.
-    """
+    """Return the compressed size with the block size of the setting."""
     with own_settings:
-        own_settings.use_blocksize(setting.blocksize)
         return sum(len(compress(piece, setting)) for piece in pieces)
 
 
@@ -372,11 +410,13 @@ def reader_of(rows: Any, row_nbytes: int, dtype: DType | None = None) -> Read:
 
     The part that is read is converted to `dtype`, in which a row has `row_nbytes`.
     """
+    import numpy
 
     def read(start: int, size: int) -> bytes:
         first, skip = divmod(start, row_nbytes)
         found = rows[first : -(-(start + size) // row_nbytes)]
-        data: bytes = (found if dtype is None else found.astype(dtype)).tobytes()
+        with numpy.errstate(all="ignore"):
+            data: bytes = (found if dtype is None else found.astype(dtype)).tobytes()
         return data[skip : skip + size]
 
     return read

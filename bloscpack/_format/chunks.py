@@ -117,8 +117,8 @@ def compress(plain: Buffer, blosc_args: BloscArgs | Setting) -> bytes:
         int(blosc_args.shuffle),
         blosc_args.cname,
     )
-    if own_settings.has_blocksize and not blosc_args.blocksize:
-        own_settings.use_blocksize(0)
+    if own_settings.blocksize != blosc_args.blocksize:
+        own_settings.use_blocksize(int(blosc_args.blocksize))
     compressed: bytes
     if settings in _accepted and len(plain) <= MAX_BUFFERSIZE:
         compressed = own_settings.functions.compress(plain, *settings)

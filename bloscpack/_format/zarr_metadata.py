@@ -108,8 +108,8 @@ class ArrayDocument:
     dimension_names
         A name or None for each axis; None for no names.
     blosc
-        Settings of Blosc for new chunks: ``cname``, ``clevel``, ``shuffle`` (0 to 2)
-        and ``typesize``.
+        Settings of Blosc for new chunks: ``cname``, ``clevel``, ``shuffle`` (0 to 2),
+        ``typesize`` and ``blocksize``, which is 0 if Blosc chooses it.
     others
         Keys that are unknown here, and their values.
     """
@@ -131,6 +131,7 @@ class ArrayDocument:
             "clevel": DEFAULT_CLEVEL,
             "shuffle": int(DEFAULT_SHUFFLE),
             "typesize": itemsize if 1 <= itemsize <= MAX_TYPESIZE else 1,
+            "blocksize": 0,
             **self.blosc,
         }
 
@@ -342,14 +343,16 @@ def bytes_codec(dtype: DType) -> JsonObject:
     }
 
 
-def blosc_codec(typesize: int, cname: str, clevel: int, shuffle: int) -> JsonObject:
+def blosc_codec(
+    typesize: int, cname: str, clevel: int, shuffle: int, blocksize: int = 0
+) -> JsonObject:
     """Return the codec ``blosc`` with these settings."""
     settings = {
         "typesize": typesize,
         "cname": cname,
         "clevel": clevel,
         "shuffle": SHUFFLES[shuffle],
-        "blocksize": 0,
+        "blocksize": blocksize,
     }
     return {"name": "blosc", "configuration": settings}
 
@@ -615,4 +618,6 @@ def _decode_inner(codecs: Json) -> tuple[str, dict[str, Any]]:
         blosc["shuffle"] = SHUFFLES.index(stored["shuffle"])
     if is_whole(stored.get("typesize"), 1, 255):
         blosc["typesize"] = stored["typesize"]
+    if is_whole(stored.get("blocksize"), 0, MAX_BUFFERSIZE):
+        blosc["blocksize"] = stored["blocksize"]
     return ENDIANS[word], blosc

@@ -245,6 +245,7 @@ def create_array(
         Those of the array; by default those of `data`.
     chunks
         Number of rows in a chunk; in the layout ``'zarr'`` also the shape of a chunk.
+        By default a chunk has about 1 MiB, or the length of a shorter array.
     shards
         The same for a file, a multiple of `chunks`, for layouts whose files have
         several chunks.
@@ -260,9 +261,11 @@ def create_array(
     sync, storage_options, buffered
         As in `open`.
     settings
-        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``. With ``auto=True``, or a
-        goal as in `BloscArgs.auto`, those that are not given fit the items, of which an
-        array is needed. Each column of a table gets its own.
+        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``. Without any, those that
+        fit the items are chosen, if `data` is an array of at least 128 KiB, and lz4 at
+        level 5 otherwise, or with ``auto=False``. With ``auto=True``, or a goal as in
+        `BloscArgs.auto`, those that are not given fit the items, of which an array is
+        needed. Each column of a table gets its own.
 
     Raises
     ------

@@ -1,7 +1,9 @@
 """Datasets of xarray as groups: `from_xarray`.
 
 Strategy: xarray itself encodes the variables, by the conventions of netCDF. Each
-variable becomes an array, and its dimensions the names of the axes. The attributes are
+variable becomes an array, and its dimensions the names of the axes. Numbers with the
+same dimensions get the same chunks, so that a part of all is in the same chunks of
+each. The attributes are
 those that xarray writes to groups of Zarr: each reads what the other writes. The
 backend of xarray reads a group (`integrations.xarray_backend`).
 """
@@ -24,6 +26,8 @@ from .folder import BAD_NAME, Folder, is_member_name
 from .group import Group, create_group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
+from .layouts.base import NewArray
+from .layouts.chunk_choice import new_grid
 from .layouts.zarr_group import COLUMN_ORDER
 from .opening import Options
 from .rows import items_of, naming_column
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 
 # The name of the variable of a `DataArray` without one.
 DEFAULT_NAME = "data"
+# Kinds of dtypes whose items are text, of any length, or times of xarray.
+TEXT_KINDS = "OSTU"
 # What `encoding` may have for xarray; the rest is for `create_array`.
 CONVENTIONS = {
     *("dtype", "units", "calendar", "scale_factor", "add_offset", "coordinates"),
@@ -109,9 +115,15 @@ def from_xarray(
         opened as target,
         create_group(target, attrs=attrs, sync=sync and is_remote, **options) as group,
     ):
+        widest: dict[Any, int] = {}  # the item size of numbers, by dimensions
+        for variable in variables.values():
+            if variable.dtype.kind not in TEXT_KINDS:
+                size = variable.dtype.itemsize
+                widest[variable.dims] = max(size, widest.get(variable.dims, 0))
         for name, variable in variables.items():
             with naming_column(name, "variable"):
-                _write(group, name, variable, {**settings, **given.get(name, {})})
+                size = widest.get(variable.dims, 1)
+                _write(group, name, variable, {**settings, **given.get(name, {})}, size)
     found = detect(Folder.open(path, storage_options))
     written = open_node(found, Options(sync=sync, writable=True))
     assert isinstance(written, Group)
@@ -146,9 +158,16 @@ def _encoded(
 
 
 def _write(
-    group: Group, name: str, variable: Variable, settings: dict[str, object]
+    group: Group,
+    name: str,
+    variable: Variable,
+    settings: dict[str, Any],
+    widest: int,
 ) -> None:
-    """Write an encoded variable as a member of a group."""
+    """Write an encoded variable as a member of a group.
+
+    `widest` is the largest item size of numbers with the same dimensions.
+    """
     if not is_member_name(name):
         raise UsageValueError(BAD_NAME % ("variable", name))
     items: Any = variable
@@ -161,6 +180,14 @@ def _write(
     fill = numpy.nan if items.dtype.kind in "fc" else None
     if attrs.get(MASK) is not None:
         fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
+    if items.ndim and settings.keys().isdisjoint(("chunks", "shards")):
+        is_number = items.dtype.kind not in TEXT_KINDS
+        dtype = numpy.dtype("V%d" % widest) if is_number else items.dtype
+        grid = new_grid(NewArray(dtype, items.shape))
+        # The variables along an axis are complete: no chunk is longer than the axis.
+        rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
+        settings["chunks"] = rows, *grid.chunk[1:]
+        settings["shards"] = rows * grid.per_shard[0], *grid.shard[1:]
     settings = {"fill_value": fill, **settings, "dims": [*variable.dims]}
     group.create_array(name, items, attrs=attrs, **settings).close()
 

@@ -61,7 +61,6 @@ def test_block_size_ends_when_another_chunk_is_compressed_with_automatic_blocks(
             assert 2**16 == blosc.get_blocksize()
             chunk = compress(plain, BloscArgs())
             assert 2**16 != decode_header(chunk).blocksize
-            own_settings.use_blocksize(2**16)  # ignored: it is not alone
             assert 0 == blosc.get_blocksize()
 
 

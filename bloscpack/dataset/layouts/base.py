@@ -15,13 +15,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy
 
 from ..._commit.new_files import Change
+from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
@@ -32,6 +33,10 @@ from ..folder import Folder
 from ..labels import given_dims, name_of
 from ..rows import check_fill_value, check_nbytes, chunk_shape, is_array
 from .array_files import MAX_RATIO, ChunkFiles
+
+if TYPE_CHECKING:
+    from ..._format.automatic import Read
+    from ...args import BloscArgs
 
 AnyTable = TypeVar("AnyTable", bound="TableLayout")
 Blocks = Iterable[tuple[int, Array]]
@@ -52,9 +57,14 @@ class ItemReader(Protocol):
 # this part.
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
-# Settings of Blosc for new datasets. Those of files, which are older, compress most
-# data no better, and more slowly: bench/bench_codecs.py.
-DEFAULT_SETTINGS = {"cname": "lz4", "clevel": 5}
+# Settings of Blosc for new datasets whose items are not known. Those of files, which
+# are older, compress most data no better, and more slowly: bench/bench_codecs.py.
+DEFAULT_SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5}
+# Plain size in bytes from which settings are tried on the items of a new array. It
+# takes 0.3 to 4 ms, and up to 20 ms for regular data: bench/bench_defaults.py.
+FITTED_NBYTES = 2**17
+# Maximum size in bytes of a sample that is copied.
+SAMPLE_NBYTES = 4 * 2**20
 # Parameters of `create_array`, which messages propose.
 PARAMETERS = (
     *("auto", "shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode"),
@@ -90,6 +100,8 @@ class NewArray:
         replaced by settings that fit the sample.
     sample
         The items, or None if they can't be read before they are written.
+    is_fitted
+        Whether settings are tried on the sample: the user has given none.
     """
 
     dtype: DType
@@ -101,15 +113,17 @@ class NewArray:
     shards: int | Shape | None = None
     dims: Sequence[str | None] | None = None
     column: str | None = None
-    sample: InitVar[object] = None
+    sample: object = None
+    is_fitted: bool = field(init=False)
 
-    def __post_init__(self, sample: object) -> None:
+    def __post_init__(self) -> None:
         check_known(self.dtype)
         check_fill_value(self.fill_value, self.dtype)
         check_nbytes(self.shape, self.dtype)
         self.chunks = chunk_shape(self.chunks, "chunks")
         self.shards = chunk_shape(self.shards, "shards")
-        self.settings = _fitted(self.settings, sample, self.dtype)
+        self.is_fitted = not self.settings.keys() - {"spare"}
+        self.settings = _fitted(self.settings, self.sample, self.dtype)
 
     @property
     def row_nbytes(self) -> int:
@@ -128,6 +142,64 @@ class NewArray:
         found = known_settings(self.settings, tuple(known), refusal, PARAMETERS)
         self.settings = {name: plain_number(found[name]) for name in found}
 
+    @cached_property
+    def data(self) -> tuple[Read, int] | None:
+        """What `_data_of` returns for the sample.
+
+        None if the sample is small, not at hand, or expensive to compute, or if
+        converting it may fail.
+        """
+        items, dtype = self.sample, self.dtype
+        graph = getattr(items, "__dask_graph__", None)
+        if (
+            not is_array(items)
+            or math.prod(items.shape) * dtype.itemsize < FITTED_NBYTES
+            or (items.dtype.hasobject or dtype.names is not None)
+            or not numpy.can_cast(items.dtype, dtype, "same_kind")
+            or (graph is not None and graph() is not None)
+        ):
+            return None
+        return _data_of(items, dtype)
+
+    @cached_property
+    def usual_settings(self) -> dict[str, Any]:
+        """Settings of Blosc for the items, unless the user gives others."""
+        if not self.is_fitted or self.data is None:
+            return DEFAULT_SETTINGS
+        from ..._format.automatic import choose
+        from ..._format.codecs import DEFAULT_GOAL
+        from ...numpy_io import typesize_of
+
+        typesizes = (typesize_of(self.dtype),)
+        found = choose(*self.data, DEFAULT_GOAL, typesizes, for_parts=True)
+        return {"cname": found.cname, "clevel": found.clevel, "shuffle": found.shuffle}
+
+    def blocksize(self, args: BloscArgs, grid: Grid) -> int:
+        """Return the size of the blocks of a chunk; 0 if Blosc chooses it."""
+        nbytes = math.prod(grid.chunk) * self.dtype.itemsize
+        if nbytes < FITTED_NBYTES:
+            return 0
+        from ..._format.automatic import Setting, blocksize_for_parts
+
+        settings = args.cname, args.clevel, int(args.shuffle), args.typesize or 1
+        return blocksize_for_parts(Setting(*settings, nbytes), nbytes, self.data)
+
+
+def _data_of(items: Any, dtype: DType) -> tuple[Read, int]:
+    """Return a function that reads bytes of items as `dtype`, and their number.
+
+    Of items that are not in memory, or not in order there, it has a part in the middle.
+    """
+    from ..._format.automatic import reader_of
+    from .chunk_choice import divided
+
+    if not isinstance(items, numpy.ndarray) or not items.flags.c_contiguous:
+        box = divided(items.shape, dtype.itemsize, nbytes=SAMPLE_NBYTES)
+        starts = [(n - m) // 2 for n, m in zip(items.shape, box, strict=True)]
+        items = items[tuple(slice(i, i + n) for i, n in zip(starts, box, strict=True))]
+    items = numpy.asarray(items).reshape(-1)
+    return reader_of(items, dtype.itemsize, dtype), items.size * dtype.itemsize
+
 
 def _fitted(
     settings: Mapping[str, object], sample: Any, dtype: DType
@@ -139,17 +211,10 @@ def _fitted(
         return {name: settings[name] for name in settings if name != "auto"}
     if sample is None or isinstance(sample, Iterator):
         raise UsageError("'auto' needs the items as an array, to try settings on them")
-    from ..._format.automatic import items_in_order, reader_of
-    from ..._storage.stream import HEAD
     from ...numpy_io import typesize_of
 
-    items = sample if is_array(sample) else numpy.asarray(sample)
-    if not isinstance(items, numpy.ndarray):  # an array of another library
-        row = math.prod(items.shape[1:]) * dtype.itemsize
-        items = numpy.asarray(items[: max(1, HEAD // max(row, 1))])
-    read = reader_of(items_in_order(items), dtype.itemsize, dtype)
+    data = _data_of(sample if is_array(sample) else numpy.asarray(sample), dtype)
     known = (typesize_of(dtype),)
-    data = read, items.size * dtype.itemsize
     found = dict(settings)
     args: Any = fit_settings(
         found, CHUNK_SIZE_NOT_GIVEN, None, data, known, is_array=True

@@ -49,6 +49,7 @@ from .base import (
     TableLayout,
     are_names,
 )
+from .chunk_choice import new_grid
 from .chunk_files import (
     DATA,
     OBJECT,
@@ -57,7 +58,6 @@ from .chunk_files import (
     ObjectReader,
     write_chunks,
 )
-from .shard_grid import new_grid
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"

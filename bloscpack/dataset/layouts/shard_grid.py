@@ -28,7 +28,7 @@ import numpy
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe, with_chunks
 from ..._format.dtypes import Array, DType
-from ..._format.grid import Grid, Shape, cut
+from ..._format.grid import Grid, Shape
 from ..._format.sections import Section, encode_section, read_beginning
 from ..._format.shard import (
     CHECKSUM,
@@ -45,15 +45,13 @@ from ...args import MetadataArgs
 from ...constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
-    MAX_BUFFERSIZE,
     MAX_CLEVEL,
     METADATA_HEADER_LENGTH,
 )
-from ...exceptions import DamageError, NotReadable, Unsupported, UsageValueError
+from ...exceptions import DamageError, NotReadable, Unsupported
 from ...headers import BloscpackHeader
 from ...serializers import PLACE, SERIALIZERS, is_array, shard_rows
 from .array_files import FileNames
-from .base import NewArray
 
 # Number of bytes that opening a shard reads: header and metadata.
 FRONT_NBYTES = 1024
@@ -68,17 +66,6 @@ _PLAIN_JSON = b"JSON\0\0\0\0\0\1\0"
 _METADATA, _COUNTS = struct.Struct("<B3IQ"), struct.Struct("<qq")
 # A number that no shard has: sections have room for each smaller one.
 LAST_FILE = 2**63
-# About the plain size of a chunk, and of a shard, in bytes.
-CHUNK_NBYTES = 2**20
-FILE_NBYTES = 16 * 2**20
-# Maximum number of chunks of a shard, unless a user wants more: each takes 24 bytes of
-# the tables of a shard, also if it is not there yet.
-SLOTS = 256
-# Size in bytes of a row from which the other axes are cut, too, unless a user wants
-# other chunks.
-ROW_NBYTES = 16 * 2**10
-# Number of rows that an array is supposed to get which has none yet.
-USUAL_ROWS = 1024
 
 
 class Sharding:
@@ -420,145 +407,3 @@ def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         stop = start + nbytes
     if offset >= 0:
         yield offset, stop - offset
-
-
-# How a new array is cut
-
-
-def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> Grid:
-    """Return how a new array is cut; raise `UsageError` if that is impossible.
-
-    Small rows stay whole, unless the user wants other chunks.
-
-    Parameters
-    ----------
-    new
-        The array, with the chunks and shards that the user wants.
-    row_nbytes
-        Size of a row in the largest chunks in bytes, if only the first axis can be cut.
-    layout
-        The name of such a layout.
-    """
-    inner = tuple(max(1, n) for n in new.shape[1:])
-    chunks = _rows_of(new.chunks, new.shape, "chunks")
-    shards = _rows_of(new.shards, new.shape, "shards")
-    row = new.row_nbytes if row_nbytes is None else row_nbytes
-    most = ROW_NBYTES if chunks is shards is None else MAX_BUFFERSIZE
-    if isinstance(chunks, tuple) or isinstance(shards, tuple):
-        if row_nbytes is not None:
-            given = (("chunks", new.chunks), ("shards", new.shards))
-            found = ["%s=%s" % (name, n) for name, n in given if n is not None]
-            raise UsageValueError(
-                "the layout '%s' is cut along the first axis only: expected a number "
-                "of rows, found %s" % (layout, ", ".join(found))
-            )
-    elif new.shape and (row <= most or row_nbytes is not None):
-        rows, slots = _rows_and_slots(chunks, shards, max(1, row))
-        return Grid.of_rows(new.shape, rows, slots)
-    itemsize = max(1, new.dtype.itemsize)
-    if not isinstance(chunks, tuple):
-        first = (chunks or new.shape[0] or USUAL_ROWS,) if new.shape else ()
-        chunks = _divided((*first, *inner), itemsize, 0 if chunks is None else 1)
-        if isinstance(shards, tuple):
-            chunks = tuple(map(_divisor, shards, chunks))
-    nbytes = math.prod(chunks) * itemsize
-    if nbytes > MAX_BUFFERSIZE:
-        raise UsageValueError(
-            "a chunk of shape %s has '%d' bytes, and the largest one has '%d'"
-            % (chunks, nbytes, MAX_BUFFERSIZE)
-        )
-    if shards is None:
-        return Grid(new.shape, chunks, _per_shard(new.shape, chunks, nbytes))
-    if isinstance(shards, int):
-        shards = (
-            shards,
-            *(-(-n // m) * m for n, m in zip(inner, chunks[1:], strict=True)),
-        )
-    if any(n % m for n, m in zip(shards, chunks, strict=True)):
-        raise UsageValueError(
-            "a shard must have a multiple of the chunk shape %s, not the shape %s"
-            % (chunks, shards)
-        )
-    per_shard = (n // m for n, m in zip(shards, chunks, strict=True))
-    return Grid(new.shape, chunks, tuple(per_shard))
-
-
-def _rows_of(wanted: int | Shape | None, shape: Shape, name: str) -> int | Shape | None:
-    """Return the number of rows if the other axes of a wanted shape are whole."""
-    if not isinstance(wanted, tuple):
-        return wanted
-    if len(wanted) != len(shape) or min(wanted, default=1) < 1:
-        raise UsageValueError(
-            "%s: expected a positive length for each of the '%d' axes, found %s"
-            % (name, len(shape), wanted)
-        )
-    is_rows = wanted[1:] == tuple(max(1, n) for n in shape[1:])
-    return next(iter(wanted), None) if is_rows else wanted
-
-
-def _divided(shape: Shape, itemsize: int, first: int) -> Shape:
-    """Return the shape of a chunk of about `CHUNK_NBYTES`.
-
-    Axes in front of `first` are not divided. The first axis is cut into about as many
-    parts as all others together: the items along it, such as a series of times, are in
-    as many chunks as those beside it, such as a map. The others get equal sides.
-    """
-    parts, sides = [1] * len(shape), list(shape)
-    while math.prod(sides) * itemsize > CHUNK_NBYTES and max(sides[first:]) > 1:
-        inner = max(sides[1:], default=1)
-        along = not first and sides[0] > 1 and parts[0] <= math.prod(parts[1:])
-        axis = 0 if along or inner == 1 else sides.index(inner, 1)
-        parts[axis] *= 2
-        sides[axis] = -(-shape[axis] // parts[axis])
-    return tuple(sides)
-
-
-def _per_shard(shape: Shape, chunk: Shape, nbytes: int) -> Shape:
-    """Return the number of chunks of a shard along each axis."""
-    found = [1] * len(chunk)
-    while chunk and 2 * math.prod(found) <= min(SLOTS, FILE_NBYTES // nbytes):
-        shard = tuple(map(int.__mul__, chunk, found))
-        counts = cut(shape, shard)
-        # Any array may get more rows.
-        found[counts.index(max(counts)) if max(counts) > 1 else 0] *= 2
-    return tuple(found)
-
-
-def _rows_and_slots(
-    chunks: int | None, shards: int | None, row: int
-) -> tuple[int, int]:
-    """Return the number of rows of a chunk, and of chunks of a file.
-
-    `row` is the size of a row in the chunks in bytes.
-    """
-    most = MAX_BUFFERSIZE // row
-    if not most:
-        raise UsageValueError(
-            "a row has '%d' bytes, more than the largest chunk of '%d' bytes"
-            % (row, MAX_BUFFERSIZE)
-        )
-    if chunks is not None and not 1 <= chunks <= most:
-        raise UsageValueError(
-            "a chunk must have 1 to %d rows here, not %d" % (most, chunks)
-        )
-    rows = chunks or max(1, CHUNK_NBYTES // row)
-    if shards is None:
-        return rows, min(max(1, FILE_NBYTES // (rows * row)), SLOTS)
-    if shards < 1:
-        raise UsageValueError("a shard must have at least one row, not %d" % shards)
-    if chunks is None:
-        rows = _divisor(shards, rows)
-    if shards % rows:
-        raise UsageValueError(
-            "a shard must have a multiple of the %d rows of a chunk, not %d"
-            % (rows, shards)
-        )
-    return rows, shards // rows
-
-
-def _divisor(number: int, most: int) -> int:
-    """Return the largest divisor up to `most`, if it is not much smaller than that."""
-    for divisor in range(min(number, most), most // 8, -1):
-        if number % divisor == 0:
-            return divisor
-    return min(number, most)

@@ -52,9 +52,10 @@ from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import FileNames
 from .base import DEFAULT_SETTINGS, Blocks, NewArray
+from .chunk_choice import new_grid
 from .identity import Identity
 from .shard_files import ShardFiles
-from .shard_grid import Sharding, new_grid
+from .shard_grid import Sharding
 from .shard_writer import ShardWriter, write_shards
 
 VERSION = 1
@@ -212,7 +213,7 @@ def new_storage(new: NewArray) -> StorageDocument:
     fill = numpy.zeros((), dtype)
     if new.fill_value is not None:
         fill[...] = new.fill_value
-    settings = {**SETTINGS, **new.settings}
+    settings = {**SETTINGS, **new.usual_settings, **new.settings}
     settings["shuffle"] = int(settings["shuffle"])
     inner = new.shape[1:]
     sizes = (math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves_of(dtype))

@@ -54,7 +54,8 @@ from ...exceptions import (
 from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import DescriptionCheck, FileNames
-from .base import DEFAULT_SETTINGS, ArrayLayout, Blocks, NewArray
+from .base import ArrayLayout, Blocks, NewArray
+from .chunk_choice import new_grid
 from .identity import (
     KEY,
     Identity,
@@ -64,7 +65,7 @@ from .identity import (
     seems_signed,
 )
 from .shard_files import ShardFiles
-from .shard_grid import Sharding, new_grid, place_of
+from .shard_grid import Sharding, place_of
 from .shard_writer import ShardWriter, write_shards
 
 # Folder of the shards.
@@ -490,9 +491,12 @@ def shard_names(grid: Grid) -> FileNames:
 def args_of(document: ArrayDocument) -> BloscArgs:
     """Return the settings of Blosc for new chunks."""
     settings = dict(document.blosc)
+    blocksize = settings.pop("blocksize")
     if settings["cname"] not in CNAME_AVAIL:
         del settings["cname"]  # a chunk names its codec: any will do
-    return BloscArgs(**settings)
+    args = BloscArgs(**settings)
+    args.blocksize = blocksize
+    return args
 
 
 def _document_of(new: NewArray) -> ArrayDocument:
@@ -500,7 +504,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
     grid = ZarrArray.grid_for(new)
     new.check_settings(SETTINGS, ZarrArray.name)
     typesize = typesize_of(new.dtype)
-    args = BloscArgs(**{"typesize": typesize, **DEFAULT_SETTINGS, **new.settings})
+    args = BloscArgs(**{"typesize": typesize, **new.usual_settings, **new.settings})
     args.check()
     document = ArrayDocument(
         new.dtype,
@@ -513,6 +517,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
             "cname": args.cname,
             "clevel": args.clevel,
             "shuffle": int(args.shuffle),
+            "blocksize": new.blocksize(args, grid),
         },
     )
     encode_fill_value(new.dtype, document.fill_value)
