@@ -24,7 +24,7 @@ from .folder import BAD_NAME, Folder, is_member_name
 from .group import Group, create_group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
-from .layouts.zarr_group import COLUMN_ORDER
+from .layouts.zarr import COLUMN_ORDER
 from .opening import Options
 from .rows import items_of, naming_column
 
