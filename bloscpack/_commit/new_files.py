@@ -258,13 +258,6 @@ class Change:
             raise
         return file
 
-    def staged_identity(self, name: str) -> object:
-        """Return what `Store.identity` returns for a staged file when it is committed.
-
-        None if that is unknown.
-        """
-        return None
-
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
         raise NotImplementedError
@@ -341,11 +334,6 @@ class FolderChange(Change):
         """Return the access of a dataset inside of a new one."""
         access = self._access
         return access.model_of(name) if isinstance(access, NewAccess) else None
-
-    def staged_identity(self, name: str) -> object:
-        """Return the identity of a staged file, which a rename does not change."""
-        staged = self._staged.get(name)
-        return None if staged is None else self.store.identity(staged)
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""

@@ -42,7 +42,7 @@ from .file_checks import (
 from .folder import Folder
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
-from .layouts.zarr_array import ZarrArray
+from .layouts.zarr import ZarrArray
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 10

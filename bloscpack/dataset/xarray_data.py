@@ -28,7 +28,7 @@ from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.base import NewArray
 from .layouts.chunk_choice import new_grid
-from .layouts.zarr_group import COLUMN_ORDER
+from .layouts.zarr import COLUMN_ORDER
 from .opening import Options
 from .rows import items_of, naming_column
 

@@ -13,9 +13,9 @@ from support import open_files_in
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.shard import crc_of
-from bloscpack.dataset.layouts import shard_writer, superchunk_leaves
+from bloscpack.dataset.layouts import shard_writer, superchunk
 from bloscpack.dataset.layouts.identity import Identity
-from bloscpack.dataset.layouts.superchunk_leaves import encode_name, leaves_of
+from bloscpack.dataset.layouts.superchunk import encode_name, leaves_of
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
 NESTED = np.dtype(
@@ -32,18 +32,20 @@ def items_of(dtype, shape):
     dtype = np.dtype(dtype)
     items = np.zeros(shape, dtype)
     numbers = np.arange(items.size * 7).reshape(-1, 7)[:, 0].reshape(shape)
-    for leaf in leaves_of(dtype):
-        part = leaf.of(items)
-        kind = leaf.dtype.kind
-        wanted = numbers.reshape(*shape, *(1 for _ in leaf.shape)) % 100
+    for fields, base, inner in leaves_of(dtype):
+        part = items
+        for name in fields:
+            part = part[name]
+        kind = base.kind
+        wanted = numbers.reshape(*shape, *(1 for _ in inner)) % 100
         if kind == "b":
             wanted = wanted % 2
         elif kind in "SU":
             wanted = wanted.astype("U")
         elif kind == "V":
-            wanted = np.zeros((), leaf.dtype)
+            wanted = np.zeros((), base)
         elif kind in "mM":
-            wanted = wanted.astype("i8").astype(leaf.dtype)
+            wanted = wanted.astype("i8").astype(base)
         part[...] = wanted
     return items
 
@@ -451,7 +453,7 @@ def test_frames_that_wait(tmp_path, monkeypatch, waiting):
     data = np.random.default_rng(0).random(5000)
     settings = {"chunks": 100, "shards": 1000, "layout": "superchunk", "sync": False}
     same = Identity("0123456789abcdef")
-    monkeypatch.setattr(superchunk_leaves, "Identity", lambda: same)
+    monkeypatch.setattr(superchunk, "Identity", lambda *_: same)
     dataset.create_array(tmp_path / "expected", data, **settings).close()
     monkeypatch.setattr(shard_writer, "WAITING_NBYTES", waiting)
     monkeypatch.setattr(shard_writer, "FILES_WAITING", waiting % 2)

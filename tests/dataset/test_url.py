@@ -25,7 +25,7 @@ from bloscpack.dataset.commit_rules import DATASETS, writer_for
 from bloscpack.dataset.file_checks import DatasetReport
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find
-from bloscpack.dataset.layouts.zarr_array import ZarrArray
+from bloscpack.dataset.layouts.zarr import ZarrArray
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,

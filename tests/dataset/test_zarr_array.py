@@ -26,7 +26,7 @@ from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenF
 from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find
-from bloscpack.dataset.layouts.zarr_array import ZarrArray
+from bloscpack.dataset.layouts.zarr import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
 DTYPES = (

@@ -59,12 +59,12 @@ class Layout:
 LAYOUTS = {
     "zarr": Layout(
         {
-            "array": "zarr_array.ZarrArray",
-            "table": "zarr_group.ZarrTable",
-            "group": "zarr_group.ZarrGroup",
+            "array": "zarr.ZarrArray",
+            "table": "zarr.ZarrTable",
+            "group": "zarr.ZarrGroup",
         },
-        "zarr_group.detect",
-        "zarr_group.drop_consolidated",
+        "zarr.detect",
+        "zarr.drop_consolidated",
         fits_groups=True,
         changes_at_urls=True,
     ),

@@ -219,8 +219,9 @@ class ShardWriter:
     at_once
         Whether a file gets its name when it is complete: the old state of the array can
         be read with it.
-    part_of
-        Returns the part of items that this array has; None for all of them.
+    fields
+        The names of the fields that lead to the part of an item that this array has;
+        blocks without this part are ignored.
     finish_chunk
         Returns a new chunk as it is stored.
 
@@ -239,7 +240,7 @@ class ShardWriter:
         old: ShardFiles | None = None,
         *,
         at_once: bool = True,
-        part_of: Callable[[Array], Array] | None = None,
+        fields: Sequence[str] = (),
         finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self.grid = sharding.grid
@@ -254,7 +255,7 @@ class ShardWriter:
         self._change = change
         self._prefix = prefix
         self._args = args
-        self._part_of = part_of
+        self._fields = fields
         self._old = old
         self._at_once = at_once
         # The shard that is being written, and the chunks that it may keep: their
@@ -267,8 +268,10 @@ class ShardWriter:
 
     def pieces(self, number: int, items: Array) -> Iterator[Piece]:
         """Yield what is written for a chunk, with the kept chunks in front of it."""
-        if self._part_of is not None:
-            items = self._part_of(items)
+        for name in self._fields:
+            if name not in (items.dtype.names or ()):
+                return
+            items = items[name]
         if not items.nbytes:  # there is nothing to store
             return
         shard = number // self.grid.slots

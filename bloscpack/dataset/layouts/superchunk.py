@@ -10,33 +10,59 @@
     ROOT/data/FIELD/__1__.bin   the same for an item with fields, nested to any depth
     ROOT/data/COLUMN/…          the files of a column of a table
 
-``meta/sizes`` has the number of rows, and is replaced last (docs/format.rst,
-Superchunks).
+A dataset has arrays with names: a table its columns, and an array itself, under the
+empty name. ``meta/storage`` says how each array is stored (`Storage`), and
+``meta/sizes`` how many rows there are. The *leaves* of an item, its parts without
+fields, have files of their own. Reading: the files of all leaves → one `Reader`.
+Writing: blocks of rows → one `ShardWriter` for each leaf → ``meta/sizes``, which is
+replaced last (docs/format.rst, Superchunks).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
+
+import numpy
 
 from ..._arrays.reader import Field, Reader
 from ..._commit.new_files import Change
-from ..._format.array_metadata import MAX_NBYTES, are_lengths, is_whole
-from ..._format.dtypes import refuse
+from ..._format.array_metadata import (
+    MAX_NBYTES,
+    NUMPY_NDIM,
+    are_lengths,
+    check_itemsize,
+    is_whole,
+)
+from ..._format.blosc_header import decode_header
+from ..._format.dtypes import (
+    Array,
+    DType,
+    check_text,
+    decode_dtype,
+    encode_dtype,
+    refuse,
+)
 from ..._format.grid import Grid, Shape
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
+from ..._storage.paths import is_safe_part
 from ..._types import Json, JsonObject
-from ...constants import MAX_DOCUMENT
-from ...exceptions import FormatError, Unsupported, UsageValueError
-from ...serializers import encode_document
+from ...args import BloscArgs
+from ...constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE, MAX_DOCUMENT
+from ...exceptions import FormatError, Unsupported, UsageError, UsageValueError
+from ...numpy_io import typesize_of
 from ..folder import Folder
-from .array_files import DescriptionCheck, allocate_checked
+from .array_files import DescriptionCheck, FileNames, allocate_checked
 from .base import (
+    DEFAULT_SETTINGS,
     ArrayLayout,
     Blocks,
     FieldChunks,
@@ -46,27 +72,27 @@ from .base import (
     NodeLayout,
     TableLayout,
 )
+from .chunk_choice import new_grid
 from .identity import KEY, Identity, check_identity, identified
 from .shard_files import ShardFiles
-from .superchunk_leaves import (
-    DATA,
-    VERSION,
-    StorageDocument,
-    count_cbytes,
-    decode_storage,
-    encode_name,
-    new_storage,
-    write_leaves,
-)
+from .shard_grid import Sharding
+from .shard_writer import ShardWriter, write_shards
 
+VERSION = 1
 META = "meta"
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
 ATTRIBUTES = "meta/attributes"
 COLUMNS = "meta/columns"
+DATA = "data"
 # Words of the description: one of them remains if the other is damaged.
 WORDS = b'"superchunk"', b'"superchunklen"'
 TABLE = re.compile(rb'"kind"\s*:\s*"table"')
+# Settings that users can choose, and their defaults. `spare` is the number of bytes
+# that stay free at the end of each chunk.
+SETTINGS = {**DEFAULT_SETTINGS, "shuffle": 1, "spare": 0}
+# Characters that the name of a folder can't have everywhere. `%` is what they become.
+UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 
 
 def detect(folder: Folder) -> str | None:
@@ -84,156 +110,451 @@ def detect(folder: Folder) -> str | None:
     return None
 
 
-# Values in the files
+# How an array is stored
+
+# A part of an item that has no fields: the names of the fields that lead to it, its
+# dtype, and its shape in an item, as a field may be an array.
+Leaf = tuple[tuple[str, ...], DType, Shape]
 
 
-def read_storage(folder: Folder, kind: str | None = None) -> JsonObject:
-    """Return the description of a dataset, whose `KEY` is its identity.
+def leaves_of(
+    dtype: DType, fields: tuple[str, ...] = (), shape: Shape = ()
+) -> Iterator[Leaf]:
+    """Yield the leaves of an item, in the order of the fields.
 
-    `kind` and version are checked if `kind` is given.
+    `fields` and `shape` are those of the part of an item that has the dtype.
     """
-    stored = Documents(folder, None).read(STORAGE)
-    if kind is None:
-        return stored
-    version = stored.get("superchunk")
-    if not is_whole(version, VERSION, VERSION):
-        raise Unsupported(
-            "this version reads superchunks of version '%d', found '%.200s': '%s'"
-            % (VERSION, version, folder.path(STORAGE))
+    base, shape = dtype.base, shape + dtype.shape
+    if base.fields is None or base.names is None:
+        yield fields, base, shape
+        return
+    for name in base.names:
+        yield from leaves_of(base.fields[name][0], (*fields, name), shape)
+
+
+def _sizes_of_leaves(dtype: DType) -> list[int]:
+    return [math.prod(shape) * base.itemsize for _, base, shape in leaves_of(dtype)]
+
+
+def packed(dtype: DType) -> DType:
+    """Return a dtype without gaps between the fields, in which nothing is stored."""
+    if dtype.subdtype is not None:
+        return numpy.dtype((packed(dtype.base), dtype.shape))
+    if dtype.fields is None or dtype.names is None:
+        return dtype
+    return numpy.dtype([(name, packed(dtype.fields[name][0])) for name in dtype.names])
+
+
+def encode_name(name: str) -> str:
+    """Return the name of the folder of a field or column.
+
+    It is the name itself, with ``%`` and two hexadecimal digits for each character that
+    some file systems lack. No two names become the same.
+    """
+    if name in ("", ".", ".."):
+        return name.replace(".", "%2E") or "%"
+    encoded = UNSAFE.sub(lambda found: "%%%02X" % ord(found[0]), name)
+    if not is_safe_part(encoded):
+        raise UsageValueError("no folder can have the name of the field %.200r" % name)
+    return encoded
+
+
+@dataclass(eq=False)
+class Storage:
+    """How an array is stored: an array, or a column of a table.
+
+    Attributes
+    ----------
+    dtype
+        Dtype of the items.
+    grid
+        How the rows are cut, whatever their number. Chunks of leaves have as many rows.
+    fill
+        The value of new items when the array is enlarged: an array without axes.
+    settings
+        The values of `SETTINGS`.
+    identity
+        The identity of the array.
+    """
+
+    dtype: DType
+    grid: Grid
+    fill: Array
+    settings: JsonObject
+    identity: str
+
+    def __post_init__(self) -> None:
+        self.leaves = list(leaves_of(self.dtype))
+        self.inner = self.grid.shape[1:]
+
+    def shardings(self, length: int) -> list[Sharding]:
+        """Return how the array of each leaf is stored, which has a number of rows.
+
+        The names begin in the data folder of the array.
+        """
+        found = []
+        for fields, dtype, shape in self.leaves:
+            shape = (length, *self.inner, *shape)
+            grid = Grid.of_rows(shape, self.grid.chunk[0], self.grid.slots)
+            folder = "/".join(map(encode_name, fields))
+            names = FileNames(folder, "__", "__.bin", 1)
+            found.append(Sharding(dtype, grid, names, self.identity))
+        return found
+
+    def encode(self) -> JsonObject:
+        """Return the description in ``meta/storage``, without the identity."""
+        content = self.fill.tobytes()
+        return {
+            "dtype": encode_dtype(self.dtype),
+            "inner": list(self.inner),
+            "chunklen": self.grid.chunk[0],
+            "superchunklen": self.grid.shard[0],
+            # Any item is stored exactly by its bytes.
+            "dflt": base64.b64encode(content).decode() if any(content) else None,
+            "cparams": self.settings,
+        }
+
+
+def decode_storage(stored: JsonObject, identity: Json) -> Storage:
+    """Return how an array is stored; raise `FormatError` if that is damaged."""
+    text = stored.get("dtype")
+    if not isinstance(text, str) or not text.startswith(("'", '"', "[")):
+        refuse("'dtype' to be the repr of a type", text)
+    dtype = decode_dtype(text)
+    check_itemsize(dtype)
+    sizes = _sizes_of_leaves(dtype)
+    if not sizes or sum(sizes) != dtype.itemsize:
+        refuse("'dtype' to have fields, and no bytes between them", text)
+    inner = stored.get("inner")
+    if not are_lengths(inner) or len(inner) == NUMPY_NDIM:
+        refuse("'inner' to be a list of lengths", inner)
+    rows, file_rows = stored.get("chunklen"), stored.get("superchunklen")
+    if not is_whole(rows, 1, MAX_BUFFERSIZE):
+        refuse("'chunklen' to be a number of rows", rows)
+    if not is_whole(file_rows, 1) or file_rows % rows:
+        refuse("'superchunklen' to be a multiple of %d rows" % rows, file_rows)
+    grid = Grid.of_rows((0, *inner), rows, file_rows // rows)
+    largest = rows * math.prod(inner) * max(sizes)
+    if largest > MAX_BUFFERSIZE or grid.slots > MAX_BUFFERSIZE:
+        refuse("chunks of at most %d bytes" % MAX_BUFFERSIZE, largest)
+    fill: Array = numpy.zeros((), dtype)
+    if (dflt := stored.get("dflt")) is not None:
+        try:
+            content = base64.b64decode(dflt, validate=True)
+            fill = numpy.frombuffer(content, dtype, 1).reshape(())
+            check_text(fill)
+        except (TypeError, ValueError, binascii.Error):
+            refuse("'dflt' to be the bytes of an item in base64", dflt)
+    settings, found = dict(SETTINGS), stored.get("cparams")
+    if isinstance(found, dict):
+        with suppress(UsageError):  # this Blosc may lack the codec
+            settings = checked_settings(found)
+    if not isinstance(identity, str):
+        refuse("an 'id' of each column", [stored.get("name")])
+    return Storage(dtype, grid, fill, settings, identity)
+
+
+def new_storage(new: NewArray) -> Storage:
+    """Return how a new array is stored; raise `UsageError` if it can't be."""
+    if not new.shape:
+        raise UsageValueError(
+            "the layout 'superchunk' holds arrays with at least one axis: reshape the "
+            "item to (1,)"
         )
-    if stored.get("kind") != kind:
-        refuse("'kind' to be '%s'" % kind, stored.get("kind"))
-    return stored
+    encode_dtype(new.dtype)  # raises the error for objects
+    new.check_settings(SETTINGS, "superchunk")
+    settings = checked_settings({**new.usual_settings, **new.settings})
+    dtype = packed(new.dtype)
+    fill: Array = numpy.zeros((), dtype)
+    if new.fill_value is not None:
+        fill[...] = new.fill_value
+    largest = max(_sizes_of_leaves(dtype), default=0)
+    grid = new_grid(new, math.prod(new.shape[1:]) * largest, "superchunk")
+    storage = Storage(dtype, grid, fill, settings, Identity().name)
+    storage.shardings(0)  # raises the error of a name
+    return storage
+
+
+def checked_settings(found: Mapping[str, Json]) -> JsonObject:
+    """Return the settings for new chunks; raise `UsageError` if one is wrong."""
+    settings = {name: found.get(name, value) for name, value in SETTINGS.items()}
+    spare = settings["spare"]
+    args_of(settings, 1).check()
+    if type(spare) is not int or not 0 <= spare < 2**31:
+        raise UsageValueError("spare must be a number of bytes, not %.200r" % (spare,))
+    return {**settings, "shuffle": int(settings["shuffle"])}
+
+
+def args_of(settings: JsonObject, typesize: int) -> BloscArgs:
+    """Return the settings of Blosc."""
+    cname, clevel, shuffle = (settings[n] for n in ("cname", "clevel", "shuffle"))
+    return BloscArgs(typesize, clevel, shuffle, cname)
+
+
+def with_spare(chunk: bytes, nbytes: int) -> bytes:
+    """Return a chunk with free bytes at its end, which count as a part of it.
+
+    Blosc finds its blocks by their positions, so it ignores the free bytes. A chunk
+    never gets longer than Blosc allows: by its header longer than the plain bytes.
+    """
+    header = decode_header(chunk)
+    room = min(nbytes, header.nbytes + BLOSC_HEADER_LENGTH - header.ctbytes)
+    if room <= 0:
+        return chunk
+    size = (header.ctbytes + room).to_bytes(4, "little")
+    start = BLOSC_HEADER_LENGTH - len(size)
+    return chunk[:start] + size + chunk[BLOSC_HEADER_LENGTH:] + bytes(room)
+
+
+# Documents
 
 
 class Documents:
-    """The documents of a dataset, which state its identity; None until it is known."""
+    """The documents of a dataset. Each of them states its identity.
 
-    def __init__(self, folder: Folder, identity: str | None) -> None:
+    The arrays refer to this object, and it to none of them: a cycle would keep their
+    files open.
+
+    Attributes
+    ----------
+    folder
+        The dataset.
+    identity
+        Its identity; None until it is known.
+    arrays
+        How each array is stored, by name.
+    length
+        Number of rows when the documents were read.
+    check
+        Raises `StorageError` if ``meta/storage`` was replaced since it was read.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        identity: str | None = None,
+        arrays: Mapping[str, Storage] | None = None,
+    ) -> None:
         self.folder = folder
         self.identity = identity
+        self.arrays = dict(arrays or {})
+        self.length = 0
+        self.check = DescriptionCheck(folder, STORAGE)
+        self._cbytes: dict[str, int] = {}  # of the files of arrays
 
-    def read(self, name: str) -> JsonObject:
-        """Return the object in a document.
+    def read(self, *kinds: str) -> Documents:
+        """Read how the arrays are stored, and the number of rows; return this object.
 
-        Raises `FormatError` if the file is missing, damaged, or not of this dataset.
+        Raises `FormatError` if the dataset is damaged, or of none of the `kinds`.
         """
+        self.check = DescriptionCheck(self.folder, STORAGE)
+        self._cbytes.clear()
+        with naming_errors(self.folder.path(STORAGE)):
+            stored = self._document(STORAGE)
+            version, kind = stored.get("superchunk"), stored.get("kind")
+            if not is_whole(version, VERSION, VERSION):
+                raise Unsupported(
+                    "this version reads superchunks of version '%d', found '%.200s': "
+                    "'%s'" % (VERSION, version, self.folder.path(STORAGE))
+                )
+            if kind not in kinds:
+                refuse("'kind' to be '%s'" % "' or '".join(kinds), kind)
+            if kind == "array":
+                arrays = {"": decode_storage(stored, stored[KEY])}
+            else:
+                columns, arrays = stored.get("columns"), {}
+                if not isinstance(columns, list) or not columns:
+                    refuse("'columns' to be a list of columns", columns)
+                for column in columns:
+                    name = column.get("name") if isinstance(column, dict) else None
+                    if not isinstance(name, str) or not name:
+                        refuse("the name of a column", name)
+                    arrays[name] = decode_storage(column, column.get("id"))
+                if len(arrays) < len(columns):
+                    refuse("'columns' to have different names", list(arrays))
+            self.identity, self.arrays = stored[KEY], arrays
+        shape, inner = self._document(SIZES).get("shape"), self._inner
+        if not are_lengths(shape) or not shape or tuple(shape[1:]) != inner:
+            with naming_errors(self.folder.path(SIZES)):
+                refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
+        self.length = shape[0]
+        return self
+
+    @property
+    def _inner(self) -> Shape:
+        """The shape in ``meta/sizes`` without the number of rows."""
+        return self.arrays[""].inner if "" in self.arrays else ()
+
+    def _document(self, name: str) -> JsonObject:
         check = partial(check_identity, expected=self.identity)
         with naming_errors(self.folder.path(name)):
             return self.folder.read_description(name, check)
 
-    def encode(self, document: JsonObject) -> bytes:
-        """Return the content of a document."""
-        assert self.identity is not None
-        return identified(document, Identity(self.identity), encode_document)
-
-    def read_attributes(self, name: str = ATTRIBUTES) -> JsonObject:
-        """Return the attributes in a document."""
-        found = self.read(name).get(name.rpartition("/")[2])
+    def read_attributes(self, name: str) -> JsonObject:
+        """Return the attributes in a document: of columns, the object of each."""
+        found = self._document(name).get(name.rpartition("/")[2])
         if not isinstance(found, dict):
             refuse("the attributes", found)
+        for column, attributes in found.items() if name == COLUMNS else ():
+            if not isinstance(attributes, dict):
+                refuse("the attributes of the column '%.200s'" % column, attributes)
         return found
 
-    def encode_attributes(self, values: JsonObject, name: str = ATTRIBUTES) -> bytes:
+    def encode_attributes(self, name: str, values: JsonObject) -> bytes:
         """Return the content of a document of attributes."""
+        return self._encode({name.rpartition("/")[2]: values}, values)
+
+    def encode_storage(self) -> bytes:
+        """Return the content of ``meta/storage``."""
+        if "" in self.arrays:
+            stored = {"kind": "array", **self.arrays[""].encode()}
+        else:
+            columns = [
+                {"name": name, **each.encode(), "id": each.identity}
+                for name, each in self.arrays.items()
+            ]
+            stored = {"kind": "table", "columns": columns}
+        return self._encode({"superchunk": VERSION, **stored})
+
+    def encode_sizes(self, length: int, name: str, written: Mapping[str, int]) -> bytes:
+        """Return the content of ``meta/sizes`` for a number of rows.
+
+        `written` has the sizes of the new files of an array by their full names.
+        """
+        nbytes = 0
+        for other, storage in self.arrays.items():
+            nbytes += length * math.prod(storage.inner) * storage.dtype.itemsize
+            if other != name and other in self._cbytes:
+                continue
+            new, data = written if other == name else {}, self.data(other)
+            total = sum(new.values())
+            for sharding in storage.shardings(length):
+                stored = sharding.names.stored(data, sharding.grid.nshards)
+                files = map(sharding.names, stored)
+                total += data.total_size([f for f in files if data.full(f) not in new])
+            self._cbytes[other] = total
+        shape, cbytes = [length, *self._inner], sum(self._cbytes.values())
+        return self._encode({"shape": shape, "nbytes": nbytes, "cbytes": cbytes})
+
+    def _encode(
+        self, document: JsonObject, attributes: JsonObject | None = None
+    ) -> bytes:
+        """Return the content of a document, perhaps one of attributes."""
         assert self.identity is not None
-        encode = partial(encode_attributes, values)
-        document = {name.rpartition("/")[2]: values}
+        encode = partial(encode_attributes, attributes or {})
         return identified(document, Identity(self.identity), encode)
 
-    def read_length(self, inner: tuple[int, ...] = ()) -> int:
-        """Return the number of rows, which have the shape `inner`."""
-        shape = self.read(SIZES).get("shape")
-        if not are_lengths(shape) or not shape or tuple(shape[1:]) != inner:
-            with naming_errors(self.folder.path(SIZES)):
-                refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
-        return shape[0]
-
-    def encode_sizes(self, shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
-        """Return the content of the sizes file."""
-        return self.encode({"shape": list(shape), "nbytes": nbytes, "cbytes": cbytes})
+    def data(self, name: str) -> Folder:
+        """Return the folder with the files of an array."""
+        return self.folder.child(column_folder(name) if name else DATA)
 
 
-# Arrays
+def column_folder(name: str) -> str:
+    """Return the name of the folder of a column, relative to the table."""
+    return "%s/%s" % (DATA, encode_name(name))
+
+
+# Arrays and tables
 
 
 class SuperchunkNode(NodeLayout):
-    """An array or a table, with its documents."""
+    """An array, a table or a column of one, with its documents."""
 
+    name = "superchunk"
     _documents: Documents
+    _column = ""  # the name of a column
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return self._documents.read_attributes()
+        if not self._column:
+            return self._documents.read_attributes(ATTRIBUTES)
+        found = self._documents.read_attributes(COLUMNS)
+        return found.get(self._column, {})  # type: ignore[no-any-return]
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        content = self._documents.encode_attributes(values)
-        change.stage(self.folder.full(ATTRIBUTES), content)
+        documents, name = self._documents, ATTRIBUTES
+        if self._column:
+            name = COLUMNS
+            values = {**documents.read_attributes(COLUMNS), self._column: values}
+        content = documents.encode_attributes(name, values)
+        change.stage(documents.folder.full(name), content)
 
 
 class SuperchunkArray(SuperchunkNode, ArrayLayout):
-    """An array in superchunks."""
+    """An array in superchunks, or a column of a table.
 
-    name = "superchunk"
-    description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
+    Parameters
+    ----------
+    folder
+        The dataset.
+    column
+        The name of a column of the table; empty for an array.
+    documents
+        Those of the dataset, if they were read.
+    """
+
     by_field = True
-    is_column = False  # a column has no documents of its own: see `SuperchunkColumn`
+    is_column = False  # the files of a column do not look like an array
 
-    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
-        self.folder = folder
-        self._check = DescriptionCheck(folder, STORAGE)
-        with naming_errors(folder.path(STORAGE)):
-            stored = read_storage(folder, self.kind)
-            self.storage = decode_storage(stored)
-        self.storage.identity = stored[KEY]
-        self._documents = Documents(folder, self.storage.identity)
-        self._check.expect(folder.path(), partial(read_storage, folder), stored)
-        with naming_errors(folder.path(SIZES)):
-            self._take(self._documents.read_length(self.storage.inner))
+    def __init__(
+        self,
+        folder: Folder,
+        *,
+        allow_pickle: bool = False,
+        column: str = "",
+        documents: Documents | None = None,
+    ) -> None:
+        if documents is None:
+            documents = Documents(folder).read("table" if column else "array")
+        self._documents, self._column = documents, column
+        self._data = documents.data(column)
+        self.folder = self._data if column else folder
+        self.description_files = () if column else (STORAGE, SIZES, ATTRIBUTES)
+        self.storage = storage = documents.arrays[column]
+        self._check = copy(documents.check)
+        stated = storage.encode(), storage.identity
+        self._check.expect(self.folder.path(), partial(_stated, folder, column), stated)
+        self.dtype, self.fill_value = storage.dtype, storage.fill[()]
+        self.chunks = (storage.grid.chunk[0], *storage.inner)
+        self.shards = (storage.grid.shard[0], *storage.inner)
+        self._take(documents.length)
 
     def _take(self, length: int) -> None:
         """Read from the files of this number of rows from now on."""
         storage = self.storage
-        self.dtype = storage.dtype
         self.shape = (length, *storage.inner)
         nbytes = math.prod(n or 1 for n in self.shape) * self.dtype.itemsize
         if nbytes > MAX_NBYTES:
-            refuse("at most '%d' bytes" % MAX_NBYTES, nbytes)
-        self.fill_value = storage.fill_value
-        self.grid = Grid.of_rows(self.shape, storage.chunk_rows, storage.slots)
-        self.chunks = (storage.chunk_rows, *storage.inner)
-        self.shards = (storage.chunk_rows * storage.slots, *storage.inner)
+            with naming_errors(self._documents.folder.path(SIZES)):
+                refuse("at most '%d' bytes" % MAX_NBYTES, nbytes)
+        self.grid = storage.grid.resized(self.shape)
         # No methods of this object: a cycle would keep the files open.
-        data, check = self.data_folder, self._check
-        shardings = [storage.sharding_of(leaf, length) for leaf in storage.leaves]
         self._sources = [
-            ShardFiles(data, each, check_description=check) for each in shardings
+            ShardFiles(self._data, sharding, check_description=self._check)
+            for sharding in storage.shardings(length)
         ]
+        leaves = zip(storage.leaves, self._sources, strict=True)
+        fields = [Field(names, each, dtype, n) for (names, dtype, n), each in leaves]
         allocate = partial(allocate_checked, self._sources)
-        fields = [
-            Field(leaf.fields, source, leaf.dtype, leaf.shape)
-            for leaf, source in zip(storage.leaves, self._sources, strict=True)
-        ]
         self.reader = Reader(fields, self.dtype, self.shape, allocate=allocate)
 
-    @property
-    def data_folder(self) -> Folder:
-        """The folder of the shards."""
-        return self.folder.child(DATA)
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens it again, in any process."""
+        opening = partial(SuperchunkArray, column=self._column)
+        return opening, (self._documents.folder,)
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item."""
-        fields = (leaf.fields for leaf in self.storage.leaves)
-        return list(zip(fields, self._sources, strict=True))
+        leaves = zip(self.storage.leaves, self._sources, strict=True)
+        return [(fields, source) for (fields, *_), source in leaves]
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        storage = self.storage
         return NewArray(
-            *(storage.dtype, self.shape, storage.chunk_rows, storage.fill_value),
-            settings=storage.settings,
-            shards=storage.chunk_rows * storage.slots,
+            *(self.dtype, self.shape, self.chunks[0], self.fill_value),
+            settings=self.storage.settings,
+            shards=self.storage.grid.shard[0],
         )
 
     # Writing
@@ -241,26 +562,12 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
     @classmethod
     def grid_for(cls, new: NewArray) -> Grid:
         """Return how a new array is cut; raise `UsageError` if it can't be."""
-        storage = new_storage(new)
-        return Grid.of_rows(new.shape, storage.chunk_rows, storage.slots)
+        return new_storage(new).grid
 
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
-        storage = new_storage(new)
-        documents = Documents(Folder(change.store), storage.identity)
-        head = {"superchunk": VERSION, "kind": cls.kind}
-        content = documents.encode({**head, **storage.encode()})
-        attributes = documents.encode_attributes(new.attrs)
-        for name in (prefix.rstrip("/"), prefix + META, prefix + DATA):
-            if name:
-                change.make_folder(name)
-        written = write_leaves(change, prefix + DATA + "/", storage, blocks)
-        nbytes = math.prod(new.shape) * storage.dtype.itemsize
-        sizes = documents.encode_sizes(new.shape, nbytes, sum(written.values()))
-        change.write(prefix + STORAGE, content)
-        change.write(prefix + ATTRIBUTES, attributes)
-        change.write(prefix + SIZES, sizes)
+        _create(change, prefix, {"": (new, blocks)}, new.attrs)
 
     def stage(
         self,
@@ -271,21 +578,39 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         *,
         extends: bool,
     ) -> None:
-        """Let `change` write chunks, and set the number of rows."""
-        data, old = self.data_folder, (self._sources, grid.shape[0])
-        written = write_leaves(
-            change, data.prefix, self.storage, blocks, *old, at_once=extends
-        )
-        nrows = (grid.shape if shape is None else shape())[0]
-        cbytes = count_cbytes(data, self.storage, nrows, written)
-        self.stage_sizes(change, nrows, cbytes)
+        """Let `change` write chunks, and set the number of rows of the dataset."""
+        written = self.write(change, blocks, grid.shape[0], at_once=extends)
+        length = (grid.shape if shape is None else shape())[0]
+        sizes = self._documents.encode_sizes(length, self._column, written)
+        change.stage(self._documents.folder.full(SIZES), sizes)
 
-    def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
-        """Let `change` set the number of rows."""
-        shape = (length, *self.storage.inner)
-        nbytes = math.prod(shape) * self.dtype.itemsize
-        sizes = self._documents.encode_sizes(shape, nbytes, cbytes)
-        change.stage(self.folder.full(SIZES), sizes)
+    def write(
+        self, change: Change, blocks: Blocks, length: int = 0, *, at_once: bool = True
+    ) -> dict[str, int]:
+        """Write blocks of rows, each leaf to its files; return their sizes by name.
+
+        The first `length` rows are kept. Leaves of fields that the blocks lack are not
+        written.
+        """
+        storage, settings = self.storage, self.storage.settings
+        shardings = storage.shardings(length)
+        writers = [
+            ShardWriter(
+                change,
+                self._data.prefix,
+                sharding,
+                args_of(settings, typesize_of(sharding.dtype)),
+                source,
+                at_once=at_once,
+                fields=leaf[0],
+                finish_chunk=partial(with_spare, nbytes=settings["spare"]),
+            )
+            for leaf, sharding, source in zip(
+                storage.leaves, shardings, self._sources, strict=True
+            )
+        ]
+        write_shards(writers, blocks)
+        return {name: size for each in writers for name, size in each.sizes.items()}
 
     def committed(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
@@ -293,154 +618,59 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         self._take(shape[0])
 
 
-# Tables
+def _stated(folder: Folder, name: str) -> object:
+    """Return how an array of a dataset is stored now; None if it is not there."""
+    found = Documents(folder).read("array", "table").arrays.get(name)
+    return found and (found.encode(), found.identity)
 
 
-class TableDocuments(Documents):
-    """What the columns of a table share: its description, attributes and sizes.
-
-    The table and its columns refer to it, and it to none of them: a cycle would keep
-    the files open.
-
-    Attributes
-    ----------
-    storages
-        How the columns are stored, by name.
-    """
-
-    def __init__(
-        self, folder: Folder, storages: dict[str, StorageDocument], identity: str
-    ) -> None:
-        super().__init__(folder, identity)
-        self.storages = storages
-        self._cbytes: dict[str, int] = {}
-
-    def of_columns(self) -> dict[str, JsonObject]:
-        """Return the attributes of the columns by name."""
-        found = self.read_attributes(COLUMNS)
-        for name, attributes in found.items():
-            if not isinstance(attributes, dict):
-                refuse("the attributes of the column '%.200s'" % name, attributes)
-        return found
-
-    def stage_sizes(
-        self, change: Change, length: int, column: str, cbytes: int
-    ) -> None:
-        """Let `change` set the number of rows; `cbytes` is the size of a column."""
-        self._cbytes[column] = cbytes
-        unknown = self.storages.keys() - self._cbytes.keys()
-        old_length = self.read_length() if unknown else 0
-        for name in unknown:
-            data = self.folder.child(column_folder(name))
-            self._cbytes[name] = count_cbytes(data, self.storages[name], old_length)
-        nbytes = sum(
-            length * math.prod(storage.inner) * storage.dtype.itemsize
-            for storage in self.storages.values()
-        )
-        total = sum(self._cbytes[name] for name in self.storages)
-        sizes = self.encode_sizes((length,), nbytes, total)
-        change.stage(self.folder.full(SIZES), sizes)
-
-    def forget(self, name: str) -> None:
-        """Forget a column that was removed."""
-        self._cbytes.pop(name, None)
-
-
-class SuperchunkColumn(SuperchunkArray):
-    """A column of a table, which has its description."""
-
-    description_files = ()
-
-    def __init__(
-        self, table: TableDocuments, name: str, length: int, check: DescriptionCheck
-    ) -> None:
-        self.folder = table.folder.child(column_folder(name))
-        self.storage = table.storages[name]
-        self._table = table
-        self._column = name
-        self._check = check
-        read = partial(_read_column, table.folder, name)
-        check.expect(self.folder.path(), read, _encode_column(self.storage))
-        self._take(length)
-
-    @property
-    def data_folder(self) -> Folder:
-        """The folder of the shards."""
-        return self.folder
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return self._table.of_columns().get(self._column, {})
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        found = {**self._table.of_columns(), self._column: values}
-        content = self._table.encode_attributes(found, COLUMNS)
-        change.stage(self._table.folder.full(COLUMNS), content)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens it again, in any process."""
-        return _column_of, (self._table.folder, self._column)
-
-    def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
-        """Let `change` set the number of rows of the table."""
-        self._table.stage_sizes(change, length, self._column, cbytes)
-
-
-def _column_of(folder: Folder, name: str) -> ArrayLayout:
-    return SuperchunkTable(folder).columns[name]
+def _create(
+    change: Change, prefix: str, arrays: NewColumns, attributes: JsonObject
+) -> None:
+    """Write a new dataset that has these arrays to the folder `prefix`."""
+    folder = Folder(change.store, prefix)
+    storages = {name: new_storage(new) for name, (new, _) in arrays.items()}
+    identity = storages[""].identity if "" in storages else Identity().name
+    documents = Documents(folder, identity, storages)
+    contents = {STORAGE: documents.encode_storage()}
+    contents[ATTRIBUTES] = documents.encode_attributes(ATTRIBUTES, attributes)
+    if "" not in arrays:
+        of_columns = {name: new.attrs for name, (new, _) in arrays.items()}
+        contents[COLUMNS] = documents.encode_attributes(COLUMNS, of_columns)
+    for name in (prefix.rstrip("/"), prefix + META, prefix + DATA):
+        if name:
+            change.make_folder(name)
+    for name, (new, blocks) in arrays.items():
+        change.make_folder(documents.data(name).prefix[:-1])
+        array = SuperchunkArray(folder, column=name, documents=documents)
+        written = array.write(change, blocks)
+        contents[SIZES] = documents.encode_sizes(new.shape[0], name, written)
+    for name, content in contents.items():
+        change.write(prefix + name, content)
 
 
 class SuperchunkTable(SuperchunkNode, TableLayout):
     """A table whose columns are superchunks."""
 
-    name = "superchunk"
     description_files = (STORAGE, SIZES, ATTRIBUTES, COLUMNS)
-    _documents: TableDocuments
     array_class = SuperchunkArray
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        self._new: dict[str, tuple[StorageDocument, JsonObject]] = {}
-        before = DescriptionCheck(folder, STORAGE)
-        with naming_errors(folder.path(STORAGE)):
-            storages, identity = _read_columns(folder)
-        self._documents = TableDocuments(folder, storages, identity)
-        self.columns = self._open(storages, before)
+        self._documents = Documents(folder).read("table")
+        # Columns that a change adds: how they are stored, and their attributes.
+        self._new: dict[str, tuple[Storage, JsonObject]] = {}
+        self.columns = {name: self._column_of(name) for name in self._documents.arrays}
 
-    def _open(
-        self, names: Iterable[str], check: DescriptionCheck
-    ) -> dict[str, ArrayLayout]:
-        """Return columns; `check` was made before their description was read."""
-        length = self._documents.read_length()
-        with naming_errors(self.folder.path(SIZES)):
-            return {
-                name: SuperchunkColumn(self._documents, name, length, copy(check))
-                for name in names
-            }
+    def _column_of(self, name: str) -> ArrayLayout:
+        return SuperchunkArray(self.folder, column=name, documents=self._documents)
 
     # Writing
 
     @classmethod
     def create(cls, change: Change, columns: NewColumns, attrs: JsonObject) -> None:
         """Write a new table to the folder of `change`."""
-        storages = {name: new_storage(new) for name, (new, _) in columns.items()}
-        documents = Documents(Folder(change.store), Identity().name)
-        attributes = documents.encode_attributes(attrs)
-        of_columns = {name: new.attrs for name, (new, _) in columns.items()}
-        for name in (META, DATA):
-            change.make_folder(name)
-        nbytes = cbytes = length = 0
-        for name, (new, blocks) in columns.items():
-            column_prefix = _make_column(change, "", name)
-            written = write_leaves(change, column_prefix, storages[name], blocks)
-            cbytes += sum(written.values())
-            nbytes += math.prod(new.shape) * storages[name].dtype.itemsize
-            length = new.shape[0]
-        change.write(STORAGE, encode_columns(storages, documents))
-        change.write(ATTRIBUTES, attributes)
-        change.write(COLUMNS, documents.encode_attributes(of_columns, COLUMNS))
-        change.write(SIZES, documents.encode_sizes((length,), nbytes, cbytes))
+        _create(change, "", columns, attrs)
 
     @classmethod
     def check_column_name(cls, name: str) -> None:
@@ -454,96 +684,32 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
         new, blocks = column
-        storage = new_storage(new)
-        column_prefix = column_folder(name)
+        storage, documents = new_storage(new), self._documents
+        documents = Documents(self.folder, documents.identity, {name: storage})
         if name not in self.columns:
-            self.folder.remove_tree(column_prefix)  # of a column that was removed
-        column_prefix = _make_column(change, self.folder.prefix, name)
-        write_leaves(change, column_prefix, storage, blocks)
+            self.folder.remove_tree(column_folder(name))  # of one that was removed
+        change.make_folder(documents.data(name).prefix[:-1])
+        array = SuperchunkArray(self.folder, column=name, documents=documents)
+        array.write(change, blocks)
         self._new[name] = storage, new.attrs
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        storages = self._with_new()
-        documents = self._documents
-        content = encode_columns({name: storages[name] for name in names}, documents)
-        change.stage(self.folder.full(STORAGE), content)
-        attributes = documents.of_columns()
-        attributes |= {name: attrs for name, (_, attrs) in self._new.items()}
+        new, self._new = self._new, {}
+        arrays = self._documents.arrays | {name: new[name][0] for name in new}
+        arrays = {name: arrays[name] for name in names}
+        documents = Documents(self.folder, self._documents.identity, arrays)
+        change.stage(self.folder.full(STORAGE), documents.encode_storage())
+        attributes = documents.read_attributes(COLUMNS)
+        attributes |= {name: attrs for name, (_, attrs) in new.items()}
         kept = {name: attributes.get(name, {}) for name in names}
-        content = documents.encode_attributes(kept, COLUMNS)
+        content = documents.encode_attributes(COLUMNS, kept)
         change.stage(self.folder.full(COLUMNS), content)
-
-    def _with_new(self) -> dict[str, StorageDocument]:
-        """Return how all columns are stored, also those that are being added."""
-        new = {name: storage for name, (storage, _) in self._new.items()}
-        return self._documents.storages | new
 
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
-        check = DescriptionCheck(self.folder, STORAGE)
-        storages = self._with_new()
-        for name in self._new:
-            self._documents.forget(name)
-        self._new.clear()
-        self._documents.storages = {name: storages[name] for name in names}
         old = self.columns
-        opened = self._open([name for name in names if name not in old], check)
-        self.columns = {name: opened.get(name) or old[name] for name in names}
+        self._documents.read("table")
+        self.columns = {name: old.get(name) or self._column_of(name) for name in names}
         for name in set(old) - set(names):
-            self._documents.forget(name)
             self.folder.remove_tree(column_folder(name))
-
-
-def column_folder(name: str) -> str:
-    """Return the name of the folder of a column, relative to the table."""
-    return "%s/%s" % (DATA, encode_name(name))
-
-
-def _make_column(change: Change, prefix: str, name: str) -> str:
-    """Make the folder of a column; return its name in the dataset, with a slash."""
-    column_prefix = prefix + column_folder(name)
-    change.make_folder(column_prefix)
-    return column_prefix + "/"
-
-
-def encode_columns(
-    storages: Mapping[str, StorageDocument], documents: Documents
-) -> bytes:
-    """Return the description of a table."""
-    columns = [{"name": n, **_encode_column(each)} for n, each in storages.items()]
-    head = {"superchunk": VERSION, "kind": "table"}
-    return documents.encode({**head, "columns": columns})
-
-
-def _encode_column(storage: StorageDocument) -> JsonObject:
-    return {**storage.encode(), "id": storage.identity}
-
-
-def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str]:
-    """Return how the columns of a table are stored now, and its identity."""
-    document = read_storage(folder, SuperchunkTable.kind)
-    stored = document.get("columns")
-    if not isinstance(stored, list) or not stored:
-        refuse("'columns' to be a list of columns", stored)
-    storages = dict(map(_decode_column, stored))
-    if len(storages) < len(stored):
-        refuse("'columns' to have different names", list(storages))
-    return storages, document[KEY]
-
-
-def _read_column(folder: Folder, name: str) -> JsonObject | None:
-    """Return how a column is stored in the file now; None if it is not there."""
-    storage = _read_columns(folder)[0].get(name)
-    return None if storage is None else _encode_column(storage)
-
-
-def _decode_column(stored: Json) -> tuple[str, StorageDocument]:
-    name = stored.get("name") if isinstance(stored, dict) else None
-    if not isinstance(name, str) or not name:
-        refuse("the name of a column", name)
-    storage, identity = decode_storage(stored), stored.get("id")
-    if not isinstance(identity, str):
-        refuse("an 'id' of each column", [name])
-    storage.identity = identity
-    return name, storage

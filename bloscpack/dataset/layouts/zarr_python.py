@@ -1,7 +1,7 @@
 """Arrays of Zarr that the package zarr reads for this one: they can't be changed.
 
 They are those of format 2, and those of format 3 in another form than that of
-`zarr_array`. Groups of format 2 need no package.
+`zarr`. Groups of format 2 need no package.
 
 Strategy: zarr gets each document through a store that checks it first: its size, and
 the names of its codecs. A codec is code that a document selects, and the codec `pickle`

@@ -1,14 +1,19 @@
-"""The layout of Zarr format 3, with shards that are `.blp` files: arrays.
+"""The layout of Zarr format 3, with shards that are `.blp` files.
 
 ::
 
-    ROOT/zarr.json    shape, data type, sizes of chunks and shards, attributes
-    ROOT/c/0/0        a shard, with its position along each axis
+    ROOT/zarr.json    of an array: shape, data type, sizes of chunks and shards,
+                      attributes; of a group: the attributes
+    ROOT/c/0/0        a shard of an array, with its position along each axis
     ROOT/c/1/0        the next one; one that is missing has the fill value everywhere
+    ROOT/NAME/…       a member of a group
 
-``zarr.json`` has the shape, and is replaced last: items that a shard has outside of it
-do not count. A shard is never changed in place: other readers see the old file or
-the new one.
+A table is a group whose attribute ``column-order`` lists its columns: arrays of the
+same length. ``zarr.json`` has the shape, and is replaced last: items that a shard has
+outside of it do not count. A shard is never changed in place: other readers see the
+old file or the new one. Each document of this package has an identity and a digest in
+its attributes; a document without them is one of another program, and a change of it
+takes over what that program has written (docs/format.rst, Identities).
 """
 
 from __future__ import annotations
@@ -18,16 +23,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy
 
 from ..._arrays.reader import Reader
 from ..._commit.new_files import Change
-from ..._format.array_metadata import MAX_NBYTES, Description
+from ..._commit.writer import Writer
+from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
+from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
-from ..._format.sections import Beginning, read_beginning
+from ..._format.sections import read_beginning
 from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
+    CONSOLIDATED,
     READ_OTHERWISE,
     ZARR_JSON,
     ArrayDocument,
@@ -37,11 +46,15 @@ from ..._format.zarr_metadata import (
     encode_fill_value,
     encode_json,
     encode_mask,
+    group_document,
+    is_unsharded,
+    why_not_native,
     with_mask,
 )
+from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
 from ..._storage.folder_store import replaced
-from ..._types import JsonObject
+from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -52,14 +65,26 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
-from ..folder import Folder
+from ..folder import BAD_NAME, Folder, is_member_name
+from ..labels import ROW, stored_dims
 from .array_files import DescriptionCheck, FileNames
-from .base import ArrayLayout, Blocks, NewArray
+from .base import (
+    ArrayLayout,
+    Blocks,
+    GroupLayout,
+    NewArray,
+    NewColumn,
+    NewColumns,
+    NodeLayout,
+    TableLayout,
+    are_names,
+)
 from .chunk_choice import new_grid
 from .identity import (
     KEY,
     Identity,
     check_attributes,
+    column_word,
     identified,
     read_identity,
     seems_signed,
@@ -74,13 +99,102 @@ SHARDS = "c"
 # shard that is missing from any other array has been lost.
 MISSING_SHARDS = "missing-shards"
 MISSING_READ_AS = "fill_value"
-# The attributes that users do not see, and their meaning.
-OWN_ATTRIBUTES = {
-    MISSING_SHARDS: "says that some shards were never written",
-    KEY: "says which dataset it is",
+# The attribute of a group that makes it a table.
+COLUMN_ORDER = "column-order"
+# The attributes that users do not see, and their effect.
+OF_DATASET = {KEY: "says which dataset it is"}
+OF_ARRAYS = {MISSING_SHARDS: "says that some shards were never written", **OF_DATASET}
+OF_GROUPS = {
+    COLUMN_ORDER: "makes a group a table",
+    **OF_DATASET,
+    MEMBERS: "lists the members of an archive",
 }
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
+
+
+# Documents
+
+
+def detect(folder: Folder) -> str | None:
+    """Return the kind of a folder; None if it has no document of Zarr format 3."""
+    try:
+        content, document = folder.detect_document(ZARR_JSON)
+        kind, attributes = check_node(folder, document)
+        is_own = read_identity(content, attributes.get(KEY))[1]
+        if kind == "array" and not is_own and why_not_native(document):
+            # A program may have copied the attributes of one of our arrays.
+            is_copy = is_unsharded(document) or not seems_signed(content)
+            kind = "" if is_copy else kind
+    except FormatError:  # the error of opening it is better
+        return "group"
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if kind == "group" and COLUMN_ORDER in attributes:
+        return "table"
+    return kind or None  # for another layout
+
+
+def check_node(folder: Folder, value: Json) -> tuple[str, JsonObject]:
+    """Return the kind of a node, ``'array'`` or ``'group'``, and its attributes.
+
+    `value` is the document in ``zarr.json``. Raises `FormatError` if it is damaged.
+    """
+    wrong = None if isinstance(value, dict) else shown(value)
+    document = value if isinstance(value, dict) else {}
+    kind, attributes = document.get("node_type"), document.get("attributes", {})
+    for name, is_right in (
+        ("zarr_format", is_whole(document.get("zarr_format"), 3, 3)),
+        ("node_type", kind in ("array", "group")),
+        ("attributes", isinstance(attributes, dict)),
+    ):
+        if wrong is None and not is_right:
+            wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
+    if wrong is not None:
+        message = "expected the document of a Zarr node of format 3, found %s" % wrong
+        raise folder.damage(message, ZARR_JSON)
+    return str(kind), attributes
+
+
+class NodeDocument(NamedTuple):
+    """The document of a group, or of another node whose attributes matter.
+
+    Attributes
+    ----------
+    kind
+        ``'array'`` or ``'group'``.
+    document, attributes
+        The document and the attributes in it, without the identity and the list of an
+        archive.
+    identity, is_own
+        What `read_identity` returns.
+    """
+
+    kind: str
+    document: JsonObject
+    attributes: JsonObject
+    identity: Identity | None
+    is_own: bool
+
+
+def read_node(folder: Folder) -> NodeDocument:
+    """Return the document that is in the file now."""
+    return decode_node(folder, *folder.read_document(ZARR_JSON))
+
+
+def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
+    """Return the document of a node; raise `FormatError` if it is damaged."""
+    kind, attributes = check_node(folder, value)
+    attributes = dict(attributes)  # `folder` keeps the value in the file
+    attributes.pop(MEMBERS, None)  # a document that is changed lists no members
+    identity, is_own = read_identity(content, attributes.pop(KEY, None))
+    document = {**value, "attributes": attributes}
+    return NodeDocument(kind, document, attributes, identity, is_own)
+
+
+def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
+    """Return the content of ``zarr.json``, with this identity or a new one."""
+    return identified(document, identity or Identity(), encode_json, key="attributes")
 
 
 @dataclass(eq=False)
@@ -108,25 +222,20 @@ class OwnDocument:
 
     def encode(self) -> bytes:
         """Return the content of the file."""
-        assert self.identity is not None
-        document = self.array.document()
-        return identified(document, self.identity, encode_json, key="attributes")
+        return encode_node(self.array.document(), self.identity)
 
 
 def read_array_document(folder: Folder) -> OwnDocument:
     """Return the document of an array, which is in its file now."""
     content, value = folder.read_document(ZARR_JSON)
-    document = value if isinstance(value, dict) else {}
-    attributes = document.get("attributes")
-    stated = attributes.pop(KEY, None) if isinstance(attributes, dict) else None
-    identity, is_own = read_identity(content, stated)
+    node = decode_node(folder, content, value)
     try:
-        return OwnDocument(decode_array(document), identity, is_own)
+        return OwnDocument(decode_array(node.document), node.identity, node.is_own)
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
         is_damage = not isinstance(error, Unsupported)
-        if is_damage or is_own or not seems_signed(content):
+        if is_damage or node.is_own or not seems_signed(content):
             raise
         reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
         raise DamageError(
@@ -176,6 +285,9 @@ def mark_sparse(document: ArrayDocument) -> None:
     document.attributes = {**document.attributes, MISSING_SHARDS: MISSING_READ_AS}
 
 
+# Arrays
+
+
 class ZarrArray(ArrayLayout):
     """An array of Zarr format 3."""
 
@@ -186,20 +298,15 @@ class ZarrArray(ArrayLayout):
     description_files = (ZARR_JSON,)
     _own: OwnDocument
     _source: ShardFiles
-    # The document that a change has staged, and what the identity of its file will be.
-    _staged: tuple[OwnDocument, object] | None = None
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         self._open()
 
     def _open(self) -> None:
-        """Take over the document that is in the file now."""
+        """Take over the document in the file, and read the files of this state."""
         check = DescriptionCheck(self.folder, ZARR_JSON)
-        self._take(read_array_document(self.folder), check)
-
-    def _take(self, own: OwnDocument, check: DescriptionCheck) -> None:
-        """Take over a document, and read from the files of this state from now on."""
+        own = read_array_document(self.folder)
         known = None if own.identity is None else own.identity.name
         read = partial(read_storage, self.folder, known)
         check.expect(self.folder.path(), read, storage_of(own, known))
@@ -243,15 +350,12 @@ class ZarrArray(ArrayLayout):
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        document = read_array_document(self.folder).array
+        document = self._own.array
         args = args_of(document)
         return NewArray(
-            document.dtype,
-            document.shape,
-            document.grid.chunk,
-            document.fill_value,
+            *(self.dtype, self.shape, self.chunks, self.fill_value),
             settings={name: getattr(args, name) for name in SETTINGS},
-            shards=document.grid.shard,
+            shards=self.shards,
             dims=document.dimension_names,
         )
 
@@ -263,7 +367,7 @@ class ZarrArray(ArrayLayout):
         """Return the attributes of the user."""
         array = read_array_document(self.folder).array
         stored = with_mask(array.attributes, array.dtype, decode_mask).items()
-        return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
+        return {name: value for name, value in stored if name not in OF_ARRAYS}
 
     # Writing
 
@@ -276,7 +380,7 @@ class ZarrArray(ArrayLayout):
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
-        check_attributes(new.attrs, OWN_ATTRIBUTES, " of an array")
+        check_attributes(new.attrs, OF_ARRAYS, " of an array")
         document = _document_of(new)
         own = OwnDocument(document, Identity(column=new.column), True)
         own.encode()  # wrong attributes are an error before anything is written
@@ -297,7 +401,7 @@ class ZarrArray(ArrayLayout):
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        check_attributes(values, OWN_ATTRIBUTES, " of an array")
+        check_attributes(values, OF_ARRAYS, " of an array")
         own = self._read_for_change()
         is_sparse = MISSING_SHARDS in own.array.attributes
         own.array.attributes = with_mask(values, self.dtype, encode_mask)
@@ -318,7 +422,7 @@ class ZarrArray(ArrayLayout):
         stored = self._stored_shards()
         # At a URL, each look at a file is a round trip: one shard stands for all.
         asked = stored[:1] if self.folder.is_remote else stored
-        names = {name for number in asked if (name := self._identity_in(number))}
+        names = {name for number in asked if (name := self._stated_by(number)[0])}
         if len(names) > 1:
             raise DamageError(
                 "expected shards of one array, found those of '%s'"
@@ -347,17 +451,18 @@ class ZarrArray(ArrayLayout):
             raise replaced(self.folder.path())
         return own
 
-    def _identity_in(self, number: int) -> str:
-        """Return the identity that a shard states; empty if it states none."""
-        with suppress(FormatError, FileNotFoundError, NotADirectoryError):
-            metadata = self._beginning_of(number).metadata
-            return (place_of(metadata) or "").partition("/")[0]
-        return ""
+    def _stated_by(self, number: int) -> tuple[str, str, Json]:
+        """Return the identity and the name that a shard states, and its metadata.
 
-    def _beginning_of(self, number: int) -> Beginning:
+        They are empty if it states none, or if there is no such shard.
+        """
         source = self._files(bool, sparse=False)
-        storage = source.storage(source.names(number))
-        return read_beginning(StorageCursor(storage))
+        with suppress(FormatError, FileNotFoundError, NotADirectoryError):
+            storage = source.storage(source.names(number))
+            metadata = read_beginning(StorageCursor(storage)).metadata
+            identity, _, name = (place_of(metadata) or "").partition("/")
+            return identity, name, metadata
+        return "", "", None
 
     def stated_shards(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the names and rows of the shards that state this array and place.
@@ -368,11 +473,10 @@ class ZarrArray(ArrayLayout):
         for number in self._stored_shards():
             name = self._sharding.names(number)
             with suppress(FormatError, OSError):
-                beginning = self._beginning_of(number)
-                known, _, place = (place_of(beginning.metadata) or "").partition("/")
+                known, place, metadata = self._stated_by(number)
                 if place == name and (identity is None or identity.name == known):
                     start = grid.corner(number * grid.slots)[0] if self.shape else 0
-                    shape = Description(beginning.metadata).shape
+                    shape = Description(metadata).shape
                     yield name, (start, start + (shape or (1,))[0])
 
     def _is_complete(self, stored: list[int]) -> bool:
@@ -421,20 +525,13 @@ class ZarrArray(ArrayLayout):
             marked = MISSING_SHARDS in own.array.attributes
             if not marked and self._lacks_shards(own.array.grid, shards):
                 mark_sparse(own.array)
-            self._stage_document(change, own)
-
-    def _stage_document(self, change: Change, own: OwnDocument) -> None:
-        name = self.folder.full(ZARR_JSON)
-        change.stage(name, own.encode())
-        own.is_own = True
-        identity = change.staged_identity(name)
-        self._staged = None if identity is None else (own, identity)
+            change.stage(self.folder.full(ZARR_JSON), own.encode())
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
         own = self._read_of_same_shape()
         own.array.grid = self.grid.resized((length, *self.shape[1:]))
-        self._stage_document(change, own)
+        change.stage(self.folder.full(ZARR_JSON), own.encode())
 
     def _lacks_shards(self, grid: Grid, written: ShardWriter) -> bool:
         """Return whether a shard with new items has no file, also not from before.
@@ -466,13 +563,7 @@ class ZarrArray(ArrayLayout):
     def committed(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
         self.close_files()
-        staged, self._staged = self._staged, None
-        check = DescriptionCheck(self.folder, ZARR_JSON)
-        # An earlier change may have staged a document, and failed.
-        if staged is None or staged[1] != check.identity:
-            self._open()
-        else:
-            self._take(staged[0], check)
+        self._open()
 
 
 def sharding_of(document: ArrayDocument, identity: str | None) -> Sharding:
@@ -543,3 +634,152 @@ def check_dtype(new: NewArray) -> None:
         "the layout 'zarr' can't hold items of the dtype '%s', for which Zarr has no "
         "portable data type; %s" % (dtype, hint)
     )
+
+
+# Groups and tables
+
+
+def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> None:
+    """Let `change` replace the attributes of a group, those of Bloscpack included."""
+    node = read_node(folder)
+    document = {**node.document, "attributes": attributes}
+    document.pop(CONSOLIDATED, None)
+    change.stage(folder.full(ZARR_JSON), encode_node(document, node.identity))
+
+
+def drop_consolidated(
+    folder: Folder, writer_of: Callable[[Folder], Writer], change: Change | None = None
+) -> None:
+    """Remove the copies of documents from a node, and from the groups that hold it.
+
+    Other readers would take a copy for the document of the node that changes. `change`
+    is a change of the node, which has locked it. Only nodes with copies are written.
+    """
+    while True:
+        try:
+            # The change reads the same document next.
+            read = folder.read_document if change is None else folder.detect_document
+            node = decode_node(folder, *read(ZARR_JSON))
+        except (FormatError, FileNotFoundError):  # not in a group of Zarr
+            return
+        if node.document.get(CONSOLIDATED) is not None:
+            if change is not None:
+                stage_document(change, folder, node.attributes)
+            else:
+                with writer_of(folder).change() as own:
+                    # Another writer may have changed the attributes until now.
+                    stage_document(own, folder, read_node(folder).attributes)
+        change, outer = None, folder.parent_dataset()
+        if outer is None:
+            return
+        folder = outer[0]
+
+
+class ZarrNode(NodeLayout):
+    """A group or a table, with the attributes of users in its document."""
+
+    name = "zarr"
+    description_files = (ZARR_JSON,)
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes of the user."""
+        attributes = read_node(self.folder).attributes
+        attributes.pop(COLUMN_ORDER, None)
+        return attributes
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes of the user."""
+        check_attributes(values, OF_GROUPS)
+        order = {COLUMN_ORDER: [*self.columns]} if isinstance(self, ZarrTable) else {}
+        stage_document(change, self.folder, {**order, **values})
+
+
+class ZarrGroup(ZarrNode, GroupLayout):
+    """A group of Zarr."""
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        node = read_node(folder)
+        if node.kind != "group":
+            message = "expected the document of a group, found one of an array"
+            raise folder.damage(message, ZARR_JSON)
+        self.changed_elsewhere = not node.is_own
+
+    @classmethod
+    def create(cls, change: Change, attrs: JsonObject) -> None:
+        """Write a new group without members to the folder of `change`."""
+        check_attributes(attrs, OF_GROUPS)
+        change.stage(ZARR_JSON, encode_node(group_document(attrs)))
+
+
+class ZarrTable(ZarrNode, TableLayout):
+    """A group of Zarr whose members are the columns of a table."""
+
+    array_class = ZarrArray
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        node = read_node(folder)
+        self.changed_elsewhere = not node.is_own
+        names = node.attributes.get(COLUMN_ORDER)
+        if not are_names(names, is_member_name):
+            message = "expected '%s' to be different names of members, found %s"
+            raise folder.damage(message % (COLUMN_ORDER, shown(names)), ZARR_JSON)
+        self.columns = self.open_columns({name: name for name in names})
+
+    def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
+        column = super()._open_column(name, column_prefix)
+        assert isinstance(column, ZarrArray)
+        word = column.column_word
+        if not self.changed_elsewhere and word not in (None, column_word(name)):
+            message = "expected the document of the column '%s', found one of another "
+            raise column.folder.damage(message % name + "column", ZARR_JSON)
+        return column
+
+    # Writing
+
+    @classmethod
+    def create(cls, change: Change, columns: NewColumns, attrs: JsonObject) -> None:
+        """Write a new table to the folder of `change`."""
+        check_attributes(attrs, OF_GROUPS)
+        document = group_document({COLUMN_ORDER: list(columns), **attrs})
+        content = encode_node(document)
+        for name in columns:  # a wrong name is an error before anything is written
+            change.make_folder(name)
+        for name, (new, blocks) in columns.items():
+            prepare_column(name, new)
+            cls.array_class.create(change, name + "/", new, blocks)
+        change.stage(ZARR_JSON, content)
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
+        """Raise `UsageError` unless a member of a group can have the name."""
+        if not is_member_name(name):
+            raise UsageValueError(BAD_NAME % ("column", name))
+
+    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
+        """Write a column, which the table does not have before `stage_columns`."""
+        rows = next((c.stored_dims or [None])[0] for c in self.columns.values())
+        column[0].dims = [rows, *(column[0].dims or [None])[1:]]
+        prepare_column(name, column[0])
+        super().create_column(change, name, column)
+
+    def stage_columns(self, change: Change, names: list[str]) -> None:
+        """Let `change` set the columns and their order.
+
+        A column that is removed loses its document: readers that don't know of
+        `COLUMN_ORDER` must not find it either.
+        """
+        attributes = {COLUMN_ORDER: names, **self.read_attributes()}
+        stage_document(change, self.folder, attributes)
+        for name in set(self.columns) - set(names):
+            change.remove(self.folder.full(name + "/" + ZARR_JSON))
+
+
+def prepare_column(name: str, new: NewArray) -> None:
+    """Let a new array be a column: with names of axes, and its identity.
+
+    xarray needs a name for each axis, and the same length of all axes of that name.
+    """
+    new.dims = stored_dims(name, len(new.shape), new.dims or [ROW])
+    new.column = column_word(name)
