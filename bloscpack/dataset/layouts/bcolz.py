@@ -69,10 +69,6 @@ KINDS = "biufcSUmMV"
 # Maximum size in bytes of real and of complex numbers: the size of a long double
 # depends on the machine.
 MAX_SIZES = {"f": 8, "c": 16}
-# Number of plain bytes for which the chunk size of a smaller array is chosen.
-MIN_EXPECTED = 2**20
-# Size in bytes from which the chunk size of an array is computed.
-CHUNK_BASE = 4096
 # Settings of Blosc that users can choose, and the values that bcolz uses by default.
 SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5, "shuffle": 1}
 # The codecs that bcolz reads, and the values that new chunks can have.
@@ -167,13 +163,6 @@ def encode_fill_value(dtype: DType, value: Any) -> Json:
                 "the layout 'bcolz' has fill values of ASCII only, not %r" % value
             ) from error
     return value.item()
-
-
-def chunk_rows(nbytes: int, row: int) -> int:
-    """Return the number of rows in a chunk, as bcolz chooses it."""
-    expected = max(nbytes, MIN_EXPECTED) / 2**20
-    size: int = CHUNK_BASE << math.trunc(math.log10(min(expected, 1e4))) + 6
-    return max(1, min(size, MAX_BUFFERSIZE) // row)
 
 
 def encode_settings(new: NewArray) -> JsonObject:
@@ -330,8 +319,6 @@ class BcolzArray(BcolzNode, ArrayLayout):
                 "%s with items of %d bytes"
                 % (cls.name, MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
             )
-        if new.chunks is None and new.shards is None:
-            return Grid.of_rows(new.shape, chunk_rows(new.shape[0] * row, row))
         return Grid.of_rows(new.shape, new_grid(new, row, cls.name).chunk[0])
 
     @classmethod

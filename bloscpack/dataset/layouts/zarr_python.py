@@ -30,7 +30,6 @@ from ..._arrays.reader import Reader
 from ..._arrays.selection import Selection
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
-from ..._format.array_metadata import MAX_NBYTES
 from ..._format.chunks import decompress
 from ..._format.dtypes import Array, DType, check_known
 from ..._format.grid import Grid, Shape, digits, lengths
@@ -48,6 +47,7 @@ from ...exceptions import (
 )
 from ..folder import Folder
 from ..labels import labels_of
+from ..rows import check_nbytes
 from .array_files import NUMBER, FileNames
 from .base import ArrayLayout, GroupLayout, NewArray
 from .chunk_files import SingleChunks
@@ -397,16 +397,13 @@ class OtherArray(ArrayLayout):
         if self.shards is None:  # a chunk may be much larger than the array
             pairs = zip(chunk, self.shape, strict=True)
             chunk = tuple(min(n, size or 1) for n, size in pairs)
-        for what, shape, most in (
-            ("the array", [n or 1 for n in self.shape], MAX_NBYTES),
-            ("a chunk", chunk, MAX_BUFFERSIZE),
-        ):
-            nbytes = math.prod(shape) * self.dtype.itemsize
-            if nbytes > most:
-                raise UsageError(
-                    "'%s': %s has '%d' bytes, and at most '%d' are read"
-                    % (folder.path(), what, nbytes, most)
-                )
+        check_nbytes(self.shape, self.dtype)
+        nbytes = math.prod(chunk) * self.dtype.itemsize
+        if nbytes > MAX_BUFFERSIZE:
+            raise UsageError(
+                "'%s': a chunk has '%d' bytes, and at most '%d' are read"
+                % (folder.path(), nbytes, MAX_BUFFERSIZE)
+            )
         ratio = zip(self.shards or chunk, chunk, strict=True)
         self.grid = Grid(self.shape, chunk, tuple(n // m for n, m in ratio))
         self.chunks = chunk
