@@ -32,7 +32,7 @@ from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
 from ..._format.chunks import decompress
 from ..._format.dtypes import Array, DType, check_known
-from ..._format.grid import Grid, Shape, digits, lengths
+from ..._format.grid import Grid, digits, lengths
 from ..._format.zarr_metadata import ZARR_JSON, why_not_native
 from ..._storage.base import MemoryStorage, Storage
 from ..._storage.store import too_long
@@ -243,21 +243,12 @@ class Files(dict[str, object]):
 # Chunks and items
 
 
-class ChunkNames(FileNames):
-    """Names with a number for each axis, in one folder or in a tree.
-
-    `first` is the name of the first chunk.
-    """
-
-    def __init__(self, first: str, counts: Shape) -> None:
-        super().__init__("", counts=tuple(max(1, n) for n in counts))
-        self._start = ["c"] if first[0] == "c" else []
-        self._separator = "/" if "/" in first else "."
+class DottedNames(FileNames):
+    """Names with a number for each axis, and dots between them, in one folder."""
 
     def __call__(self, number: int) -> str:
         """Return the name of a file."""
-        found = map(str, digits(number, self.counts))
-        return self._separator.join([*self._start, *found]) or "0"
+        return self.before + ".".join(map(str, digits(number, self.counts)))
 
     def number(self, entry: str) -> int | None:
         """Return the number of a name; None for other names."""
@@ -270,21 +261,23 @@ class ChunkNames(FileNames):
         """Return the numbers below `count` of the files in `folder`, ascending."""
         if not folder.lists:
             return super().stored(folder, count)
-        numbers, prefixes = set(), [""]
-        for prefix in prefixes:
-            for entry in folder.names(prefix):
-                number = self.number(prefix + entry)
-                if number is not None:
-                    numbers.add(number)
-                elif re.fullmatch("c|" + NUMBER, entry) and (
-                    prefix.count("/") < len(self.counts)
-                ):
-                    prefixes.append(prefix + entry + "/")
-        return sorted(n for n in numbers if n < count)
+        return sorted(n for n in self._numbers(folder, "") if n < count)
+
+
+def file_names(first: str, grid: Grid) -> FileNames:
+    """Return the names of the files of an array, of which one is the first."""
+    counts, start = tuple(max(1, n) for n in grid.counts), first.rstrip("/.0")
+    if not counts:
+        return FileNames(first, counts=())
+    if "." in first:
+        return DottedNames("", start and start + ".", counts=counts)
+    return FileNames(start, counts=counts)
 
 
 class ZarrChunks(SingleChunks):
     """The chunks of an array, which zarr decodes; all of them are of full size."""
+
+    in_order = False  # `ZarrReader` reads neighbours
 
     def __init__(
         self, folder: Folder, found: Any, grid: Grid, names: FileNames
@@ -407,7 +400,7 @@ class OtherArray(ArrayLayout):
         ratio = zip(self.shards or chunk, chunk, strict=True)
         self.grid = Grid(self.shape, chunk, tuple(n // m for n, m in ratio))
         self.chunks = chunk
-        names = ChunkNames(first, self.grid.counts)
+        names = file_names(first, self.grid)
         self._source = chunks = ZarrChunks(folder, found, self.grid, names)
         self.reader = TextReader(chunks) if self.is_text else ZarrReader(chunks)
         if not self.is_text:  # filters may have stored longer items
