@@ -299,9 +299,9 @@ class ZarrChunks(SingleChunks):
         return plain
 
     def items(self, index: Any) -> Array:
-        """Return the items that an index selects, with its entries by themselves."""
+        """Return the items that slices with positive steps select."""
         with _named(self.folder.path()):
-            return numpy.asarray(self._found.oindex[index], self.dtype)
+            return numpy.asarray(self._found[index], self.dtype)
 
 
 class ZarrReader(Reader):
@@ -313,14 +313,12 @@ class ZarrReader(Reader):
 
     def _read(self, selection: Selection, dtype: DType, offset: int = 0) -> Array:
         nbytes = math.prod(selection.counts) * dtype.itemsize
-        is_small = nbytes < 2 * self._chunks.chunk_size
-        if selection.joint or dtype != self.dtype or is_small:
+        ranges = [axis for axis in selection.axes if isinstance(axis, range)]
+        is_box = len(ranges) == len(selection.axes) and dtype == self.dtype
+        if not is_box or nbytes < 2 * self._chunks.chunk_size:
             return super()._read(selection, dtype, offset)
-        index = [
-            slice(axis.start, axis.stop, axis.step) if isinstance(axis, range) else axis
-            for axis in selection.axes
-        ]
-        found: Array = selection.in_order(self._chunks.items((*index,)))
+        index = tuple(slice(axis.start, axis.stop, axis.step) for axis in ranges)
+        found: Array = selection.in_order(self._chunks.items(index))
         return found
 
 
