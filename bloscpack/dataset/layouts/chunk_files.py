@@ -1,10 +1,10 @@
-"""The chunks of an array that has each chunk in a file of its own.
+"""Chunks that are read one by one, and those of bcolz and BLZ, each in its own file.
 
-A file is a header of 16 bytes, which readers skip, and a Blosc chunk. The last chunk
-may have more rows than the array: an append was not completed, or the array shrank.
-Then its first rows count. Sizes are checked before memory is allocated.
+Such a file is a header of 16 bytes, which readers skip, and a Blosc chunk. The last
+chunk may have more rows than the array: an append was not completed, or the array
+shrank. Then its first rows count. Sizes are checked before memory is allocated.
 
-In arrays of Python objects of bcolz and BLZ, each item is a pickle in its own chunk.
+In arrays of Python objects, each item is a pickle in its own chunk.
 Unpickling runs code that the file names. So nothing is unpickled unless the caller says
 that the files are trustworthy.
 """
