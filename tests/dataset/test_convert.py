@@ -476,7 +476,7 @@ def shorten(path, size):
         ("a.superchunk", lambda: os.remove("a.superchunk/data/__1__.bin")),
         ("a.superchunk", lambda: shorten("a.superchunk/meta/sizes", 10)),
         ("a.bcolz", lambda: shorten("a.bcolz/data/__0.blp", 100)),
-        ("a.bcolz", lambda: os.remove("a.bcolz/data/__1.blp")),
+        ("a.bcolz", lambda: os.remove("a.bcolz/data/__0.blp")),
     ],
 )
 def test_damage(source, damage, target):

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
-from bloscpack.dataset.layouts import zarr_python
 from bloscpack.exceptions import BloscpackError, DamageError, FormatError, Unsupported
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")
@@ -482,9 +481,17 @@ def test_flipped_bits_in_zip_files(kind):
     assert refused > len(bits) / 20
 
 
-def test_documents_are_checked_in_all_forms():
-    """What is no object has no codecs."""
-    for document in ({}, {"consolidated_metadata": []}, {"codecs": None}):
-        assert document == zarr_python.safe_document(document, "a")
-    with pytest.raises(Unsupported, match=r"the document 'a' names"):
-        zarr_python.safe_document({"codecs": "pickle"}, "a")
+@zarr3
+@pytest.mark.parametrize(
+    ("codecs", "error", "message"),
+    [
+        (None, DamageError, "zarr can't read it"),
+        ("pickle", Unsupported, "names the codec 'pickle'"),
+        ({"name": "pickle"}, Unsupported, "names the codec 'pickle'"),
+        ([5], Unsupported, "names the codec '5'"),
+    ],
+)
+def test_codecs_in_other_forms(codecs, error, message):
+    path = write_folder({"zarr.json": array3() | {"codecs": codecs}})
+    with pytest.raises(error, match=message):
+        dataset.open(path)

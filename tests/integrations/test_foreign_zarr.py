@@ -347,6 +347,41 @@ def test_damage(make):
     np.testing.assert_array_equal(ITEMS, dataset.open("b")[:])
 
 
+@pytest.mark.parametrize("count", [1, 639, 640, 641, 1300, 10**6])
+@pytest.mark.parametrize("key", [np.s_[:], np.s_[30:40, 48:64]], ids=str)
+def test_shards_that_are_cut_off(key, count):
+    """zarr-python takes bytes behind the end of a file for missing chunks."""
+    sharded(BYTES, index_location="start", index_codecs=[BYTES, CRC])(ITEMS)
+    path = "a/c/1/1"
+    os.truncate(path, max(0, os.path.getsize(path) - count))
+    with pytest.raises(DamageError):
+        dataset.open("a")[key]
+    assert not dataset.verify("a").ok
+
+
+def test_indexes_of_many_and_few_chunks():
+    simple(shards=None, chunks=(7, 9), fill_value=5)(ITEMS)
+    os.remove("a/c/2/3")
+    expected = ITEMS.copy()
+    expected[14:21, 27:36] = 5
+    array = dataset.open("a")
+    rng = np.random.default_rng(3)
+    rows, columns = rng.integers(-60, 60, 300), rng.integers(0, 70, 300)
+    mask = rng.random(ITEMS.shape) < 0.1
+    all_, points = slice(None), (rows[:, None], columns[:40])
+    keys = [..., *np.s_[3:50, 50:3:-3, 3:3], (all_, slice(60, 5, -7)), ([], all_)]
+    keys += [(rows, columns), rows, mask, mask[:, 0], (slice(2, 40), columns), points]
+    for key in [*keys, (None, 5), (5, 6)]:
+        np.testing.assert_array_equal(expected[key], array[key])
+        np.testing.assert_array_equal(expected[key], array[key])  # from the cache
+    np.testing.assert_array_equal(
+        expected[rows][:, columns], array.oindex[rows, columns]
+    )
+    out = np.zeros_like(expected)
+    assert out is array.read(out)
+    np.testing.assert_array_equal(expected, out)
+
+
 def test_flipped_bits_in_frames():
     """No frame crashes a codec; digests find each flipped bit."""
     for compressors, exact in (([ZSTD], False), ([BLOSC], False), ([BLOSC, CRC], True)):

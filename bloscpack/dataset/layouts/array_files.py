@@ -217,14 +217,6 @@ class ChunkFiles(ChunkSource):
         raise NotImplementedError
 
 
-def placed(plain: memoryview, room: memoryview | None) -> memoryview:
-    """Return plain bytes, in `room` if that is given."""
-    if room is None:
-        return plain
-    room[:] = plain
-    return room
-
-
 def allocate_checked(
     sources: Sequence[ChunkFiles], shape: tuple[int, ...], dtype: DType
 ) -> Array:

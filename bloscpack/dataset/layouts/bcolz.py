@@ -54,7 +54,6 @@ from .chunk_files import (
     DATA,
     OBJECT,
     FileChunks,
-    ObjectChunks,
     ObjectReader,
     write_chunks,
 )
@@ -70,15 +69,12 @@ KINDS = "biufcSUmMV"
 # Maximum size in bytes of real and of complex numbers: the size of a long double
 # depends on the machine.
 MAX_SIZES = {"f": 8, "c": 16}
-# Number of plain bytes for which the chunk size of a smaller array is chosen.
-MIN_EXPECTED = 2**20
-# Size in bytes from which the chunk size of an array is computed.
-CHUNK_BASE = 4096
 # Settings of Blosc that users can choose, and the values that bcolz uses by default.
 SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5, "shuffle": 1}
-# The codecs and filters that bcolz reads.
+# The codecs that bcolz reads, and the values that new chunks can have.
 CODECS = read_by("bcolz")
-SHUFFLES = (0, 1, 2)
+NAMES = [name for name in CODECS if name in CNAME_AVAIL]
+KNOWN = {"cname": NAMES, "clevel": range(10), "shuffle": range(3)}
 
 
 def detect(folder: Folder) -> str | None:
@@ -169,41 +165,26 @@ def encode_fill_value(dtype: DType, value: Any) -> Json:
     return value.item()
 
 
-def chunk_rows(nbytes: int, row: int) -> int:
-    """Return the number of rows in a chunk, as bcolz chooses it."""
-    expected = max(nbytes, MIN_EXPECTED) / 2**20
-    size: int = CHUNK_BASE << math.trunc(math.log10(min(expected, 1e4))) + 6
-    return max(1, min(size, MAX_BUFFERSIZE) // row)
-
-
 def encode_settings(new: NewArray) -> JsonObject:
     """Return settings for the storage file; raise `UsageError` if wrong."""
     new.check_settings(SETTINGS, "bcolz")
     args = BloscArgs(typesize=1, **{**SETTINGS, **new.settings})
     args.check()
-    for name, value, known in (
-        ("codec", args.cname, CODECS),
-        ("filter", int(args.shuffle), SHUFFLES),
-    ):
-        if value not in known:
-            raise UsageValueError(
-                "the layout 'bcolz' can't have the %s '%s', which bcolz can't read; it "
-                "has %s" % (name, value, ", ".join("'%s'" % each for each in known))
-            )
+    if args.cname not in CODECS:
+        raise UsageValueError(
+            "the layout 'bcolz' can't have the codec '%s', which bcolz can't read; it "
+            "has %s" % (args.cname, ", ".join("'%s'" % each for each in CODECS))
+        )
     settings = {"clevel": args.clevel, "shuffle": int(args.shuffle)}
     return {**settings, "cname": args.cname, "quantize": 0}
 
 
 def decode_settings(stored: Json, dtype: DType) -> BloscArgs:
     """Return the settings of Blosc for new chunks; defaults for unusable values."""
-    found = stored if isinstance(stored, dict) else {}
     settings = dict(SETTINGS)
-    if found.get("cname") in CODECS and found["cname"] in CNAME_AVAIL:
-        settings["cname"] = found["cname"]
-    if found.get("clevel") in range(10):
-        settings["clevel"] = int(found["clevel"])
-    if found.get("shuffle") in SHUFFLES:
-        settings["shuffle"] = int(found["shuffle"])
+    for name, default in SETTINGS.items() if isinstance(stored, dict) else ():
+        if stored.get(name) in KNOWN[name]:
+            settings[name] = type(default)(stored[name])
     return BloscArgs(typesize=typesize_of(dtype), **settings)
 
 
@@ -231,11 +212,8 @@ def decode_fill_value(dtype: DType, stored: Json) -> Any:
 
 def typesize_of(dtype: DType) -> int:
     """Return the type size for Blosc by which bcolz finds items."""
-    if dtype.kind == "S":
-        return 1
-    if dtype.kind == "U":
-        return 4
-    return dtype.itemsize if dtype.itemsize <= 255 else 1
+    size = {"S": 1, "U": 4}.get(dtype.kind, dtype.itemsize)
+    return size if size <= 255 else 1
 
 
 # Arrays
@@ -292,9 +270,9 @@ class BcolzArray(BcolzNode, ArrayLayout):
             if len(shape) != 1:
                 refuse("objects to have one axis", shape)
             self.grid, self.chunks = Grid.of_rows(shape, 1), (1,)
-            objects = ObjectChunks(folder, self.grid, 1, self._check)
-            self._source = objects
-            self.reader = ObjectReader(objects, self.allow_pickle)
+            source = FileChunks(folder, self.grid, 1, self._check, has_objects=True)
+            self._source = source
+            self.reader = ObjectReader(source, self.allow_pickle)
             return
         row = math.prod(shape[1:]) * self.dtype.itemsize
         nbytes = math.prod(n or 1 for n in shape) * self.dtype.itemsize
@@ -341,8 +319,6 @@ class BcolzArray(BcolzNode, ArrayLayout):
                 "%s with items of %d bytes"
                 % (cls.name, MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
             )
-        if new.chunks is None and new.shards is None:
-            return Grid.of_rows(new.shape, chunk_rows(new.shape[0] * row, row))
         return Grid.of_rows(new.shape, new_grid(new, row, cls.name).chunk[0])
 
     @classmethod
@@ -386,23 +362,17 @@ class BcolzArray(BcolzNode, ArrayLayout):
         write = change.write if extends else change.stage
         prefix = self.folder.prefix
         written = write_chunks(blocks, self._args(), self.chunks[0], prefix, write)
-        new = grid.shape if shape is None else shape()
-        if new != self.shape:
-            row = math.prod(new[1:]) * self.dtype.itemsize
-            sizes = encode_sizes(new, row, self._estimate(new[0], row) + written)
-            change.stage(self.folder.full(SIZES), sizes)
-
-    def _estimate(self, length: int, row: int) -> int:
-        """Return an estimate of the size in bytes after compression.
-
-        bcolz divides by it.
-        """
+        new, old = grid.shape if shape is None else shape(), self.shape
+        if new == old:
+            return
+        row = math.prod(new[1:]) * self.dtype.itemsize
         stored = self.folder.read_description(SIZES).get("cbytes")
-        if not is_whole(stored, 1):
-            stored = self.chunks[0] * row
-        if length >= self.shape[0]:
-            return stored
-        return max(stored * length // self.shape[0], self.chunks[0] * row)
+        # An estimate, by which bcolz divides.
+        cbytes = stored if is_whole(stored, 1) else self.chunks[0] * row
+        if new[0] < old[0]:
+            cbytes = max(cbytes * new[0] // old[0], self.chunks[0] * row)
+        sizes = encode_sizes(new, row, cbytes + written)
+        change.stage(self.folder.full(SIZES), sizes)
 
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:

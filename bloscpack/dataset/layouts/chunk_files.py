@@ -1,10 +1,10 @@
-"""The chunks of an array that has each chunk in a file of its own.
+"""Chunks that are read one by one, and those of bcolz and BLZ, each in its own file.
 
-A file is a header of 16 bytes, which readers skip, and a Blosc chunk. The last chunk
-may have more rows than the array: an append was not completed, or the array shrank.
-Then its first rows count. Sizes are checked before memory is allocated.
+Such a file is a header of 16 bytes, which readers skip, and a Blosc chunk. The last
+chunk may have more rows than the array: an append was not completed, or the array
+shrank. Then its first rows count. Sizes are checked before memory is allocated.
 
-In arrays of Python objects of bcolz and BLZ, each item is a pickle in its own chunk.
+In arrays of Python objects, each item is a pickle in its own chunk.
 Unpickling runs code that the file names. So nothing is unpickled unless the caller says
 that the files are trustworthy.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +22,18 @@ import numpy
 
 from ..._arrays.source import Needs, Room
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import Workspace, ordered, run_length
+from ..._engine.threads import ordered, run_length
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
 from ..._format.dtypes import Array, Key
 from ..._format.grid import Grid
+from ..._types import Buffer
 from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError, ObjectDtypeFound, UsageValueError
 from ..folder import Folder
-from .array_files import ChunkFiles, FileNames, placed
+from .array_files import ChunkFiles, FileNames
 from .base import Blocks
 
 Write = Callable[[str, bytes], object]
@@ -44,36 +46,15 @@ DATA = "data"
 chunk_name = FileNames(DATA, "__", ".blp")
 
 
-class FileChunks(ChunkFiles):
-    """The chunks of one state of an array, each in a file of its own."""
+class SingleChunks(ChunkFiles):
+    """Chunks that are read one by one, as a whole, and stay in the cache."""
 
-    def __init__(
-        self, folder: Folder, cut: Grid, itemsize: int, check: Callable[[], object]
-    ) -> None:
-        super().__init__(folder, chunk_name, cut, itemsize, check)
-        self._workspace = Workspace()
+    @abstractmethod
+    def plain(self, number: int, target: memoryview | None = None) -> Buffer:
+        """Return the plain bytes of a chunk, which are in `target` if that is given.
 
-    def check_files(self) -> None:
-        """Raise `FormatError` unless each chunk has a file, of a possible size."""
-        found = 0
-        for name, size in self.folder.sizes(DATA):
-            number = chunk_name.number(name)
-            if number is None or number >= self.nchunks:
-                continue
-            found += 1
-            start, stop = self.span(number)
-            self.check_size(number, size, stop - start)
-        if found < self.nchunks:
-            raise DamageError(
-                "the array has '%d' chunks, but there are only '%d' files of them"
-                % (self.nchunks, found),
-                section="chunks",
-                filename=self.folder.path(DATA),
-            )
-
-    def _damage(self, message: str, number: int) -> DamageError:
-        path = self.path_of(number)
-        return DamageError(message, section="chunks", chunk=number, filename=path)
+        Raises the errors of `ChunkSource.load`.
+        """
 
     def load(
         self,
@@ -86,96 +67,101 @@ class FileChunks(ChunkFiles):
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
 
         def work(number: int) -> None:
-            use(number, self._plain(number, room))
+            target = None if room is None else room(number)
+            plain = self._cache.get(number)
+            if plain is None:
+                plain = self.plain(number, target)
+                if target is None:
+                    self._cache.put(number, plain)
+            elif target is not None:
+                target[:] = plain
+            use(number, memoryview(plain))
 
+        count, waits = len(numbers), self.folder.is_remote
         with own_settings:
-            nthreads = (
-                effective_nthreads(None, len(numbers))
-                if self.folder.is_remote  # the threads wait for answers
-                else nthreads_to_read(None, len(numbers), self.chunk_size)
-            )
-            count = run_length(len(numbers), self.chunk_size, nthreads)
-            batch = 1 if room is None else count
-            waits = self.folder.is_remote
+            nthreads = nthreads_to_read(None, count, self.chunk_size)
+            if waits:  # the threads wait for answers
+                nthreads = effective_nthreads(None, count)
+            batch = 1 if room is None else run_length(count, self.chunk_size, nthreads)
             ordered(numbers, work, lambda _: None, nthreads, batch, waits=waits)
 
-    def _plain(self, number: int, room: Room | None) -> memoryview:
-        """Return the plain bytes of a chunk, in `room` if there is some."""
+
+class FileChunks(SingleChunks):
+    """The chunks of one state of an array, each in a file of its own.
+
+    A chunk has any size if it is a pickle (`has_objects`).
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        cut: Grid,
+        itemsize: int,
+        check: Callable[[], object],
+        *,
+        has_objects: bool = False,
+    ) -> None:
+        super().__init__(folder, chunk_name, cut, itemsize, check)
+        self._has_objects = has_objects
+
+    def check_files(self) -> None:
+        """Raise `FormatError` unless each chunk has a file, of a possible size."""
+        found = 0
+        for name, size in self.folder.sizes(DATA):
+            number = chunk_name.number(name)
+            if number is not None and number < self.nchunks:
+                found += 1
+                start, stop = self.span(number)
+                self.check_size(number, size, stop - start)
+        if found < self.nchunks:
+            raise DamageError(
+                "the array has '%d' chunks, but there are only '%d' files of them"
+                % (self.nchunks, found),
+                section="chunks",
+                filename=self.folder.path(DATA),
+            )
+
+    def plain(self, number: int, target: memoryview | None = None) -> Buffer:
+        """Return the plain bytes of a chunk; raise `FormatError` for damage."""
         start, stop = self.span(number)
-        size = stop - start
-        target = None if room is None else room(number)
-        cached = self._cache.get(number)
-        if cached is not None:
-            return placed(memoryview(cached), target)
+        size, is_last = stop - start, number == self.nchunks - 1
+        # Blosc makes a chunk longer by at most its header.
+        limit = HEADER.size + self.chunk_size + BLOSC_HEADER_LENGTH
         try:
-            chunk = self.read_chunk(number)
+            content = self.folder.read(
+                chunk_name(number), None if self._has_objects else limit
+            )
+            self._check_description()
+            chunk = memoryview(content)[HEADER.size :]
             header = decode_header(chunk)
-            most = self.chunk_size if number == self.nchunks - 1 else size
-            if not size <= header.nbytes <= most:
-                raise self._damage(
+            chunk = chunk[: header.ctbytes]
+            if self._has_objects:
+                return decompress(chunk, header)
+            if not size <= header.nbytes <= (self.chunk_size if is_last else size):
+                raise DamageError(
                     "expected a chunk of '%d' plain bytes, found '%d'"
-                    % (size, header.nbytes),
-                    number,
+                    % (size, header.nbytes)
                 )
             if target is not None and header.nbytes == size:
-                decompress_into(chunk[: header.ctbytes], target, header)
+                decompress_into(chunk, target, header)
                 return target
-            view = self._workspace.view(header.nbytes)
-            decompress_into(chunk[: header.ctbytes], view, header)
+            plain = decompress(chunk, header)[:size]
+        except FileNotFoundError as error:
+            self._check_description()
+            raise DamageError(
+                "expected the file of a chunk, found none; if a writer has removed "
+                "rows meanwhile, open the dataset again",
+                section="chunks",
+                chunk=number,
+                filename=self.path_of(number),
+            ) from error
         except FormatError as error:
             error.locate(number, HEADER.size)
             error.filename = self.path_of(number)
             raise
-        if target is None:
-            self._cache.put(number, bytes(view[:size]))
-        return placed(view[:size], target)
-
-    def read_chunk(self, number: int, limit: int | None = 0) -> memoryview:
-        """Return the Blosc chunk in a file, with what may follow it.
-
-        At most `limit` bytes are read, by default those that a chunk can have; None
-        reads the whole file.
-        """
-        if limit == 0:
-            # Blosc makes a chunk longer by at most its header.
-            limit = HEADER.size + self.chunk_size + BLOSC_HEADER_LENGTH
-        try:
-            content = self.folder.read(chunk_name(number), limit)
-        except FileNotFoundError as error:
-            self._check_description()
-            raise self._damage(
-                "expected the file of a chunk, found none; if a writer has removed "
-                "rows meanwhile, open the dataset again",
-                number,
-            ) from error
-        self._check_description()
-        if len(content) < HEADER.size:
-            raise self._damage(
-                "expected a header of '%d' bytes, found '%d'"
-                % (HEADER.size, len(content)),
-                number,
-            )
-        return memoryview(content)[HEADER.size :]
-
-
-class ObjectChunks(FileChunks):
-    """The chunks of an array of objects: each is a pickle of any size."""
-
-    def _plain(self, number: int, room: Room | None) -> memoryview:
-        return memoryview(self.read(number))
-
-    def read(self, number: int) -> bytes:
-        """Return a pickle; raise `FormatError` if it is damaged or missing."""
-        # The chunk says how many bytes it has; the file says so too.
-        chunk = self.read_chunk(number, None)
-        try:
-            header = decode_header(chunk)
-            with own_settings:
-                return decompress(chunk[: header.ctbytes], header)
-        except FormatError as error:
-            error.locate(number, None)
-            error.filename = self.folder.path()
-            raise
+        if target is not None:
+            target[:] = plain
+        return plain
 
 
 def write_chunks(
@@ -209,7 +195,7 @@ OBJECT = numpy.dtype(object)
 class ObjectReader:
     """Reads items that are pickles, if `allowed`; the array has one axis."""
 
-    source: ObjectChunks
+    source: FileChunks
     allowed: bool
     closed: bool = False
 
@@ -229,7 +215,7 @@ class ObjectReader:
         numbers: Array = numpy.asarray(every[key])  # type: ignore[index]
         items: Array = numpy.empty(numbers.shape, object)
         for index, number in numpy.ndenumerate(numbers):
-            content = self.source.read(int(number))
+            content = self.source.plain(int(number))
             try:
                 items[index] = pickle.loads(content)
             except Exception as error:  # a pickle may raise anything
@@ -238,6 +224,6 @@ class ObjectReader:
                     % (len(content), error),
                     section="chunks",
                     chunk=int(number),
-                    filename=self.source.folder.path(),
+                    filename=self.source.path_of(int(number)),
                 ) from error
         return items[()]

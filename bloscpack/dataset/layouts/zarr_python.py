@@ -3,11 +3,11 @@
 They are those of format 2, and those of format 3 in another form than that of
 `zarr`. Groups of format 2 need no package.
 
-Strategy: zarr gets each document through a store that checks it first: its size, and
-the names of its codecs. A codec is code that a document selects, and the codec `pickle`
-runs any code. The codec `blosc` of zarr trusts the sizes in the header of a chunk, and
-reads and writes beyond it. So a document has the codec `BLOSC` in its place, by which
-this package decompresses chunks.
+Strategy: zarr gets a document only after it was checked: its size, and the names of its
+codecs. A codec is code that a document selects, and the codec `pickle` runs any code.
+The codec `blosc` of zarr trusts the sizes in the header of a chunk, and reads and
+writes beyond it. So a document has the codec `BLOSC` in its place, by which this
+package decompresses chunks.
 """
 
 from __future__ import annotations
@@ -27,19 +27,13 @@ from typing import Any, NoReturn
 import numpy
 
 from ..._arrays.reader import Reader
-from ..._arrays.source import Needs, Room
+from ..._arrays.selection import Selection
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
-from ..._format.array_metadata import MAX_NBYTES
 from ..._format.chunks import decompress
-from ..._format.dtypes import Array, check_known
+from ..._format.dtypes import Array, DType, check_known
 from ..._format.grid import Grid, digits, lengths
-from ..._format.zarr_metadata import (
-    ZARR_JSON,
-    decode_mask,
-    why_not_native,
-    with_mask,
-)
+from ..._format.zarr_metadata import ZARR_JSON, why_not_native
 from ..._storage.base import MemoryStorage, Storage
 from ..._storage.store import too_long
 from ..._types import Buffer, Json, JsonObject
@@ -53,14 +47,13 @@ from ...exceptions import (
 )
 from ..folder import Folder
 from ..labels import labels_of
-from .array_files import NUMBER, ChunkFiles, FileNames, placed
+from ..rows import check_nbytes
+from .array_files import NUMBER, FileNames
 from .base import ArrayLayout, GroupLayout, NewArray
+from .chunk_files import SingleChunks
 
 # The documents of format 2.
 ZARRAY, ZGROUP, ZATTRS = ".zarray", ".zgroup", ".zattrs"
-DOCUMENTS = (ZARR_JSON, ZARRAY, ZGROUP, ZATTRS)
-# What separates the numbers in the name of a chunk, by the encoding of the names.
-SEPARATORS = {"default": "/", "v2": "."}
 # The name by which zarr and numcodecs find the codec for chunks of Blosc.
 BLOSC = "bloscpack.blosc"
 # The codecs and filters of zarr and numcodecs that run no code from a document or a
@@ -86,45 +79,59 @@ def detect(folder: Folder) -> str | None:
     return "group" if folder.exists(ZGROUP) else None
 
 
-def _object(value: Json) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def safe_document(document: JsonObject, path: str) -> JsonObject:
+def safe_document(document: JsonObject, path: str, names: list[str]) -> JsonObject:
     """Return the document of an array, or the configuration of a codec, for zarr.
 
-    Raises `Unsupported` if it names an unknown codec.
+    The names of the codecs of items are added to `names`. Raises `Unsupported` for an
+    unknown codec.
     """
-    result = dict(document)
-    for key in ("compressor", "filters", "codecs", "index_codecs"):
-        found = document.get(key)
-        if isinstance(found, list):
-            result[key] = [_safe_codec(codec, path) for codec in found]
-        elif found is not None:
-            result[key] = _safe_codec(found, path)
-    return result
+    safe = dict(document)
+    for key in ("filters", "compressor", "codecs", "index_codecs"):
+        stored = document.get(key)
+        codecs: list[Json] = []
+        for codec in stored if isinstance(stored, list) else [stored]:
+            found = codec if isinstance(codec, dict) else {"name": codec}
+            stated = [found[k] for k in ("id", "name") if k in found] or [None]
+            known = {str(name).removeprefix(CODEC_PREFIX) for name in stated}
+            if codec is not None and not known <= CODECS:
+                raise Unsupported(
+                    "the document '%s' names the codec '%.200s'. Only codecs that run "
+                    "no code of their own are used: %s"
+                    % (path, stated[-1], ", ".join(sorted(CODECS)))
+                )
+            if codec is not None and key != "index_codecs":
+                names += [str(stated[0])]
+            inner = found.get("configuration")
+            if "blosc" in known:
+                codec = {"id" if key in ("filters", "compressor") else "name": BLOSC}
+            elif isinstance(inner, dict):
+                inner = safe_document(inner, path, names)
+                codec = {**found, "configuration": inner}
+            codecs.append(codec)
+        if key in document:
+            safe[key] = codecs if isinstance(stored, list) else codecs[0]
+    return safe
 
 
-def _safe_codec(codec: Json, path: str) -> Json:
-    if codec is None:
-        return None
-    names = [codec]
-    if isinstance(codec, dict):
-        names = [codec[k] for k in ("id", "name") if k in codec] or [None]
-    for name in names:
-        known = str(name).removeprefix(CODEC_PREFIX)
-        if known not in CODECS:
-            raise Unsupported(
-                "the document '%s' names the codec '%.200s'. Only codecs that run no "
-                "code of their own are used: %s"
-                % (path, name, ", ".join(sorted(CODECS)))
-            )
-        if known == "blosc":
-            return {"id": BLOSC, "name": BLOSC}
-    if isinstance(codec, dict) and isinstance(codec.get("configuration"), dict):
-        inner = safe_document(codec["configuration"], path)
-        return {**codec, "configuration": inner}
-    return codec
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Turn the errors of zarr about the bytes into `FormatError` with the name."""
+    try:
+        yield
+    except DamageError as error:
+        error.filename = error.filename or path
+        raise
+    except BloscpackError:
+        raise
+    except Exception as error:  # each codec raises errors of its own
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        kind = Unsupported if isinstance(error, MemoryError) else DamageError
+        text = "zarr can't read it: %s: %s" % (type(error).__name__, error)
+        raise kind(text, filename=path) from error
+
+
+# What zarr gets: its codec for chunks of Blosc, and files
 
 
 def _plain(chunk: Buffer) -> bytes:
@@ -134,17 +141,16 @@ def _plain(chunk: Buffer) -> bytes:
 
 
 @cache
-def _register_blosc(is_zarr_3: bool) -> None:
-    """Let numcodecs and zarr find the codec `BLOSC`."""
+def _register_blosc(is_zarr_3: bool) -> Any:
+    """Let numcodecs and zarr find the codec `BLOSC`.
+
+    Return what makes the content of a file for zarr from bytes.
+    """
     numcodecs = import_extra("numcodecs", "zarr")
     compat = import_extra("numcodecs.compat", "zarr")
 
     class OldCodec(numcodecs.abc.Codec):  # type: ignore[misc, name-defined]
         codec_id = BLOSC
-
-        @classmethod
-        def from_config(cls, config: JsonObject) -> OldCodec:
-            return cls()
 
         def encode(self, buf: object) -> NoReturn:
             raise NotImplementedError
@@ -154,18 +160,13 @@ def _register_blosc(is_zarr_3: bool) -> None:
 
     numcodecs.register_codec(OldCodec)
     if not is_zarr_3:
-        return
+        return bytes
     bytes_codec = import_extra("zarr.abc.codec", "zarr").BytesBytesCodec
 
+    @dataclass(frozen=True)
     class Codec(bytes_codec):  # type: ignore[misc, valid-type]
+        name: str = BLOSC
         is_fixed_size = False
-
-        @classmethod
-        def from_dict(cls, data: JsonObject) -> Codec:
-            return cls()
-
-        def to_dict(self) -> JsonObject:
-            return {"name": BLOSC}
 
         async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> object:
             plain = await asyncio.to_thread(_plain, chunk_bytes.to_bytes())
@@ -175,110 +176,73 @@ def _register_blosc(is_zarr_3: bool) -> None:
             raise NotImplementedError
 
     import_extra("zarr.registry", "zarr").register_codec(BLOSC, Codec)
+    return import_extra("zarr.core.buffer.cpu", "zarr").Buffer.from_bytes
 
 
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Turn the errors of zarr about the bytes into `DamageError` with the name."""
-    try:
-        with warnings.catch_warnings():
-            # Data types that are no part of the standard.
-            warnings.simplefilter("ignore")
-            yield
-    except DamageError as error:
-        error.filename = error.filename or path
-        raise
-    except (BloscpackError, MemoryError):
-        raise
-    except Exception as error:  # each codec raises errors of its own
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise
-        text = "zarr can't read it: %s: %s" % (type(error).__name__, error)
-        raise DamageError(text, filename=path) from error
-
-
+@dataclass(eq=False)
 class SourceFile:
-    """The bytes of a file, of which zarr 3 takes slices."""
+    """The bytes of a file, of which zarr 3 takes slices, all of which must be there.
 
-    def __init__(self, storage: Storage, convert: Callable[[bytes], object]) -> None:
-        self._storage, self._convert = storage, convert
+    zarr takes empty bytes for items that were never written.
+    """
+
+    path: str
+    storage: Storage
+    buffer: Callable[[bytes], object]
 
     def __len__(self) -> int:
-        return self._storage.size
+        return self.storage.size
 
     def __getitem__(self, part: slice) -> object:
-        start, stop, _ = part.indices(self._storage.size)
-        return self._convert(self._storage.read_at(start, max(0, stop - start)))
+        start, stop, size = part.start, part.stop, self.storage.size
+        # For the whole file, zarr wants one byte more than it has.
+        if not 0 <= start < min(stop, size) or stop > size + 1:
+            raise DamageError(
+                "expected the bytes %d to %d of a file of '%d'" % (start, stop, size),
+                section="chunks",
+                filename=self.path,
+            )
+        return self.buffer(self.storage.read_at(start, min(stop, size) - start))
 
 
 class Files(dict[str, object]):
     """The files of an array, which zarr takes for a dictionary in memory.
 
+    It has the documents, which were checked. The others are in the folder.
+
     Attributes
     ----------
     most
         Maximum number of bytes of a file that must be read whole.
-    convert
-        Makes what zarr 3 takes in place of bytes; None for zarr 2.
     """
 
     most = MAX_BUFFERSIZE
-    convert: Callable[[bytes], object] | None = None
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, buffer: Callable[[bytes], object]) -> None:
         super().__init__()
-        self._folder = folder
+        self._folder, self._buffer = folder, buffer
 
     def __missing__(self, name: str) -> object:
-        folder = self._folder
+        if name.startswith((".", ZARR_JSON)):
+            raise KeyError(name)  # documents, and copies of them
+        path = self._folder.path(name)
         try:
-            if name in DOCUMENTS:
-                content, value = folder.read_document(name)
-                if name != ZATTRS:
-                    value = safe_document(_object(value), folder.path(name))
-                    content = json.dumps(value).encode()
-                return content if self.convert is None else self.convert(content)
-            if name.startswith((".", ZARR_JSON)):
-                raise KeyError(name)  # copies of documents
-            storage = folder.storage(name)
+            storage = self._folder.storage(name)
         except (FileNotFoundError, NotADirectoryError):
             raise KeyError(name) from None
         # A compressed member of a ZIP file. It may be very small.
         if isinstance(storage, MemoryStorage) and storage.size > self.most:
-            raise too_long(self.most, folder.path(name), storage.size)
-        if self.convert is not None:
-            return SourceFile(storage, self.convert)
-        return bytes(storage.read_at(0, storage.size))
+            raise too_long(self.most, path, storage.size)
+        file = SourceFile(path, storage, self._buffer)
+        return file[0 : len(file)] if self._buffer is bytes else file
 
     def __contains__(self, name: object) -> bool:
-        try:
-            self[str(name)]
-        except KeyError:
-            return False
-        return True
+        return super().__contains__(name) or self._folder.exists(str(name))
 
 
-def _open(folder: Folder, version: int) -> tuple[Any, Files]:
-    """Return the array of zarr in a folder, and its files."""
-    zarr = import_extra("zarr", "zarr")
-    storage = import_extra("zarr.storage", "zarr")
-    is_zarr_3 = not hasattr(storage, "DirectoryStore")
-    if version == 3 and not is_zarr_3:
-        raise UsageError(
-            "this array of format 3 needs zarr 3, found zarr %s: '%s'"
-            % (zarr.__version__, folder.path())
-        )
-    _register_blosc(is_zarr_3)
-    files = Files(folder)
-    with _named(folder.path()):
-        if not is_zarr_3:
-            return zarr.open_array(files, mode="r"), files
-        files.convert = import_extra("zarr.core.buffer.cpu", "zarr").Buffer.from_bytes
-        store = storage.MemoryStore(files, read_only=True)
-        return zarr.open_array(store, mode="r", zarr_format=version), files
+# Chunks and items
 
 
-@dataclass(eq=False)
 class DottedNames(FileNames):
     """Names with a number for each axis, and dots between them, in one folder."""
 
@@ -288,10 +252,9 @@ class DottedNames(FileNames):
 
     def number(self, entry: str) -> int | None:
         """Return the number of a name; None for other names."""
-        found = entry[len(self.before) :].split(".")
         number = 0
-        for text, count in zip(found, self.counts, strict=False):
-            number = number * count + int(text if re.fullmatch(NUMBER, text) else 0)
+        for text, count in zip(re.findall(NUMBER, entry), self.counts, strict=False):
+            number = number * count + int(text)
         return number if self(number) == entry else None
 
     def stored(self, folder: Folder, count: int) -> Sequence[int]:
@@ -301,82 +264,79 @@ class DottedNames(FileNames):
         return sorted(n for n in self._numbers(folder, "") if n < count)
 
 
-def file_names(document: JsonObject, grid: Grid, *, is_old: bool) -> FileNames:
-    """Return the names of the files of an array; `is_old` says that it has format 2."""
-    name, stated = "v2", document.get("dimension_separator")
-    if not is_old:
-        encoding = document.get("chunk_key_encoding")
-        encoding = encoding if isinstance(encoding, dict) else {"name": encoding}
-        name = encoding.get("name", "default")
-        stated = _object(encoding.get("configuration")).get("separator")
-    folder_name = "" if name == "v2" else "c"
-    counts = tuple(max(1, n) for n in grid.counts)
+def file_names(first: str, grid: Grid) -> FileNames:
+    """Return the names of the files of an array, of which one is the first."""
+    counts, start = tuple(max(1, n) for n in grid.counts), first.rstrip("/.0")
     if not counts:
-        return FileNames(folder_name or "0", counts=counts)
-    if (stated or SEPARATORS.get(name, "/")) == "/":
-        return FileNames(folder_name, counts=counts)
-    return DottedNames("", before=folder_name and folder_name + ".", counts=counts)
+        return FileNames(first, counts=())
+    if "." in first:
+        return DottedNames("", start and start + ".", counts=counts)
+    return FileNames(start, counts=counts)
 
 
-class ZarrChunks(ChunkFiles):
+class ZarrChunks(SingleChunks):
     """The chunks of an array, which zarr decodes; all of them are of full size."""
+
+    in_order = False  # `ZarrReader` reads neighbours
 
     def __init__(
         self, folder: Folder, found: Any, grid: Grid, names: FileNames
     ) -> None:
-        self._dtype = numpy.dtype(found.dtype)
-        super().__init__(folder, names, grid, self._dtype.itemsize, bool)
+        self.dtype = numpy.dtype(found.dtype)
+        super().__init__(folder, names, grid, self.dtype.itemsize, bool)
         # All chunks are of full size.
         self.nbytes = self.nfiles * self.slots * self.chunk_size
         self._found = found
 
-    def load(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        *,
-        room: Room | None = None,
-        needs: Needs | None = None,
-    ) -> None:
-        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
-        for number in numbers:
-            plain = self._cache.get(number)
-            if plain is None:
-                plain = self.items(number).tobytes()
-                self._cache.put(number, plain)
-            target = None if room is None else room(number)
-            use(number, placed(memoryview(plain), target))
-
-    def items(self, number: int) -> Array:
-        """Return the items of a chunk, padded with zeros."""
+    def plain(self, number: int, target: memoryview | None = None) -> Buffer:
+        """Return the plain bytes of a chunk; its padding is zeros."""
         box = self.cut.box(number)
+        items: Array = numpy.zeros(self.cut.chunk, self.dtype)
+        items[tuple(slice(0, n) for n in lengths(box))] = self.items(box)
+        plain = items.tobytes()
+        if target is not None:
+            target[:] = plain
+        return plain
+
+    def items(self, index: Any) -> Array:
+        """Return the items that slices with positive steps select."""
         with _named(self.folder.path()):
-            found = numpy.asarray(self._found[box], self._dtype)
-        if found.shape == self.cut.chunk:
-            return found
-        padded = numpy.zeros(self.cut.chunk, self._dtype)
-        padded[tuple(slice(0, n) for n in lengths(box))] = found
-        return padded
+            return numpy.asarray(self._found[index], self.dtype)
+
+
+class ZarrReader(Reader):
+    """Reads many chunks by one call of zarr, which uses several threads."""
+
+    def __init__(self, chunks: ZarrChunks) -> None:
+        super().__init__(chunks, chunks.dtype, chunks.cut.shape)
+        self._chunks = chunks
+
+    def _read(self, selection: Selection, dtype: DType, offset: int = 0) -> Array:
+        nbytes = math.prod(selection.counts) * dtype.itemsize
+        ranges = [axis for axis in selection.axes if isinstance(axis, range)]
+        is_box = len(ranges) == len(selection.axes) and dtype == self.dtype
+        if not is_box or nbytes < 2 * self._chunks.chunk_size:
+            return super()._read(selection, dtype, offset)
+        index = tuple(slice(axis.start, axis.stop, axis.step) for axis in ranges)
+        found: Array = selection.in_order(self._chunks.items(index))
+        return found
 
 
 class TextReader:
     """Reads items of variable size."""
 
-    def __init__(self, folder: Folder, found: Any) -> None:
+    def __init__(self, chunks: ZarrChunks) -> None:
         self.closed = False
-        self._path = folder.path()
-        self._found = found
+        self._chunks = chunks
 
     def get(self, key: Any) -> Any:
         """Return the items that an index selects; only slices read a part of them."""
         if self.closed:
-            raise UsageValueError("the array is closed: '%s'" % self._path)
+            raise UsageValueError("the array is closed")
         entries = key if isinstance(key, tuple) else (key,)
-        with _named(self._path):
-            if all(isinstance(e, slice) and (e.step or 1) > 0 for e in entries):
-                return numpy.asarray(self._found[key])
-            items = numpy.asarray(self._found[...])
-        return items[key]
+        if all(isinstance(e, slice) and (e.step or 1) > 0 for e in entries):
+            return self._chunks.items(key)
+        return self._chunks.items(...)[key]
 
 
 class OtherArray(ArrayLayout):
@@ -386,7 +346,6 @@ class OtherArray(ArrayLayout):
     writable = False
     sparse = True
     may_lack_files = True
-    changed_elsewhere = False
     has_digests = False
     is_column = False
 
@@ -394,82 +353,82 @@ class OtherArray(ArrayLayout):
         self.folder = folder
         is_old = folder.exists(ZARRAY)
         self.description_files = old_files(folder, ZARRAY) if is_old else (ZARR_JSON,)
-        self._document = folder.read_object(self.description_files[0])
-        found, files = _open(folder, 2 if is_old else 3)
-        with _named(folder.path()):
+        documents = [folder.read_object(name) for name in self.description_files]
+        self._document, self._codecs = documents[0], list[str]()
+        path = folder.path(self.description_files[0])
+        documents[0] = safe_document(documents[0], path, self._codecs)
+        zarr, storage = (import_extra(n, "zarr") for n in ("zarr", "zarr.storage"))
+        is_zarr_3 = not hasattr(storage, "DirectoryStore")
+        if not is_old and not is_zarr_3:
+            raise UsageError(
+                "this array of format 3 needs zarr 3, found zarr %s: '%s'"
+                % (zarr.__version__, folder.path())
+            )
+        buffer = _register_blosc(is_zarr_3)
+        files = Files(folder, buffer)
+        for name, document in zip(self.description_files, documents, strict=True):
+            files[name] = buffer(json.dumps(document).encode())
+        with _named(folder.path()), warnings.catch_warnings():
+            # Data types that are no part of the standard.
+            warnings.simplefilter("ignore")
+            store = storage.MemoryStore(files) if is_zarr_3 else files
+            found = zarr.open_array(store, mode="r")
             self.dtype, self.shape = numpy.dtype(found.dtype), tuple(found.shape)
             chunk = tuple(max(1, n) for n in found.chunks)
             self.shards = getattr(found, "shards", None)
             self.fill_value = found.fill_value
             self.stored_dims, self._attributes = labels_of(found)
+            zeros = (0,) * len(self.shape)
+            separator = self._document.get("dimension_separator") or "."
+            first = separator.join(map(str, zeros)) or "0"
+            if is_zarr_3:
+                first = found.metadata.encode_chunk_key(zeros)
         if not self.is_text:
             check_known(self.dtype)
-        # A chunk may be much larger than the array.
-        if self.shards is None:
-            chunk = tuple(
-                min(n, size or 1) for n, size in zip(chunk, self.shape, strict=True)
+        if self.shards is None:  # a chunk may be much larger than the array
+            pairs = zip(chunk, self.shape, strict=True)
+            chunk = tuple(min(n, size or 1) for n, size in pairs)
+        check_nbytes(self.shape, self.dtype)
+        nbytes = math.prod(chunk) * self.dtype.itemsize
+        if nbytes > MAX_BUFFERSIZE:
+            raise UsageError(
+                "'%s': a chunk has '%d' bytes, and at most '%d' are read"
+                % (folder.path(), nbytes, MAX_BUFFERSIZE)
             )
-        self._check_size("the array", [n or 1 for n in self.shape], MAX_NBYTES)
-        self._check_size("a chunk", chunk, MAX_BUFFERSIZE)
         ratio = zip(self.shards or chunk, chunk, strict=True)
-        self.chunks = chunk
         self.grid = Grid(self.shape, chunk, tuple(n // m for n, m in ratio))
-        names = file_names(self._document, self.grid, is_old=is_old)
-        self._source = ZarrChunks(folder, found, self.grid, names)
+        self.chunks = chunk
+        names = file_names(first, self.grid)
+        self._source = chunks = ZarrChunks(folder, found, self.grid, names)
+        self.reader = TextReader(chunks) if self.is_text else ZarrReader(chunks)
         if not self.is_text:  # filters may have stored longer items
-            files.most = 16 * self._source.chunk_size * self._source.slots
-            files.most += MAX_DOCUMENT
-        self.reader = (
-            TextReader(folder, found)
-            if self.is_text
-            else Reader(self._source, self.dtype, self.shape)
-        )
+            files.most = 16 * chunks.chunk_size * chunks.slots + MAX_DOCUMENT
 
     @property
     def is_text(self) -> bool:
         """Whether items have variable size."""
         return self.dtype.kind in "OT"
 
-    def _check_size(self, what: str, shape: Sequence[int], most: int) -> None:
-        nbytes = math.prod(shape) * self.dtype.itemsize
-        if nbytes > most:
-            raise UsageError(
-                "'%s': %s has '%d' bytes, and at most '%d' are read"
-                % (self.folder.path(), what, nbytes, most)
-            )
-
     def read_attributes(self) -> JsonObject:
         """Return the attributes that the array had when it was opened."""
-        return with_mask(self._attributes, self.dtype, decode_mask)
+        return self._attributes
 
     @property
     def codec_settings(self) -> JsonObject:
         """The names of the codecs and filters, without those of shards."""
-        names: list[str] = []
-        codecs: list[Json] = []
-        for key in ("filters", "compressor", "codecs"):
-            found = self._document.get(key)
-            codecs += found if isinstance(found, list) else [found]
-        for codec in codecs:
-            codec = codec if isinstance(codec, dict) else {"name": codec}
-            name = codec.get("id", codec.get("name"))
-            if name == "sharding_indexed":
-                codecs += _object(codec.get("configuration")).get("codecs", [])
-            elif name not in (None, "bytes"):
-                names.append(name)
-        return {"cname": ", ".join(names) or None}
+        hidden = "bytes", "sharding_indexed"
+        return {"cname": ", ".join(n for n in self._codecs if n not in hidden) or None}
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        grid = self.grid
         if self.is_text:
             raise UsageError(
                 "'%s': its items are texts of variable size: 'blpk convert' gives them "
                 "a fixed size" % self.folder.path()
             )
         return NewArray(
-            *(self.dtype, self.shape, grid.chunk, self.fill_value),
-            shards=grid.shard,
+            *(self.dtype, self.shape, self.chunks, self.fill_value),
+            shards=self.grid.shard,
             dims=self.stored_dims,
         )
 
@@ -485,18 +444,12 @@ class OtherArray(ArrayLayout):
         )
 
     @classmethod
-    def grid_for(cls, new: NewArray) -> NoReturn:
-        """Raise `UsageError`: no new array has this layout."""
+    def grid_for(cls, *args: object, **kwargs: object) -> NoReturn:
+        """Raise `UsageError`: no array of this layout is written."""
         cls.check_layout()
         raise NotImplementedError
 
-    create = grid_for  # type: ignore[assignment]
-
-    def stage(self, *args: object, **kwargs: object) -> NoReturn:
-        """Raise an error: `check_writable` has refused the change."""
-        raise NotImplementedError
-
-    committed = stage
+    create = stage = committed = grid_for
 
 
 class OtherGroup(GroupLayout):
@@ -504,7 +457,6 @@ class OtherGroup(GroupLayout):
 
     name = "zarr-python"
     writable = False
-    description_files: tuple[str, ...] = (ZGROUP,)
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
