@@ -36,7 +36,6 @@ from .rows import (
     converted,
     counted,
     items_of,
-    mask_attributes,
     named_columns,
     naming_column,
     new_rows,
@@ -370,7 +369,7 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_is_path(path, "create_table(path, data)")
-    columns, masks, labels = _new_columns(data, dtype, names)
+    columns, labels = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()
     new = {}
@@ -382,7 +381,7 @@ def create_table(
     for name, rows in columns.items():
         found.check_column_name(name)
         new[name] = new_column(
-            *(found, name, rows, {**labels[name][1], **masks[name]}),
+            *(found, name, rows, labels[name][1]),
             chunks=_of_column(chunks, name, columns),
             settings=settings,
             shards=_of_column(shards, name, columns),
@@ -408,8 +407,8 @@ def _of_column(given: object, name: str, columns: Mapping[str, object]) -> objec
 
 def _new_columns(
     data: object, dtype: Any, names: Sequence[str] | None
-) -> tuple[dict[str, Items], JsonObject, dict[str, tuple[Dims, JsonObject]]]:
-    """Return the columns of a new table, the attributes of masks, and the labels."""
+) -> tuple[dict[str, Items], dict[str, tuple[Dims, JsonObject]]]:
+    """Return the columns of a new table, and their labels."""
     try:
         wanted = None if dtype is None else numpy.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -431,18 +430,18 @@ def _new_columns(
         )
     columns, labels = {}, {}
     given = named_columns(columns_of(data), list(names))
-    for name, column in with_masks(given).items():
+    for name, (column, of_mask) in with_masks(given).items():
         typed = wanted if name in given else None  # masks are booleans
         if typed is not None and name not in (typed.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
-            rows, labels[name] = items_of(column), labels_of(column)
+            rows, (named, attrs) = items_of(column), labels_of(column)
             if typed is not None:
                 rows = converted(rows, typed[name].base)
-        columns[name] = rows
+        columns[name], labels[name] = rows, (named, {**attrs, **of_mask})
     if not columns:
         raise UsageValueError("a table must have a column")
     if any(rows.ndim == 0 for rows in columns.values()):
         raise UsageValueError("expected columns of rows, found a single value")
     check_same_length(columns)
-    return columns, mask_attributes(columns, given), labels
+    return columns, labels

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -25,6 +24,7 @@ from .rows import (
     MASK_NAME,
     MASK_OF,
     all_columns,
+    append_rows,
     as_columns,
     blocks_of,
     check_different,
@@ -370,17 +370,11 @@ class Table(ItemsNode):
         given = rows.columns if isinstance(rows, Table) else frames.columns_of(rows)
         with writer.turn():
             types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-            new = as_columns(given, types, self._masks())
-            count = next(iter(new.values())).shape[0] if new else 0
-            given = {self._columns[name]._layout: rows for name, rows in new.items()}
-            if not count or writer.buffered(given):
-                return
-            length = len(self) + count
-            taking_over = partial(self._committed, length)
-            with writer.change(taking_over, disturbs=False) as change:
-                for name, column in self._columns.items():
-                    with naming_column(name):
-                        column.stage_append(change, new[name])
+            streams = as_columns(given, types, self._masks())
+            new = {self._columns[n]._layout: stream for n, stream in streams.items()}
+            some = any(stream.length for stream in new.values())
+            if some and not writer.buffered(new):
+                append_rows(writer, new)
 
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
