@@ -395,7 +395,9 @@ class Array(StoredArray, ItemsNode):
         def blocks() -> Blocks:
             fill = numpy.array(self.fill_value, self.dtype)
             for shard in layout.shards_to_fill(grid) if grows else ():
-                if any(map(operator.ge, grid.corner(shard * grid.slots), shape)):
+                ends = list(zip(grid.shard_box(shard), old, shape, strict=True))
+                has_new = any(s.stop > before for s, before, _ in ends)
+                if not has_new or any(s.start >= after for s, _, after in ends):
                     continue
                 for number in grid.chunks_of(shard):
                     kept = part(grid.corner(number), grid.chunk, old)

@@ -73,15 +73,21 @@ def name_of(path: Path) -> str:
 
 
 def new_labels(
-    layout: type[ArrayLayout], data: object, dims: object, attrs: Any, ndim: int
-) -> tuple[Dims, JsonObject]:
+    layout: type[ArrayLayout],
+    path: Path,
+    data: object,
+    dims: object,
+    attrs: Any,
+    ndim: int,
+) -> tuple[list[str], JsonObject]:
     """Return the labels of a new array: the given ones, or else the labels of the data.
 
     Raises `UsageError` if the layout can't hold them.
     """
     found, attributes = labels_of(data)
     found = _held(layout, found if dims is None else dims, ndim)
-    return found, attributes if attrs is None else dict(attrs)
+    names = stored_dims(name_of(path), ndim, found)
+    return names, attributes if attrs is None else dict(attrs)
 
 
 def column_dims(

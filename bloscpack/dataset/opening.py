@@ -19,7 +19,7 @@ from .array import Array
 from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
-from .labels import Dims, column_dims, labels_of, name_of, new_labels, stored_dims
+from .labels import Dims, column_dims, labels_of, new_labels
 from .layouts import (
     LAYOUTS,
     Found,
@@ -75,81 +75,66 @@ class Options(NamedTuple):
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
     if not options.writable:
-        return _open_to_read(found, options)
+        return _open(found, options)
     # The first of several writers gives the array of another program an identity: for
     # that it is a single writer for a moment.
     wait = WAIT if options.shared else 0.0
-    if options.timeout is not None:
-        wait = options.timeout
-    return waiting(lambda: _open_writable(found, options), wait)
+    wait = wait if options.timeout is None else options.timeout
+    return waiting(lambda: _open(found, options), wait)
 
 
-def _open_writable(found: Found, options: Options) -> Array | Table:
-    column = _open_column(found.folder, options) if found.kind == "array" else None
-    if column is not None:
-        return column
+def _open(found: Found, options: Options) -> Array | Table:
+    folder, writable = found.folder, options.writable
+    allow_pickle = options.allow_pickle
+    if found.kind == "array":
+        array, may_be_column = None, True
+        if not writable:
+            array = array_class(found.layout)(folder, allow_pickle=allow_pickle)
+            # A column that is read at its own URL is an array: this saves requests.
+            may_be_column = not folder.is_remote and array.is_column is not False
+        parent = parent_table(folder) if may_be_column else None
+        if parent is not None:
+            table = open_array_or_table(parent[0], options)
+            assert isinstance(table, Table)
+            return table.columns[parent[1]].detached(table, closes_table=True)
+        if array is not None:
+            return Array(array)
+    elif not writable:
+        return Table(read_table(table_class(found.layout), folder, allow_pickle))
     check_changeable(found)
+    locked = found
     if options.shared:
         _check_shareable(found)
-        found = found._replace(kind=SHARED)
-    writer = writer_of(found, options.sync)
+        locked = found._replace(kind=SHARED)
+    writer = writer_of(locked, options.sync)
     writer.wait = writer.wait if options.timeout is None else options.timeout
     writer.buffer = RowBuffer(writer) if options.buffered else None
     try:
-        return _open_to_change(found, options, writer)
+        if found.kind == "array":
+            array = array_class(found.layout)(folder, allow_pickle=allow_pickle)
+            array.check_writable()
+            if array.is_column and is_inside_table(folder):
+                raise UsageError(
+                    "'%s' is a column of a table that another user may have written, "
+                    "or that is damaged: open the table to change it" % folder.path()
+                )
+            opened = Array(array, writer)
+            if options.shared:
+                opened.reopens = partial(_open_again, options), folder.address_of()
+            return opened
+        # In a store without locks, another writer may be changing it.
+        attempts = ATTEMPTS if folder.is_remote else 0
+        kind = table_class(found.layout)
+        layout = read_table(kind, folder, allow_pickle, attempts)
+        layout.check_layout()
+        for column in layout.columns.values():
+            column.check_writable()
+        table = Table(layout, writer)
+        table.make_equal()
+        return table
     except BaseException:
         writer.close()
         raise
-
-
-def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | Table:
-    folder = found.folder
-    if found.kind in ("array", SHARED):
-        array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
-        array.check_writable()
-        if array.is_column and is_inside_table(folder):
-            raise UsageError(
-                "'%s' is a column of a table that another user may have written, or "
-                "that is damaged: open the table to change it" % folder.path()
-            )
-        opened = Array(array, writer)
-        if options.shared:
-            opened.reopens = partial(_open_again, options), folder.address_of()
-        return opened
-    # In a store without locks, another writer may be changing it.
-    attempts = ATTEMPTS if folder.is_remote else 0
-    kind = table_class(found.layout)
-    layout = read_table(kind, folder, options.allow_pickle, attempts)
-    layout.check_layout()
-    for column in layout.columns.values():
-        column.check_writable()
-    table = Table(layout, writer)
-    table.make_equal()
-    return table
-
-
-def _open_to_read(found: Found, options: Options) -> Array | Table:
-    if found.kind != "array":
-        kind = table_class(found.layout)
-        return Table(read_table(kind, found.folder, options.allow_pickle))
-    folder = found.folder
-    array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
-    # A column that is read at its own URL is an array: this saves requests.
-    if not folder.is_remote and array.is_column is not False:
-        column = _open_column(folder, options)
-        if column is not None:
-            return column
-    return Array(array)
-
-
-def _open_column(folder: Folder, options: Options) -> Array | None:
-    """Return a column as a part of its table; None for an array that is no column."""
-    parent = parent_table(folder)
-    if parent is None:
-        return None
-    table = open_array_or_table(parent[0], options)
-    assert isinstance(table, Table)
-    return table.columns[parent[1]].detached(table, closes_table=True)
 
 
 def _check_shareable(found: Found) -> None:
@@ -284,7 +269,7 @@ def create_array(
     found = array_class(layout)
     found.check_layout()
     ndim = len(rows.shape)
-    names, attributes = new_labels(found, data, dims, attrs, ndim)
+    names, attributes = new_labels(found, path, data, dims, attrs, ndim)
     new = NewArray(
         rows.dtype,
         rows.shape,
@@ -293,7 +278,7 @@ def create_array(
         attributes,
         settings,
         shards=shards,
-        dims=stored_dims(name_of(path), ndim, names),
+        dims=names,
         sample=data,
     )
     grid = found.grid_for(new)
