@@ -19,7 +19,7 @@ from .array import Array
 from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
-from .labels import Dims, column_dims, labels_of, new_labels
+from .labels import Dims, array_dims, column_dims, labels_of
 from .layouts import (
     LAYOUTS,
     Found,
@@ -268,17 +268,17 @@ def create_array(
     rows = new_rows(data, shape, dtype, fill_value)
     found = array_class(layout)
     found.check_layout()
-    ndim = len(rows.shape)
-    names, attributes = new_labels(found, path, data, dims, attrs, ndim)
+    of_data, attributes = labels_of(data)
+    names = of_data if dims is None else dims
     new = NewArray(
         rows.dtype,
         rows.shape,
         chunks,
         fill_value,
-        attributes,
+        attributes if attrs is None else dict(attrs),
         settings,
         shards=shards,
-        dims=names,
+        dims=array_dims(found, path, len(rows.shape), names),
         sample=data,
     )
     grid = found.grid_for(new)

@@ -551,7 +551,13 @@ class RowStream:
                 yield from blocks_of(self._values, grid, start, read, self.dtype)
             return
         while len(rows := self.take(step - start % step)):
-            yield from blocks_of(rows, grid, start, read)
+            first, skipped = divmod(start, grid.chunk[0])
+            if grid.is_rows and rows.size and not skipped:  # the usual case, for speed
+                size = grid.chunk[0]
+                for number, begin in enumerate(range(0, len(rows), size), first):
+                    yield number, rows[begin : begin + size]
+            else:
+                yield from blocks_of(rows, grid, start, read)
             start += len(rows)
 
 
