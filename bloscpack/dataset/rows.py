@@ -388,10 +388,11 @@ def with_masks(columns: Mapping[str, Any]) -> dict[str, tuple[Any, JsonObject]]:
     """
     result: dict[str, tuple[Any, JsonObject]] = {}
     for name, items in columns.items():
-        result[name] = without_mask(items), {}
+        result[name] = items, {}
         if numpy.ma.is_masked(items) and items.ndim == 1:
             mask = MASK_NAME % name
             check_different([*columns, mask])
+            result[name] = without_mask(items), {}
             result[mask] = numpy.ma.getmaskarray(items), {MASK_OF: name}
     return result
 
