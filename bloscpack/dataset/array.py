@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from types import FunctionType
@@ -14,13 +14,13 @@ import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from .._arrays.reader import Reader, check_out
-from .._arrays.selection import Part, Selection, split_names
+from .._arrays.selection import Selection, split_names
 from .._arrays.stored import StoredArray
 from .._commit.new_files import Change
 from .._commit.writer import Writer
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
-from .._format.grid import Grid, Shape, lengths, part
+from .._format.grid import Shape, lengths, part
 from .._storage.store import Conflict
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .layouts.base import ArrayLayout, Blocks, NewColumn
@@ -296,10 +296,11 @@ class Array(StoredArray, ItemsNode):
                 )
             shape = self._checked_shape((*before, old[axis] + found[axis], *after))
             check_nbytes(shape, self.dtype)
-            grid = layout.grid.resized(shape)
+            grid, read = layout.grid.resized(shape), layout.reader.get
             added = Selection((*map(slice, before), slice(old[axis], None)), shape)
+            blocks = changed_blocks(grid, added, items, read, old, self.dtype)
             with writer.change(lambda: layout.committed(shape)) as change:
-                self._stage(change, grid, added, items, self.dtype)
+                layout.stage(change, grid, blocks, extends=True)
 
     def resize(self, shape: int | tuple[int, ...]) -> None:
         """Set the shape: remove the last items, or add items of `fill_value`.
@@ -349,7 +350,11 @@ class Array(StoredArray, ItemsNode):
                 with suppress(Conflict):
                     with writer.change(layout.renew, shard=name) as change:
                         layout.renew()  # the shard is locked now
-                        self._stage(change, grid, selection, items, parts=parts)
+                        read = layout.reader.get
+                        blocks = changed_blocks(
+                            grid, selection, items, read, parts=parts
+                        )
+                        layout.stage(change, grid, blocks, extends=False)
                     is_done = True
 
     # Parts of a change, for tables and groups
@@ -362,24 +367,6 @@ class Array(StoredArray, ItemsNode):
         new.attrs, new.dims = self.attrs.asdict(), self.dims
         rows = stream_of(self, new.dtype, self.shape[1:])
         return new, rows.blocks(self._layout.grid_for(new))
-
-    def _stage(
-        self,
-        change: Change,
-        grid: Grid,
-        selection: Selection,
-        items: Any,
-        dtype: DType | None = None,
-        parts: Sequence[Part] | None = None,
-    ) -> None:
-        """Let `change` assign to items of the array, which is cut as `grid` says.
-
-        The other parameters are those of `changed_blocks`.
-        """
-        layout, old = self._layout, self.shape
-        read = layout.reader.get
-        blocks = changed_blocks(grid, selection, items, read, old, dtype, parts)
-        layout.stage(change, grid, blocks, extends=grid.shape != old)
 
     def stage_resize(self, change: Change, shape: Shape) -> None:
         """Let `change` set the shape. New items get the fill value."""
@@ -430,8 +417,10 @@ class Array(StoredArray, ItemsNode):
         else:
             items = numpy.array(self[key])
             items[names] = converted(values, items[names].dtype)
-        selection = Selection(key, self.shape)
-        self._stage(change, self._layout.grid, selection, selection.spread(items))
+        selection, layout = Selection(key, self.shape), self._layout
+        items, grid = selection.spread(items), layout.grid
+        blocks = changed_blocks(grid, selection, items, layout.reader.get)
+        layout.stage(change, grid, blocks, extends=False)
 
     def _checked_shape(self, shape: object) -> Shape:
         found, old = checked_shape(shape), self.shape
