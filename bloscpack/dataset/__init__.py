@@ -261,15 +261,14 @@ def _open(
     path: Path,
     mode: str,
     storage_options: StorageOptions | None = None,
-    **given: Any,
+    **creation: Any,
 ) -> Kind:
     """Open or create a dataset; `wanted` is its class, or None for any."""
     if mode not in MODES:
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
-    options = Options(**{n: given.pop(n) for n in [*given] if n in OPENING})
-    creation = given
+    options = Options(**{n: creation.pop(n) for n in OPENING & creation.keys()})
     known_settings(creation, CREATION, others=("shared", "timeout", "allow_pickle"))
     if options.shared and mode != "r+":
         raise UsageValueError("shared=True needs the mode 'r+', not %r" % mode)
