@@ -273,7 +273,7 @@ def changed_blocks(
             ends = [(min(s.start for s in t), max(s.stop for s in t)) for t in targets]
             corner = tuple(start for start, _ in ends)
             box = tuple(slice(*pair) for pair in ends)
-            given = converted(numpy.asarray(items[box]), dtype)
+            given = converted(items[box], dtype)
         for number, target, source in group:
             if corner is not None:
                 target = inside(target, corner)  # type: ignore[arg-type]
@@ -654,7 +654,7 @@ def slices_of(values: AnyArray) -> Iterator[Array]:
     if isinstance(first, int):
         step = max(step // max(1, first), 1) * max(1, first)
     for start in range(0, shape[0], step):
-        yield numpy.asarray(values[start : min(start + step, shape[0])])
+        yield numpy.asanyarray(values[start : min(start + step, shape[0])])
 
 
 def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> RowStream:
@@ -695,7 +695,7 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
     wanted = data.dtype if wanted is None else wanted
     if data.shape:
         return stream_of(data, wanted, tuple(data.shape[1:]))
-    stream = stream_of(numpy.asarray(data[()]).reshape(1), wanted, ())
+    stream = stream_of(numpy.asanyarray(data[()]).reshape(1), wanted, ())
     stream.has_axes = False
     return stream
 
