@@ -19,7 +19,7 @@ from typing import Any
 from .._check import findings
 from .._check.files import Inspection
 from .._format.array_metadata import Description
-from .._format.grid import lengths
+from .._format.grid import lengths, part
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import CHECKSUM, DEFAULT_SHARD_CHECKSUM, count_slots
@@ -281,18 +281,27 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
         if i >= len(numbers) or numbers[i] not in expected:
             continue
         number = numbers[i]
-        start, stop = source.span(number)
-        least = stop - start
-        if described is not None and described.grid is None and source.cut.shape:
-            # It states rows, the last of which may be in a short chunk.
-            rows, size = lengths(source.cut.box(number))[0], source.cut.chunk[0]
-            least = rows * (source.chunk_size // size)
+        box = source.cut.box(number)
+        shape, least = lengths(box), source.chunk_size
+        if described is not None and box and len(described.shape) == len(box):
+            corner = source.cut.corner(number // source.slots * source.slots)
+            inside = part(corner, described.shape, source.cut.shape)
+            pairs = zip(box, inside, strict=True)
+            there = [max(0, min(a.stop, b.stop) - a.start) for a, b in pairs]
+            if described.grid is None:
+                # It states rows, the last of which may be in a short chunk.
+                least = shape[0] * (source.chunk_size // source.cut.chunk[0])
+            if any(map(int.__lt__, there, shape)):
+                message = "expected items of shape %s in the chunk, found %s"
+                message %= shape, tuple(there)
+                check.add("chunks", "size", message, chunk=i, number=number)
+                continue
         if least <= nbytes <= source.chunk_size:
             check.intact[number] = plain_nbytes(source, number), cbytes
             check.extents[number] = offset, cbytes
             continue
         message = "expected a chunk of '%d' plain bytes, found '%d'"
-        message %= stop - start, nbytes
+        message %= source.chunk_size, nbytes
         check.add("chunks", "size", message, chunk=i, number=number)
 
 

@@ -50,6 +50,7 @@ from ...constants import (
     METADATA_HEADER_LENGTH,
 )
 from ...exceptions import DamageError, NotReadable, Unsupported, UsageValueError
+from ...headers import BloscpackHeader
 from ...serializers import PLACE, SERIALIZERS, is_array, shard_rows
 from .array_files import FileNames
 from .base import NewArray
@@ -166,6 +167,7 @@ class Sharding:
     def _stated_shape(
         self, number: int, storage: Storage, front: bytes
     ) -> Shape | None:
+        BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH])  # raises its errors
         before, behinds = _texts_around(self.dtype, self.grid.chunk, self.grid.shard)
         place = b"}"
         if self.identity is not None:

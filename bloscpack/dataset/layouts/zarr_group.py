@@ -70,13 +70,15 @@ def detect(folder: Folder) -> str | None:
         is_own = read_identity(content, attributes.get(KEY))[1]
         if kind == "array" and not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
-            if is_unsharded(document) or not seems_signed(content):
-                return None  # for another layout
+            is_copy = is_unsharded(document) or not seems_signed(content)
+            kind = "" if is_copy else kind
     except FormatError:  # the error of opening it is better
         return "group"
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return "table" if kind == "group" and COLUMN_ORDER in attributes else kind
+    if kind == "group" and COLUMN_ORDER in attributes:
+        return "table"
+    return kind or None  # for another layout
 
 
 def check_node(folder: Folder, value: Json) -> tuple[str, JsonObject]:
