@@ -60,7 +60,7 @@ nitpick_ignore_regex = [
     # Of libraries that are optional.
     ("py:class", r"DataFrame|pyarrow\.Table"),
     ("py:class", r"numpy\._typing\..*|types\.EllipsisType"),
-    ("py:class", r"bloscpack\._types\..*|(.*\.)?DatasetInfo"),
+    ("py:class", r"bloscpack\.(_arrays|_types)\..*|(.*\.)?DatasetInfo"),
     ("py:class", r"bloscpack\.(headers|_check|_file|_storage|dataset\.node)\..*"),
     ("py:class", r"bloscpack\.abstract_io\.MemorySink"),
     ("py:class", r"bloscpack\.bigfile\.(attributes\.Attribute|mpi\.Communicator)"),

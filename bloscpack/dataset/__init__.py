@@ -56,6 +56,8 @@ MODES = ("r", "r+", "a", "w", "x")
 CREATION = {"data", "cname", "clevel", "shuffle", "typesize", "spare", "auto"}.union(
     *(make.__kwdefaults__ or () for make in (create_array, create_table, create_group))
 )
+# Parameters of what opens a dataset.
+OPENING = {*Options._fields} - {"writable"}
 # What opens a dataset of a kind.
 OPENERS = {Array: "open_array", Table: "open_table", Group: "open_group"}
 
@@ -126,18 +128,15 @@ def open(
     """
     is_array = "data" in creation or "shape" in creation
     create: Callable[..., Array | Group] = create_array if is_array else create_group
+    opening = {
+        "allow_pickle": allow_pickle,
+        "sync": sync,
+        "shared": shared,
+        "timeout": timeout,
+        "buffered": buffered,
+    }
     found: Array | Table | Group = _open(
-        None,
-        create,
-        path,
-        mode,
-        allow_pickle=allow_pickle,
-        sync=sync,
-        shared=shared,
-        timeout=timeout,
-        buffered=buffered,
-        storage_options=storage_options,
-        **creation,
+        None, create, path, mode, storage_options, **opening, **creation
     )
     return found
 
@@ -261,37 +260,32 @@ def _open(
     create: Callable[..., Kind],
     path: Path,
     mode: str,
-    *,
-    allow_pickle: bool = False,
-    sync: bool = True,
-    shared: bool = False,
-    timeout: float | None = None,
-    buffered: bool = False,
     storage_options: StorageOptions | None = None,
-    **creation: object,
+    **creation: Any,
 ) -> Kind:
     """Open or create a dataset; `wanted` is its class, or None for any."""
     if mode not in MODES:
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
+    options = Options(**{n: creation.pop(n) for n in OPENING & creation.keys()})
     known_settings(creation, CREATION, others=("shared", "timeout", "allow_pickle"))
-    if shared and mode != "r+":
+    if options.shared and mode != "r+":
         raise UsageValueError("shared=True needs the mode 'r+', not %r" % mode)
-    if buffered and (shared or mode == "r"):
+    if options.buffered and (options.shared or mode == "r"):
         raise UsageValueError(
             "buffered=True is for a single writer: expected another mode than 'r', and "
             "shared=False"
         )
     path = local_path(path)
     if mode in ("w", "x") or (mode == "a" and not _has_files(path, storage_options)):
-        creation["mode"] = "w" if mode == "w" else "x"
-        if buffered and create is create_group:
+        if options.buffered and create is create_group:
             raise UsageValueError(NOT_BUFFERED)
-        creation.update({"buffered": True} if buffered else {})
-        return create(path, sync=sync, storage_options=storage_options, **creation)
-    options = Options(allow_pickle, sync, mode != "r", shared, timeout, buffered)
-    found: Any = open_node(detect(Folder.open(path, storage_options)), options)
+        creation |= {"mode": "w" if mode == "w" else "x", "sync": options.sync}
+        creation |= {"buffered": True} if options.buffered else {}
+        return create(path, storage_options=storage_options, **creation)
+    found: Any = detect(Folder.open(path, storage_options))
+    found = open_node(found, options._replace(writable=mode != "r"))
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import groupby
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -19,25 +20,22 @@ from .._commit.new_files import Change
 from .._commit.writer import Writer
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
-from .._format.grid import Box, Grid, Shape, lengths, part
+from .._format.grid import Shape, lengths, part
 from .._storage.store import Conflict
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .layouts.base import ArrayLayout, Blocks, NewColumn
 from .node import ItemsNode, Node, import_dask
 from .rows import (
-    Boxes,
-    RowStream,
-    blocks_of_fields,
+    append_rows,
     changed_blocks,
-    changed_shards,
     check_mask,
     check_nbytes,
     checked_shape,
     converted,
     is_array,
     items_of,
-    stage_rows,
     stream_of,
+    with_fields,
 )
 
 Result = TypeVar("Result")
@@ -274,45 +272,35 @@ class Array(StoredArray, ItemsNode):
         UsageError
             If the rows don't fit, or if the array was opened for reading.
         """
-        writer = self._check_resizable()
+        writer, layout = self._check_resizable(), self._layout
         if not -self.ndim <= operator.index(axis) < self.ndim:
             raise UsageValueError(
                 "axis %d is out of bounds for an array of %d axes" % (axis, self.ndim)
             )
-        if axis % self.ndim:
-            self._append_along(writer, values, axis % self.ndim)
+        axis %= self.ndim
+        if axis == 0:
+            rows = stream_of(values, self.dtype, self.shape[1:])
+            if rows.length != 0 and not writer.buffered({layout: rows}):
+                append_rows(writer, {layout: rows})
             return
-        rows = stream_of(values, self.dtype, self.shape[1:])
-        if rows.length == 0 or writer.buffered({self._layout: rows}):
-            return
-
-        def take_over() -> None:
-            self._layout.committed((len(self) + (rows.length or 0), *self.shape[1:]))
-
-        with writer.change(take_over, disturbs=False) as change:
-            self.stage_append(change, rows)
-
-    def _append_along(self, writer: Writer, values: object, axis: int) -> None:
         check_mask(values)
         items = values if is_array(values) else items_of(values)
         with writer.turn():
             writer.flush()
-            old = self.shape
-            found, before, after = tuple(items.shape), old[:axis], old[axis + 1 :]
-            same = (*found[:axis], *found[axis + 1 :]) == before + after
-            if len(found) != len(old) or not same:
+            old, found = self.shape, tuple(items.shape)
+            before, after = old[:axis], old[axis + 1 :]
+            if len(found) != len(old) or found != (*before, found[axis], *after):
                 raise DoesNotFit(
                     "expected items of the shape %s apart from axis %d, found an array "
                     "of shape %s" % (old, axis, found)
                 )
             shape = self._checked_shape((*before, old[axis] + found[axis], *after))
-            grid = self._layout.grid.resized(shape)
-            index = (slice(None),) * axis + (slice(old[axis], None),)
-            added, boxes = Selection(index, shape), Boxes(items, self.dtype)
-            blocks = changed_blocks(grid, added, boxes, self.__getitem__, old)
-            with writer.change(lambda: self._layout.committed(shape)) as change:
-                check_nbytes(shape, self.dtype)
-                self._layout.stage(change, grid, blocks, extends=True)
+            check_nbytes(shape, self.dtype)
+            grid, read = layout.grid.resized(shape), layout.reader.get
+            added = Selection((*map(slice, before), slice(old[axis], None)), shape)
+            blocks = changed_blocks(grid, added, items, read, old, self.dtype)
+            with writer.change(lambda: layout.committed(shape)) as change:
+                layout.stage(change, grid, blocks, extends=True)
 
     def resize(self, shape: int | tuple[int, ...]) -> None:
         """Set the shape: remove the last items, or add items of `fill_value`.
@@ -347,29 +335,26 @@ class Array(StoredArray, ItemsNode):
             Values that NumPy can broadcast to the selected items, and convert to their
             type without a loss; only floats are rounded.
         """
-        writer = self._check_writer()
-        if writer.by_shard:
-            self._assign_shards(writer, key, values)
+        writer, layout = self._check_writer(), self._layout
+        if not writer.by_shard:
+            with writer.change(lambda: layout.committed(self.shape)) as change:
+                self.stage_items(change, key, values)
             return
-        with writer.change(lambda: self._layout.committed(self.shape)) as change:
-            self.stage_items(change, key, values)
-
-    def _assign_shards(self, writer: Writer, key: Key, values: object) -> None:
-        layout, grid = self._layout, self._layout.grid
-        selection = Selection(key, self.shape)
+        selection, grid = Selection(key, self.shape), layout.grid
         items = selection.spread(converted(values, self.dtype))
-
-        def read(box: Box) -> Items:
-            return numpy.asarray(layout.reader.get(box))
-
-        for shard, blocks in changed_shards(grid, selection, items, read):
-            name, is_done = layout.shard_name(shard), False
+        by_shard = groupby(selection.parts(grid), lambda part: part[0] // grid.slots)
+        for shard, of_shard in by_shard:
+            name, parts, is_done = layout.shard_name(shard), list(of_shard), False
             while not is_done:
                 # Another writer may have been faster.
                 with suppress(Conflict):
                     with writer.change(layout.renew, shard=name) as change:
                         layout.renew()  # the shard is locked now
-                        layout.stage(change, grid, blocks(), extends=False)
+                        read = layout.reader.get
+                        blocks = changed_blocks(
+                            grid, selection, items, read, parts=parts
+                        )
+                        layout.stage(change, grid, blocks, extends=False)
                     is_done = True
 
     # Parts of a change, for tables and groups
@@ -383,49 +368,36 @@ class Array(StoredArray, ItemsNode):
         rows = stream_of(self, new.dtype, self.shape[1:])
         return new, rows.blocks(self._layout.grid_for(new))
 
-    def stage_append(self, change: Change, rows: Items | RowStream) -> None:
-        """Let `change` append rows."""
-        stream = stream_of(rows, self.dtype, self.shape[1:])
-        stage_rows(change, self._layout, stream, self.__getitem__)
-
     def stage_resize(self, change: Change, shape: Shape) -> None:
-        """Let `change` set the shape."""
+        """Let `change` set the shape. New items get the fill value."""
         check_nbytes(shape, self.dtype)
-        old, stage = self.shape, self._layout.stage
+        layout, old = self._layout, self.shape
         if shape == old:
             return
-        grid = self._layout.grid.resized(shape)
-        if any(map(operator.gt, shape, old)):
+        grid = layout.grid.resized(shape)
+        if grows := any(map(operator.gt, shape, old)):
             # Readers of the old state need the items that another axis loses.
             grid = grid.resized(tuple(map(max, shape, old)))
-        blocks = self._filled_blocks(grid, shape)
-        stage(change, grid, blocks, lambda: shape, extends=True)
 
-    def _filled_blocks(self, grid: Grid, new: Shape) -> Blocks:
-        """Yield the chunks with new items, which get the fill value.
-
-        `new` is the shape of the array after the change.
-        """
-        old = self.shape
-        if all(map(operator.le, new, old)):
-            return
-        fill = numpy.array(self.fill_value, self.dtype)
-        for shard in self._layout.shards_to_fill(grid):
-            box = grid.shard_box(shard)
-            if all(s.stop <= n for s, n in zip(box, old, strict=True)) or not all(
-                s.start < n for s, n in zip(box, new, strict=True)
-            ):
-                continue
-            for number in grid.chunks_of(shard):
-                shape = lengths(grid.box(number))
-                kept = part(grid.corner(number), grid.chunk, old)
-                if lengths(kept) == shape:
+        def blocks() -> Blocks:
+            fill = numpy.array(self.fill_value, self.dtype)
+            for shard in layout.shards_to_fill(grid) if grows else ():
+                ends = list(zip(grid.shard_box(shard), old, shape, strict=True))
+                has_new = any(s.stop > before for s, before, _ in ends)
+                if not has_new or any(s.start >= after for s, _, after in ends):
                     continue
-                block: Items = numpy.broadcast_to(fill, shape)
-                if math.prod(lengths(kept)):
-                    block = block.copy()
-                    block[tuple(slice(0, n) for n in lengths(kept))] = self[kept]
-                yield number, block
+                for number in grid.chunks_of(shard):
+                    kept = part(grid.corner(number), grid.chunk, old)
+                    box, count = lengths(grid.box(number)), lengths(kept)
+                    if box == count:
+                        continue
+                    block: Items = numpy.broadcast_to(fill, box)
+                    if math.prod(count):
+                        block = block.copy()
+                        block[tuple(map(slice, count))] = layout.reader.get(kept)
+                    yield number, block
+
+        layout.stage(change, grid, blocks(), lambda: shape, extends=True)
 
     def resized(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
@@ -437,19 +409,18 @@ class Array(StoredArray, ItemsNode):
 
     def stage_items(self, change: Change, key: Key, values: object) -> None:
         """Let `change` assign to the selected items."""
-        grid = self._layout.grid
         names, key = split_names(key, self.dtype)
-        if names is not None and key is ...:
-            blocks = blocks_of_fields(grid, names, values, self.dtype)
+        if names is None:
+            items = converted(values, self.dtype)
+        elif key is ...:  # the files of other fields stay
+            items = with_fields(names, values, self.dtype)
         else:
-            if names is not None:
-                items = numpy.array(self[key])
-                items[names] = converted(values, items[names].dtype)
-                values = items
-            selection = Selection(key, self.shape)
-            items = selection.spread(converted(values, self.dtype))
-            blocks = changed_blocks(grid, selection, items, self.__getitem__)
-        self._layout.stage(change, grid, blocks, extends=False)
+            items = numpy.array(self[key])
+            items[names] = converted(values, items[names].dtype)
+        selection, layout = Selection(key, self.shape), self._layout
+        items, grid = selection.spread(items), layout.grid
+        blocks = changed_blocks(grid, selection, items, layout.reader.get)
+        layout.stage(change, grid, blocks, extends=False)
 
     def _checked_shape(self, shape: object) -> Shape:
         found, old = checked_shape(shape), self.shape

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 from .._format.dtypes import DType, encode_dtype
 from .._types import Json, JsonObject, Path, StorageOptions
@@ -55,7 +56,7 @@ def describe(
     ('zarr', [2], '<f8', 16)
     """
     found = detect(Folder.open(path, storage_options))
-    return _describe(_head("", found.layout, found.kind), open_for_check(*found))
+    return _describe("", open_for_check(*found))
 
 
 class DatasetInfo(dict[str, "Json"]):
@@ -78,7 +79,7 @@ def _in_one_line(key: str, value: Json) -> str:
 
 def describe_open(name: str, layout: NodeLayout) -> DatasetInfo:
     """Return the description of a dataset that is open."""
-    return DatasetInfo(_describe(_head(name, layout.name, layout.kind), layout))
+    return DatasetInfo(_describe(name, layout))
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
@@ -92,20 +93,38 @@ def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
         yield from arrays_of(inner)
 
 
-def _describe(head: JsonObject, node: NodeLayout) -> JsonObject:
-    result = {**head, "attributes": node.read_attributes()}
+def _describe(name: str, node: NodeLayout) -> JsonObject:
+    result = {**_head(name, node.name, node.kind), "attributes": node.read_attributes()}
     if isinstance(node, ArrayLayout):
         return {**result, **_describe_array(node)}
+    # Name, layout and kind of each part, and the function that opens it.
+    parts: Iterable[tuple[str, str, str, Callable[[], NodeLayout]]]
     if isinstance(node, TableLayout):
-        inner, members = "columns", _columns(node, head["name"])
+        inner, columns, unopened = "columns", node.columns, node.unopened or {}
+
+        def opened(column: str) -> NodeLayout:
+            if column in unopened:
+                raise unopened[column]
+            return columns[column]
+
+        listed = (*columns, *unopened)
+        parts = [(n, node.name, "array", partial(opened, n)) for n in listed]
+    else:
+        inner, found = "members", find_members(node.folder)
+        parts = ((n, *f[1:], partial(open_for_check, *f)) for n, f in found)
+    members: list[JsonObject] = []
+    for part, layout, kind, open_node in parts:
+        full = joined_name(name, part)
+        try:
+            members.append(_describe(full, open_node()))
+        except (BloscpackError, OSError) as error:
+            damage = isinstance(error, (FormatError, FileNotFoundError))
+            is_damaged = damage and not isinstance(error, Unsupported)
+            why = {"error": str(error), "damaged": is_damaged}
+            members.append({**_head(full, layout, kind), **why})
+    if isinstance(node, TableLayout):
         lengths = (column["shape"][0] for column in members if "shape" in column)
         result["rows"] = min(lengths, default=0)
-    else:
-        inner, members = "members", []
-        for member, found in find_members(node.folder):
-            name = joined_name(head["name"], member)
-            opening = partial(open_for_check, *found)
-            members.append(_described(_head(name, *found[1:]), opening))
     for key in SUMS:
         result[key] = sum(member.get(key, 0) for member in members)
     result["ratio"] = ratio_of(result["nbytes"], result["cbytes"])
@@ -116,37 +135,9 @@ def _head(name: str, layout: str, kind: str) -> JsonObject:
     return {"name": name, "layout": layout, "kind": kind}
 
 
-def _columns(table: TableLayout, name: str) -> list[JsonObject]:
-    unopened = table.unopened or {}
-
-    def opened(column: str) -> NodeLayout:
-        if column in unopened:
-            raise unopened[column]
-        return table.columns[column]
-
-    return [
-        _described(
-            _head(joined_name(name, column), table.name, "array"),
-            partial(opened, column),
-        )
-        for column in (*table.columns, *unopened)
-    ]
-
-
-def _described(head: JsonObject, open_node: Callable[[], NodeLayout]) -> JsonObject:
-    """Return the description of a member or column, or why it can't be opened."""
-    try:
-        return _describe(head, open_node())
-    except (BloscpackError, OSError) as error:
-        damage = isinstance(error, (FormatError, FileNotFoundError))
-        is_damaged = damage and not isinstance(error, Unsupported)
-        return {**head, "error": str(error), "damaged": is_damaged}
-
-
 def _describe_array(layout: ArrayLayout) -> JsonObject:
     parts = layout.parts()
-    nbytes = math.prod(layout.shape) * layout.dtype.itemsize
-    cbytes = layout.cbytes
+    nbytes, cbytes = math.prod(layout.shape) * layout.dtype.itemsize, layout.cbytes
     settings = layout.codec_settings
     named: JsonObject = {"dims": list(layout.dims)} if layout.dims else {}
     return named | {
@@ -176,8 +167,6 @@ def dtype_text(dtype: DType) -> str:
 
 def fill_text(layout: ArrayLayout) -> object:
     """Return the fill value as JSON: a number or a boolean, or else text."""
-    value = layout.fill_value
+    value: Any = layout.fill_value
     item = value.item() if hasattr(value, "item") else value
-    if isinstance(item, (bool, int, float)):
-        return item
-    return str(value)
+    return item if isinstance(item, (bool, int, float)) else str(value)

@@ -84,12 +84,11 @@ class Folder:
         self.pending = Pending(store) if pending is None else pending
         # The group around, and the name in it, if it was opened from there.
         self._outer: tuple[Folder, str] | None = None
-        # Name and identity of the file that `detect_document` has read, its content and
-        # the value in it.
-        self._known: tuple[str, object, bytes, Json] | None = None
-        # The same file, open: as long as it is, no other file gets its inode. So a file
-        # of the same identity is the same file, and no writer changes it in place.
-        self._held: Storage | None = None
+        # Name and identity of the file that `detect_document` has read, its content,
+        # the value in it, and perhaps the open file. As long as it is open, no other
+        # file gets its inode. So a file of the same identity is the same file, and no
+        # writer changes it in place.
+        self._known: tuple[str, object, bytes, Json, OpenFile | None] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (*self.store.address, self.prefix)
@@ -143,10 +142,7 @@ class Folder:
 
     def child(self, name: str) -> Folder:
         """Return a folder inside that is a part of the dataset."""
-        return self._part(self.full(name) + "/")
-
-    def _part(self, prefix: str) -> Folder:
-        return Folder(self.store, prefix, self.pending)
+        return Folder(self.store, self.full(name) + "/", self.pending)
 
     def subfolder(self, name: str) -> Folder:
         """Return a folder inside, in which no journal of this one counts."""
@@ -274,12 +270,11 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        known, held = self._known, self._held  # `held` is open until this returns
-        self.forget_document()
+        known, self._known = self._known, None  # `known` keeps the file open
         if known is not None and known[:2] == (name, self.identity(name)):
-            return known[2:]
-        del held
-        return self._read_document(name)[1:]
+            return known[2:4]
+        content, _ = self._read(name, MAX_DOCUMENT, whole=True)
+        return content, decode_json(content, self.path(name))
 
     def detect_document(self, name: str) -> tuple[bytes, Json]:
         """Return the same as `read_document`, which need not read the file again.
@@ -287,16 +282,17 @@ class Folder:
         It must be the next call, as in opening a dataset whose kind was found. Until
         then, the file stays open where that keeps no writer from replacing it.
         """
-        self.forget_document()
+        self._known = held = None
         if HAS_OPEN_FOLDERS and not self.is_remote and not self.pending.documents:
             file = self.storage(name)
-            if isinstance(file, OpenFile):
-                content = file.read_whole(MAX_DOCUMENT)
-                value = decode_json(content, self.path(name))
-                self._held, self._known = file, (name, file.state, content, value)
-                return content, value
-        self._known = (name, *self._read_document(name))
-        return self._known[2:]
+            held = file if isinstance(file, OpenFile) else None
+        if held is None:
+            content, identity = self._read(name, MAX_DOCUMENT, whole=True)
+        else:
+            content, identity = held.read_whole(MAX_DOCUMENT), held.state
+        value = decode_json(content, self.path(name))
+        self._known = name, identity, content, value, held
+        return content, value
 
     def forget_doubtful_document(self) -> None:
         """Let the next call of `read_document` read the file, if it may have changed.
@@ -304,17 +300,12 @@ class Folder:
         A writer calls this when it has locked the dataset.
         """
         self.store.prepare(())
-        if self._held is None:
+        if self._known is not None and self._known[4] is None:
             self._known = None
 
     def forget_document(self) -> None:
         """Let the next call of `read_document` read the file."""
-        self._known = self._held = None
-
-    def _read_document(self, name: str) -> tuple[object, bytes, Json]:
-        """Return what `read_document` does, after the `identity` of the file."""
-        text, identity = self._read(name, MAX_DOCUMENT, whole=True)
-        return identity, text, decode_json(text, self.path(name))
+        self._known = None
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
@@ -432,4 +423,5 @@ def _check_exists(store: FolderStore, path: Path) -> None:
 
 def _reopen(address: str, options: StorageOptions | None, prefix: str) -> Folder:
     """Return a folder that was pickled, as it is now."""
-    return Folder.open(address, options)._part(prefix)
+    folder = Folder.open(address, options)
+    return folder.child(prefix[:-1]) if prefix else folder

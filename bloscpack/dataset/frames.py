@@ -139,12 +139,14 @@ def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
     count
         The number of rows of the table; a column may have more.
     key
-        The number of a row, a slice, row numbers or booleans.
+        The number of a row, a slice, row numbers, booleans, or ``...`` for all.
     """
     if isinstance(key, tuple):
         raise IndexError("a table has one axis: expected one index, found a tuple")
     if isinstance(key, Array):
         key = key[:]
+    elif key is ...:
+        key = slice(None)
     if not isinstance(key, (slice, list, numpy.ndarray)):
         number = operator.index(key)
         if not -count <= number < count:

@@ -252,7 +252,19 @@ class Group(Node, Mapping[str, Node]):
             If the group is open for changes, and another writer has opened the member.
         """
         first, _, rest = self._checked_key(key).partition("/")
-        member = self._open_member(first)
+        if not is_member_name(first):
+            raise KeyError(key)
+        folder, options = self._layout.folder, self._options
+        address = folder.address_of(first)[0]
+        with self._members.at(address) if options.writable else nullcontext():
+            found = layouts.find_member(folder, first)
+            member: Any = None if found is None else self._members.get(address)
+            if found is not None and member is None:
+                in_child = self._writer is not None and not self._writer.owner.is_here
+                if not found.writable or in_child:
+                    options = opening.Options(options.allow_pickle)
+                opening_it = partial(open_node, found, options)
+                member = self._adopted(address, waiting(opening_it, DROPPED_WAIT))
         if member is None or (rest and isinstance(member, Array)):
             raise KeyError(key)
         if not rest:
@@ -271,23 +283,6 @@ class Group(Node, Mapping[str, Node]):
         if not isinstance(key, str):
             raise KeyError(key)
         return key.strip("/")
-
-    def _open_member(self, name: str) -> Array | Table | Group | None:
-        if not is_member_name(name):
-            return None
-        address, options = self._layout.folder.address_of(name)[0], self._options
-        with self._members.at(address) if options.writable else nullcontext():
-            found = layouts.find_member(self._layout.folder, name)
-            if found is None:
-                return None
-            opened: Array | Table | Group | None = self._members.get(address)
-            if opened is not None:
-                return opened
-            in_child = self._writer is not None and not self._writer.owner.is_here
-            if not found.writable or in_child:
-                options = opening.Options(options.allow_pickle)
-            member = waiting(lambda: open_node(found, options), DROPPED_WAIT)
-            return self._adopted(address, member)
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
@@ -440,7 +435,9 @@ class Group(Node, Mapping[str, Node]):
         self, create: Callable[..., Kind], name: str, *data: object, **options: object
     ) -> Kind:
         self._check_writer()
-        *outer, last = self._checked_name(name)
+        *outer, last = name.split("/") if isinstance(name, str) else [""]
+        if not all(map(is_member_name, (*outer, last))):
+            raise UsageValueError(BAD_NAME % ("member", name))
         if outer:
             group = self.require_group("/".join(outer))
             return group._created(create, last, *data, **options)
@@ -456,13 +453,6 @@ class Group(Node, Mapping[str, Node]):
         if self._closed:
             member.close()
         return member
-
-    def _checked_name(self, name: str) -> list[str]:
-        """Return the parts of the name of a new member."""
-        parts = name.split("/") if isinstance(name, str) else []
-        if not parts or not all(map(is_member_name, parts)):
-            raise UsageValueError(BAD_NAME % ("member", name))
-        return parts
 
     def __delitem__(self, key: str) -> None:
         """Remove a member and all inside of it, in one step.
@@ -507,23 +497,20 @@ def shown_members(folder: Folder, most: int | None = None) -> list[str]:
 def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
     members = dict(layouts.find_members(folder))
     width = max(map(len, members), default=0)
-    for name, found in members.items():
-        yield "%s%s  %s" % (indent, name.ljust(width), _description(found))
-        if found.kind == "group":
-            yield from _member_lines(found.folder, indent + "  ")
-
-
-def _description(found: layouts.Found) -> str:
-    """Return kind, shape and dtype of a member."""
-    layout, kind = found.layout, found.kind
-    try:
-        if kind == "array":
-            array = layouts.array_class(layout)(found.folder)
-            return "array (%s): shape %s, dtype %s" % (layout, array.shape, array.dtype)
-        if kind == "table":
-            columns = layouts.table_class(layout)(found.folder).columns
-            count = min((column.shape[0] for column in columns.values()), default=0)
-            return "table (%s): %d rows of %s" % (layout, count, ", ".join(columns))
-        return "group" if layout == "zarr" else "group (%s)" % layout
-    except (BloscpackError, OSError):
-        return "%s (%s), which can't be opened" % (kind, layout)
+    for name, (inner, layout, kind) in members.items():
+        about = "%s (%s)" % (kind, layout)
+        try:
+            if kind == "array":
+                array = layouts.array_class(layout)(inner)
+                about += ": shape %s, dtype %s" % (array.shape, array.dtype)
+            elif kind == "table":
+                columns = layouts.table_class(layout)(inner).columns
+                count = min((c.shape[0] for c in columns.values()), default=0)
+                about += ": %d rows of %s" % (count, ", ".join(columns))
+            elif layout == "zarr":
+                about = kind
+        except (BloscpackError, OSError):
+            about += ", which can't be opened"
+        yield "%s%s  %s" % (indent, name.ljust(width), about)
+        if kind == "group":
+            yield from _member_lines(inner, indent + "  ")

@@ -72,16 +72,12 @@ def name_of(path: Path) -> str:
 # Labels of new arrays
 
 
-def new_labels(
-    layout: type[ArrayLayout], data: object, dims: object, attrs: Any, ndim: int
-) -> tuple[Dims, JsonObject]:
-    """Return the labels of a new array: the given ones, or else the labels of the data.
+def array_dims(layout: type[ArrayLayout], path: Path, ndim: int, dims: Dims) -> Dims:
+    """Return the names of the axes of a new array.
 
-    Raises `UsageError` if the layout can't hold them.
+    Raises `UsageError` if the layout can't hold those that are given.
     """
-    found, attributes = labels_of(data)
-    found = _held(layout, found if dims is None else dims, ndim)
-    return found, attributes if attrs is None else dict(attrs)
+    return stored_dims(name_of(path), ndim, _held(layout, dims, ndim))
 
 
 def column_dims(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -142,15 +142,17 @@ class Node:
         attempt.
         """
         writer, failure = self._writer, None
-        with writer.turn() if writer and writer.owner.is_here else nullcontext():
-            if writer and writer.owner.is_here:
-                try:
-                    writer.flush()
-                except BaseException as error:
-                    if not writer.has_failed:
-                        raise
-                    failure = error
-                    writer.buffer.clear()
+        if writer is None or not writer.owner.is_here:
+            yield
+            return
+        with writer.turn():
+            try:
+                writer.flush()
+            except BaseException as error:
+                if not writer.has_failed:
+                    raise
+                failure = error
+                writer.buffer.clear()
             yield
         if failure is not None:
             raise failure

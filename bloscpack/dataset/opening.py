@@ -19,7 +19,7 @@ from .array import Array
 from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
-from .labels import Dims, column_dims, labels_of, name_of, new_labels, stored_dims
+from .labels import Dims, array_dims, column_dims, labels_of
 from .layouts import (
     LAYOUTS,
     Found,
@@ -36,7 +36,6 @@ from .rows import (
     converted,
     counted,
     items_of,
-    mask_attributes,
     named_columns,
     naming_column,
     new_rows,
@@ -76,81 +75,66 @@ class Options(NamedTuple):
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
     if not options.writable:
-        return _open_to_read(found, options)
+        return _open(found, options)
     # The first of several writers gives the array of another program an identity: for
     # that it is a single writer for a moment.
     wait = WAIT if options.shared else 0.0
-    if options.timeout is not None:
-        wait = options.timeout
-    return waiting(lambda: _open_writable(found, options), wait)
+    wait = wait if options.timeout is None else options.timeout
+    return waiting(lambda: _open(found, options), wait)
 
 
-def _open_writable(found: Found, options: Options) -> Array | Table:
-    column = _open_column(found.folder, options) if found.kind == "array" else None
-    if column is not None:
-        return column
+def _open(found: Found, options: Options) -> Array | Table:
+    folder, writable = found.folder, options.writable
+    allow_pickle = options.allow_pickle
+    if found.kind == "array":
+        array, may_be_column = None, True
+        if not writable:
+            array = array_class(found.layout)(folder, allow_pickle=allow_pickle)
+            # A column that is read at its own URL is an array: this saves requests.
+            may_be_column = not folder.is_remote and array.is_column is not False
+        parent = parent_table(folder) if may_be_column else None
+        if parent is not None:
+            table = open_array_or_table(parent[0], options)
+            assert isinstance(table, Table)
+            return table.columns[parent[1]].detached(table, closes_table=True)
+        if array is not None:
+            return Array(array)
+    elif not writable:
+        return Table(read_table(table_class(found.layout), folder, allow_pickle))
     check_changeable(found)
+    locked = found
     if options.shared:
         _check_shareable(found)
-        found = found._replace(kind=SHARED)
-    writer = writer_of(found, options.sync)
+        locked = found._replace(kind=SHARED)
+    writer = writer_of(locked, options.sync)
     writer.wait = writer.wait if options.timeout is None else options.timeout
     writer.buffer = RowBuffer(writer) if options.buffered else None
     try:
-        return _open_to_change(found, options, writer)
+        if found.kind == "array":
+            array = array_class(found.layout)(folder, allow_pickle=allow_pickle)
+            array.check_writable()
+            if array.is_column and is_inside_table(folder):
+                raise UsageError(
+                    "'%s' is a column of a table that another user may have written, "
+                    "or that is damaged: open the table to change it" % folder.path()
+                )
+            opened = Array(array, writer)
+            if options.shared:
+                opened.reopens = partial(_open_again, options), folder.address_of()
+            return opened
+        # In a store without locks, another writer may be changing it.
+        attempts = ATTEMPTS if folder.is_remote else 0
+        kind = table_class(found.layout)
+        layout = read_table(kind, folder, allow_pickle, attempts)
+        layout.check_layout()
+        for column in layout.columns.values():
+            column.check_writable()
+        table = Table(layout, writer)
+        table.make_equal()
+        return table
     except BaseException:
         writer.close()
         raise
-
-
-def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | Table:
-    folder = found.folder
-    if found.kind in ("array", SHARED):
-        array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
-        array.check_writable()
-        if array.is_column and is_inside_table(folder):
-            raise UsageError(
-                "'%s' is a column of a table that another user may have written, or "
-                "that is damaged: open the table to change it" % folder.path()
-            )
-        opened = Array(array, writer)
-        if options.shared:
-            opened.reopens = partial(_open_again, options), folder.address_of()
-        return opened
-    # In a store without locks, another writer may be changing it.
-    attempts = ATTEMPTS if folder.is_remote else 0
-    kind = table_class(found.layout)
-    layout = read_table(kind, folder, options.allow_pickle, attempts)
-    layout.check_layout()
-    for column in layout.columns.values():
-        column.check_writable()
-    table = Table(layout, writer)
-    table.make_equal()
-    return table
-
-
-def _open_to_read(found: Found, options: Options) -> Array | Table:
-    if found.kind != "array":
-        kind = table_class(found.layout)
-        return Table(read_table(kind, found.folder, options.allow_pickle))
-    folder = found.folder
-    array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
-    # A column that is read at its own URL is an array: this saves requests.
-    if not folder.is_remote and array.is_column is not False:
-        column = _open_column(folder, options)
-        if column is not None:
-            return column
-    return Array(array)
-
-
-def _open_column(folder: Folder, options: Options) -> Array | None:
-    """Return a column as a part of its table; None for an array that is no column."""
-    parent = parent_table(folder)
-    if parent is None:
-        return None
-    table = open_array_or_table(parent[0], options)
-    assert isinstance(table, Table)
-    return table.columns[parent[1]].detached(table, closes_table=True)
 
 
 def _check_shareable(found: Found) -> None:
@@ -287,17 +271,17 @@ def create_array(
     rows = new_rows(data, shape, dtype, fill_value)
     found = array_class(layout)
     found.check_layout()
-    ndim = len(rows.shape)
-    names, attributes = new_labels(found, data, dims, attrs, ndim)
+    of_data, attributes = labels_of(data)
+    names = of_data if dims is None else dims
     new = NewArray(
         rows.dtype,
         rows.shape,
         chunks,
         fill_value,
-        attributes,
+        attributes if attrs is None else dict(attrs),
         settings,
         shards=shards,
-        dims=stored_dims(name_of(path), ndim, names),
+        dims=array_dims(found, path, len(rows.shape), names),
         sample=data,
     )
     grid = found.grid_for(new)
@@ -373,7 +357,7 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_is_path(path, "create_table(path, data)")
-    columns, masks, labels = _new_columns(data, dtype, names)
+    columns, labels = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()
     new = {}
@@ -385,7 +369,7 @@ def create_table(
     for name, rows in columns.items():
         found.check_column_name(name)
         new[name] = new_column(
-            *(found, name, rows, {**labels[name][1], **masks[name]}),
+            *(found, name, rows, labels[name][1]),
             chunks=_of_column(chunks, name, columns),
             settings=settings,
             shards=_of_column(shards, name, columns),
@@ -411,8 +395,8 @@ def _of_column(given: object, name: str, columns: Mapping[str, object]) -> objec
 
 def _new_columns(
     data: object, dtype: Any, names: Sequence[str] | None
-) -> tuple[dict[str, Items], JsonObject, dict[str, tuple[Dims, JsonObject]]]:
-    """Return the columns of a new table, the attributes of masks, and the labels."""
+) -> tuple[dict[str, Items], dict[str, tuple[Dims, JsonObject]]]:
+    """Return the columns of a new table, and their labels."""
     try:
         wanted = None if dtype is None else numpy.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -434,18 +418,18 @@ def _new_columns(
         )
     columns, labels = {}, {}
     given = named_columns(columns_of(data), list(names))
-    for name, column in with_masks(given).items():
+    for name, (column, of_mask) in with_masks(given).items():
         typed = wanted if name in given else None  # masks are booleans
         if typed is not None and name not in (typed.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
-            rows, labels[name] = items_of(column), labels_of(column)
+            rows, (named, attrs) = items_of(column), labels_of(column)
             if typed is not None:
                 rows = converted(rows, typed[name].base)
-        columns[name] = rows
+        columns[name], labels[name] = rows, (named, {**attrs, **of_mask})
     if not columns:
         raise UsageValueError("a table must have a column")
     if any(rows.ndim == 0 for rows in columns.values()):
         raise UsageValueError("expected columns of rows, found a single value")
     check_same_length(columns)
-    return columns, mask_attributes(columns, given), labels
+    return columns, labels

@@ -18,7 +18,7 @@ import numpy
 from .._commit.writer import Writer
 from .._format.dtypes import Array as Items
 from .layouts.base import ArrayLayout
-from .rows import stage_rows, stream_of
+from .rows import RowStream, append_rows, stream_of
 
 # Maximum number of bytes of the rows of an array that wait, if that is a chunk or more.
 BUFFER_NBYTES = 64 * 2**20
@@ -56,27 +56,25 @@ class RowBuffer:
             text = "'%s' was not closed: '%d' appended rows were not written"
             warnings.warn(text % (self._path, self.count), ResourceWarning, 2, self)
 
-    def put(self, writer: Writer, given: Mapping[ArrayLayout, object]) -> bool:
+    def put(self, writer: Writer, rows: Mapping[ArrayLayout, RowStream]) -> bool:
         """Collect rows for arrays of one length; return whether that was possible.
 
         It is not if they are too many, or of unknown number: the rows that wait are
         then written before them. If writing fails, the new rows are not there.
         """
-        streams = {a: stream_of(r, a.dtype, a.shape[1:]) for a, r in given.items()}
-        count = next(iter(streams.values())).length
-        step = min(map(_most_rows, streams))
+        start, count = self.count, next(iter(rows.values())).length
+        step = min(map(_most_rows, rows))
         if count is None or count > step:
             writer.flush()
             return False
-        start = self.count
         if not start:  # room up to the end of a file, and for the rows put last
-            shapes = {array: (2 * step, *array.shape[1:]) for array in streams}
+            shapes = {array: (2 * step, *array.shape[1:]) for array in rows}
             self._memory = {a: numpy.empty(n, a.dtype) for a, n in shapes.items()}
-        for array, stream in streams.items():
+        for array, stream in rows.items():
             self._memory[array][start : start + count] = stream.take(count)
         self.count += count
         try:
-            if next(iter(streams)).shape[0] % step + self.count >= step:
+            if next(iter(rows)).shape[0] % step + self.count >= step:
                 writer.flush()
         except BaseException:
             self.count = min(start, self.count)
@@ -85,16 +83,9 @@ class RowBuffer:
 
     def flush(self, writer: Writer) -> None:
         """Write the rows that wait; if that fails, they go on waiting."""
-
-        def take_over() -> None:
-            for array in self._memory:
-                array.committed((array.shape[0] + self.count, *array.shape[1:]))
-            self.clear()
-
-        with writer.change(take_over, disturbs=False, flushes=False) as change:
-            for array, memory in self._memory.items():
-                rows = stream_of(memory[: self.count], array.dtype, array.shape[1:])
-                stage_rows(change, array, rows, array.reader.get)
+        waiting = {a: memory[: self.count] for a, memory in self._memory.items()}
+        streams = {a: stream_of(i, a.dtype, a.shape[1:]) for a, i in waiting.items()}
+        append_rows(writer, streams, flushes=False, taken_over=self.clear)
 
     def clear(self) -> None:
         """Forget the rows."""

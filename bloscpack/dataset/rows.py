@@ -20,7 +20,7 @@ import numpy
 from numpy.typing import DTypeLike
 
 from .._arrays.selection import Part, Selection
-from .._commit.new_files import Change
+from .._commit.writer import Writer
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
 from .._format.dtypes import AnyArray, Array, DType
 from .._format.grid import Box, Grid, Shape, inside, lengths
@@ -163,25 +163,19 @@ def check_fill_value(value: object, dtype: DType) -> None:
     if value is None:
         return
     item: Array = numpy.zeros((), dtype)
-    given = numpy.asarray(value)
+    given, why = numpy.asarray(value), ""
     try:
         item[...] = value
-        is_same = (
-            dtype.names is not None
-            or numpy.can_cast(given.dtype, dtype, "same_kind")
-            or item == given
-        )
+        is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
+        if (is_text or dtype.kind in "biu") and item != given:
+            why = "it would become %r" % item[()]
     except (TypeError, ValueError, OverflowError) as error:
-        raise _unfit_fill_value(value, dtype, str(error)) from error
-    is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
-    if (is_text and item != given) or (dtype.kind in "biu" and not is_same):
-        raise _unfit_fill_value(value, dtype, "it would become %r" % item[()])
-
-
-def _unfit_fill_value(value: object, dtype: DType, why: str) -> UsageValueError:
-    return UsageValueError(
-        "the fill value %.200r does not fit the dtype '%s': %s" % (value, dtype, why)
-    )
+        why = str(error)
+    if why:
+        raise UsageValueError(
+            "the fill value %.200r does not fit the dtype '%s': %s"
+            % (value, dtype, why)
+        )
 
 
 def as_rows(values: object, dtype: DType, inner: tuple[int, ...]) -> Array:
@@ -237,39 +231,19 @@ def chunk_shape(value: Any, name: str) -> int | Shape | None:
     return found if isinstance(value, (list, tuple)) else found[0]
 
 
-def blocks_of(rows: AnyArray, grid: Grid, first: int = 0) -> Blocks:
-    """Yield the chunks that rows from number `first` on fill, and their numbers.
-
-    `rows` may be any array that can be sliced. The array ends with them, and there is
-    a chunk that begins with the first one.
-    """
-    grid = grid.resized((first + rows.shape[0], *grid.shape[1:]))
-    return changed_blocks(grid, Selection(slice(first, None), grid.shape), rows, None)
+# Chunks that change
 
 
 def changed_blocks(
     grid: Grid,
     selection: Selection,
-    items: object,
-    read: Read | None,
-    old: Shape | None = None,
-) -> Blocks:
-    """Yield the chunks that change when the selected items become `items`.
-
-    The parameters are those of `changed_shards`.
-    """
-    for _, blocks in changed_shards(grid, selection, items, read, old):
-        yield from blocks()
-
-
-def changed_shards(
-    grid: Grid,
-    selection: Selection,
     items: Any,
     read: Read | None,
     old: Shape | None = None,
-) -> Iterator[tuple[int, Callable[[], Blocks]]]:
-    """Yield the number of each shard that changes, and what returns its chunks.
+    dtype: DType | None = None,
+    parts: Sequence[Part] | None = None,
+) -> Blocks:
+    """Yield the chunks that change when the selected items become `items`.
 
     Parameters
     ----------
@@ -278,25 +252,31 @@ def changed_shards(
     selection
         The selected items.
     items
-        The new items, as `Selection.spread` returns them. They may be an array that is
-        not in memory, of which boxes can be read.
+        The new items, as `Selection.spread` returns them.
     read
         Returns the items of a box that stay; None if no items stay.
     old
         The shape of the array that `read` reads; by default that of `grid`.
+    dtype
+        If it is given, `items` are converted to it, a box for each shard. So they may
+        be an array that is not in memory.
+    parts
+        The parts of the selection that change; by default all.
     """
     order = selection.joint + selection.others
-
-    def blocks(parts: list[Part]) -> Blocks:
-        given, origin = items, None
-        if not isinstance(items, numpy.ndarray):  # read it once for each shard
-            targets: Any = zip(*(to for _, to, _ in parts), strict=True)
+    old = grid.shape if old is None else old
+    parts = selection.parts(grid) if parts is None else parts
+    for _, of_shard in groupby(parts, lambda part: part[0] // grid.slots):
+        group, given, corner = list(of_shard), items, None
+        if dtype is not None:
+            targets: Any = zip(*(to for _, to, _ in group), strict=True)
             ends = [(min(s.start for s in t), max(s.stop for s in t)) for t in targets]
-            origin = tuple(start for start, _ in ends)
-            given = items[tuple(slice(*pair) for pair in ends)]
-        for number, target, source in parts:
-            if origin is not None:
-                target = inside(target, origin)  # type: ignore[arg-type]
+            corner = tuple(start for start, _ in ends)
+            box = tuple(slice(*pair) for pair in ends)
+            given = converted(items[box], dtype)
+        for number, target, source in group:
+            if corner is not None:
+                target = inside(target, corner)  # type: ignore[arg-type]
             shape = lengths(grid.box(number))
             is_box = all(isinstance(i, slice) for i in source)
             if is_box and source == tuple(slice(0, n, 1) for n in shape):
@@ -304,39 +284,48 @@ def changed_shards(
                 continue
             block: Array = numpy.empty(shape, given.dtype)
             if read is not None:
-                shape = grid.shape if old is None else old
-                kept = part_of(grid.corner(number), grid.chunk, shape)
+                kept = part_of(grid.corner(number), grid.chunk, old)
                 block[tuple(slice(0, n) for n in lengths(kept))] = read(kept)
             block.transpose(order)[source] = given[target]
             yield number, block
 
-    by_shard = groupby(selection.parts(grid), lambda part: part[0] // grid.slots)
-    for shard, parts in by_shard:
-        yield shard, partial(blocks, list(parts))
 
-
-def blocks_of_fields(
-    grid: Grid, names: str | list[str], values: object, dtype: DType
+def blocks_of(
+    rows: AnyArray,
+    grid: Grid,
+    first: int = 0,
+    read: Read | None = None,
+    dtype: DType | None = None,
 ) -> Blocks:
-    """Yield all blocks, with the fields `names` only, which become `values`."""
-    shape = grid.shape
-    fields = numpy.empty((0, *shape[1:]), dtype)[names]
+    """Yield the chunks that change when rows are put behind `first` rows.
+
+    The array ends with them. `read` and `dtype` are as in `changed_blocks`. Without
+    `read`, there is a chunk that begins with the first row.
+    """
+    inner = grid.shape[1:]
+    grid = grid.resized((first + rows.shape[0], *inner))
+    added = Selection(slice(first, None), grid.shape)
+    return changed_blocks(grid, added, rows, read, (first, *inner), dtype)
+
+
+def with_fields(names: str | list[str], values: object, dtype: DType) -> Array:
+    """Return values as items that have only the fields `names` of `dtype`."""
+    fields = numpy.empty(0, dtype)[names]
     items = converted(values, fields.dtype)
-    items = numpy.broadcast_to(items, (shape[0], *fields.shape[1:]))
     listed = [names] if isinstance(names, str) else names
-    part = numpy.dtype([(name, dtype[name]) for name in listed])
-    for number, rows in blocks_of(items, grid):
-        block: Array = numpy.empty((len(rows), *shape[1:]), part)
-        block[names] = rows
-        yield number, block
+    shape = items.shape[: max(0, items.ndim + 1 - fields.ndim)]
+    result: Array = numpy.empty(shape, [(name, dtype[name]) for name in listed])
+    result[names] = items
+    return result
+
+
+# Rows of tables
 
 
 def as_columns(
     rows: object, columns: Mapping[str, tuple[DType, Shape]], masks: Mapping[str, str]
-) -> dict[str, Array | RowStream]:
-    """Return rows of a table as arrays by name, all of the same length.
-
-    Columns that are not in memory become streams.
+) -> dict[str, RowStream]:
+    """Return rows of a table as streams by name, all of the same length.
 
     Parameters
     ----------
@@ -349,12 +338,13 @@ def as_columns(
         The names of the columns that say which items of another one are missing.
     """
     given = all_columns(rows, list(columns), masks)
-    result: dict[str, Array | RowStream] = {}
+    result = {}
     for name, (dtype, inner) in columns.items():
         items = given[name]
-        is_lazy = is_array(items) and not isinstance(items, numpy.ndarray)
         with naming_column(name):
-            result[name] = (stream_of if is_lazy else as_rows)(items, dtype, inner)
+            items = items if is_array(items) else as_rows(items, dtype, inner)
+            result[name] = stream_of(items, dtype, inner)
+        result[name].column = name
     check_same_length(result)
     return result
 
@@ -391,15 +381,19 @@ def without_mask(items: Any) -> Any:
     return items.filled(numpy.zeros((), items.dtype)[()])
 
 
-def with_masks(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns without masks; behind each that has one, the mask is a column."""
-    result: dict[str, object] = {}
+def with_masks(columns: Mapping[str, Any]) -> dict[str, tuple[Any, JsonObject]]:
+    """Return columns without masks, and the attributes of each one.
+
+    Behind each column that has a mask, the mask is a column.
+    """
+    result: dict[str, tuple[Any, JsonObject]] = {}
     for name, items in columns.items():
-        result[name] = items
+        result[name] = items, {}
         if numpy.ma.is_masked(items) and items.ndim == 1:
             mask = MASK_NAME % name
             check_different([*columns, mask])
-            result |= {name: without_mask(items), mask: numpy.ma.getmaskarray(items)}
+            result[name] = without_mask(items), {}
+            result[mask] = numpy.ma.getmaskarray(items), {MASK_OF: name}
     return result
 
 
@@ -414,12 +408,6 @@ def masks_of(columns: Mapping[str, Any]) -> dict[str, str]:
         and len(found.shape) == len(columns[name].shape) == 1
         and found.attrs.get(MASK_OF) == name
     }
-
-
-def mask_attributes(columns: Iterable[str], given: Iterable[str]) -> JsonObject:
-    """Return the attributes of all columns, of which `with_masks` has added some."""
-    masks = {MASK_NAME % name: {MASK_OF: name} for name in given}
-    return {name: {} if name in given else masks[name] for name in columns}
 
 
 def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
@@ -443,10 +431,12 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def naming_column(name: str, kind: str = "column") -> Iterator[None]:
-    """Let the message of each `UsageError` name the column."""
+    """Let the message of each `UsageError` name the column, if it has a name."""
     try:
         yield
     except UsageError as error:
+        if not name:
+            raise
         raise type(error)("the %s '%s': %s" % (kind, name, error)) from error
 
 
@@ -469,20 +459,6 @@ def check_same_length(columns: Mapping[str, Array | RowStream]) -> None:
 # Streams of rows
 
 
-class Boxes:
-    """An array that is not in memory, of which boxes are read and converted."""
-
-    def __init__(self, values: AnyArray, dtype: DType) -> None:
-        self._values = values
-        self._dtype = dtype
-
-    def __len__(self) -> int:
-        return self._values.shape[0]
-
-    def __getitem__(self, box: Box) -> Array:
-        return converted(numpy.asarray(self._values[box]), self._dtype)
-
-
 class RowStream:
     """Rows of one dtype and inner shape, taken from the front.
 
@@ -493,7 +469,7 @@ class RowStream:
     dtype, inner, length
         As the attributes.
     values
-        The rows as an array that is not in memory, if there is one.
+        The same rows as an array, if there is one. It need not be in memory.
 
     Attributes
     ----------
@@ -503,9 +479,12 @@ class RowStream:
         Number of rows; None as long as it is unknown: until the last row is taken.
     has_axes
         Whether the array has axes; else its item is the only row.
+    column
+        The name of the column of a table that errors name; empty for none.
     """
 
     has_axes = True
+    column = ""
 
     def __init__(
         self,
@@ -515,11 +494,11 @@ class RowStream:
         length: int | None = None,
         values: AnyArray | None = None,
     ) -> None:
-        self._boxes = None if values is None else Boxes(values, dtype)
         self.dtype = dtype
         self.inner = inner
         self.length = length
         self._pieces = iter(pieces)
+        self._values = values
         self._rest: Array = numpy.empty((0, *inner), dtype)
         self._taken = 0
 
@@ -534,31 +513,25 @@ class RowStream:
         Raises `UsageError` if a row does not fit.
         """
         parts: list[Array] = []
-        missing = count
-        while missing:
-            while not len(self._rest):
-                piece = next(self._pieces, None)
-                if piece is None:
-                    self._end()
-                    break
+        while count:
+            if len(self._rest):
+                parts.append(self._rest[:count])
+                self._rest = self._rest[count:]
+                self._taken += len(parts[-1])
+                count -= len(parts[-1])
+                continue
+            piece = next(self._pieces, None)
+            if piece is None:
+                self.length = self._taken if self.length is None else self.length
+                if self.length != self._taken:
+                    raise DoesNotFit(
+                        "expected '%d' rows, found '%d'" % (self.length, self._taken)
+                    )
+                break
+            with naming_column(self.column):
                 check_mask(piece)
                 self._rest = as_rows(piece, self.dtype, self.inner)
-            part = self._rest[:missing]
-            if not len(part):
-                break
-            self._rest = self._rest[missing:]
-            self._taken += len(part)
-            missing -= len(part)
-            parts.append(part)
         return joined(parts, self.dtype, self.inner)
-
-    def _end(self) -> None:
-        if self.length is None:
-            self.length = self._taken
-        if self.length != self._taken:
-            raise DoesNotFit(
-                "expected '%d' rows, found '%d'" % (self.length, self._taken)
-            )
 
     def blocks(self, grid: Grid, start: int = 0, read: Read | None = None) -> Blocks:
         """Yield the chunks that change when the rows are put behind `start` rows.
@@ -566,52 +539,56 @@ class RowStream:
         `grid` says how the array is cut, with any number of rows. `read` returns the
         items of a box that is there now.
         """
-        inner = grid.shape[1:]
         if not grid.shape:
             yield 0, self.take(1).reshape(())
             return
         step = grid.shard[0]
         if grid.is_rows:  # a shard need not be in memory
-            row = math.prod(inner) * self.dtype.itemsize
+            row = math.prod(grid.shape[1:]) * self.dtype.itemsize
             count = READ_NBYTES // 4 // max(1, grid.chunk[0] * row)
             step = grid.chunk[0] * min(max(1, count), grid.slots)
-        while len(rows := self._next(grid, step - start % step)):
-            stop = start + len(rows)
-            if grid.is_rows and rows.size and start % grid.chunk[0] == 0:
-                yield from _whole_chunks(rows, start, grid.chunk[0])
-                start = stop
-                continue
-            found = grid.resized((stop, *inner))
-            added = Selection(slice(start, None), found.shape)
-            yield from changed_blocks(found, added, rows, read, (start, *inner))
-            start = stop
-
-    def _next(self, grid: Grid, count: int) -> Any:
-        """Return the next rows: `count`, or an array with all that is read in boxes."""
-        if self._boxes is None or grid.is_rows:
-            return self.take(count)
-        found, self._boxes = self._boxes, Boxes(self._rest[:0], self.dtype)
-        return found
+        elif self._values is not None:
+            with naming_column(self.column):
+                yield from blocks_of(self._values, grid, start, read, self.dtype)
+            return
+        while len(rows := self.take(step - start % step)):
+            first, skipped = divmod(start, grid.chunk[0])
+            if grid.is_rows and rows.size and not skipped:  # the usual case, for speed
+                size = grid.chunk[0]
+                for number, begin in enumerate(range(0, len(rows), size), first):
+                    yield number, rows[begin : begin + size]
+            else:
+                yield from blocks_of(rows, grid, start, read)
+            start += len(rows)
 
 
-def _whole_chunks(rows: Array, start: int, count: int) -> Blocks:
-    """Yield rows in chunks of `count` rows; the first chunk begins at row `start`."""
-    first = start // count
-    for number, begin in enumerate(range(0, len(rows), count), first):
-        yield number, rows[begin : begin + count]
-
-
-def stage_rows(
-    change: Change, layout: ArrayLayout, rows: RowStream, read: Read
+def append_rows(
+    writer: Writer,
+    rows: Mapping[ArrayLayout, RowStream],
+    *,
+    flushes: bool = True,
+    taken_over: Callable[[], object] = bool,
 ) -> None:
-    """Let `change` append rows to an array; `read` returns the items of a box of it."""
-    length, *inner = layout.shape
+    """Append rows to arrays of one length, in one change.
 
-    def shape() -> Shape:
-        return length + (rows.length or 0), *inner
+    `flushes` says that the rows that wait in memory are written first. `taken_over` is
+    called when the arrays have the rows.
+    """
 
-    blocks = rows.blocks(layout.grid, length, read)
-    layout.stage(change, layout.grid, blocks, shape, extends=True)
+    def shape_of(layout: ArrayLayout) -> Shape:
+        return layout.shape[0] + (rows[layout].length or 0), *layout.shape[1:]
+
+    def take_over() -> None:
+        for layout in rows:
+            layout.committed(shape_of(layout))
+        taken_over()
+
+    with writer.change(take_over, disturbs=False, flushes=flushes) as change:
+        for layout, stream in rows.items():
+            grid, read = layout.grid, layout.reader.get
+            blocks = stream.blocks(grid, layout.shape[0], read)
+            shape = partial(shape_of, layout)
+            layout.stage(change, grid, blocks, shape, extends=True)
 
 
 def counted(stream: RowStream, new: NewArray, grid: Grid) -> Blocks:
@@ -639,18 +616,15 @@ def stream_of(values: Any, dtype: DType, inner: tuple[int, ...]) -> RowStream:
     Raises `UsageError` if they do not fit; for rows that are read or converted later,
     `RowStream.take` does.
     """
-    if isinstance(values, RowStream):
-        return values
     if isinstance(values, Iterator):
         return RowStream(values, dtype, inner)
     check_mask(values)
     same = is_array(values) and tuple(values.shape[1:]) == inner and len(values.shape)
     if same and values.shape[0] >= 0:  # Dask has NaN for a length that is not known
-        length = int(values.shape[0])
         in_memory = isinstance(values, numpy.ndarray)
         if not in_memory or (values.dtype != dtype and values.dtype.kind != "O"):
-            boxes = None if in_memory else values
-            return RowStream(slices_of(values), dtype, inner, length, boxes)
+            length = int(values.shape[0])
+            return RowStream(slices_of(values), dtype, inner, length, values)
     rows = as_rows(values, dtype, inner)
     return RowStream([rows], dtype, inner, len(rows))
 
@@ -680,17 +654,29 @@ def slices_of(values: AnyArray) -> Iterator[Array]:
     if isinstance(first, int):
         step = max(step // max(1, first), 1) * max(1, first)
     for start in range(0, shape[0], step):
-        yield numpy.asarray(values[start : min(start + step, shape[0])])
+        yield numpy.asanyarray(values[start : min(start + step, shape[0])])
 
 
 def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> RowStream:
     """Return the rows of a new array.
 
     `data` may be None for `fill_value` in an array of `shape` and `dtype`, which are
-    otherwise those of `data` by default.
+    otherwise those of `data` by default. An iterator yields blocks of rows.
     """
     wanted = None if dtype is None else numpy.dtype(dtype)
     expected = None if shape is None else checked_shape(shape)
+    if isinstance(data, Iterator):
+        blocks, length = data, None if expected is None else expected[0]
+        if expected is None or wanted is None:
+            first = next(data, None)
+            if first is None:
+                raise UsageValueError("an iterator without rows needs shape and dtype")
+            check_mask(first)
+            rows = numpy.asarray(first)
+            blocks = chain([rows], data)
+            expected = rows.shape if expected is None else expected
+            wanted = rows.dtype if wanted is None else wanted
+        return RowStream(blocks, wanted, expected[1:], length)
     if data is None:
         if expected is None or wanted is None:
             raise UsageValueError("expected data, or shape and dtype")
@@ -698,10 +684,7 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
         fill = numpy.zeros((), wanted) if fill_value is None else fill_value
         check_nbytes(expected, wanted)
         data = numpy.broadcast_to(numpy.array(fill, wanted), expected)
-        return _stream_of_array(data, wanted)
-    if isinstance(data, Iterator):
-        return _new_from_blocks(data, expected, wanted)
-    if not is_array(data):
+    elif not is_array(data):
         data = numpy.asarray(data)
     check_mask(data)
     found = tuple(map(int, data.shape))
@@ -709,32 +692,12 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
         raise UsageValueError(
             "expected data of shape %s, found an array of shape %s" % (expected, found)
         )
-    return _stream_of_array(data, data.dtype if wanted is None else wanted)
-
-
-def _stream_of_array(data: AnyArray, dtype: DType) -> RowStream:
+    wanted = data.dtype if wanted is None else wanted
     if data.shape:
-        return stream_of(data, dtype, tuple(data.shape[1:]))
-    stream = stream_of(numpy.asarray(data[()]).reshape(1), dtype, ())
+        return stream_of(data, wanted, tuple(data.shape[1:]))
+    stream = stream_of(numpy.asanyarray(data[()]).reshape(1), wanted, ())
     stream.has_axes = False
     return stream
-
-
-def _new_from_blocks(
-    blocks: Iterator[object], shape: tuple[int, ...] | None, dtype: DType | None
-) -> RowStream:
-    """Return the rows of a new array whose blocks an iterator yields."""
-    length = None if shape is None else shape[0]
-    if shape is not None and dtype is not None:
-        return RowStream(blocks, dtype, tuple(shape[1:]), length)
-    first = next(blocks, None)
-    if first is None:
-        raise UsageValueError("an iterator without rows needs shape and dtype")
-    check_mask(first)
-    rows = numpy.asarray(first)
-    inner = rows.shape[1:] if shape is None else tuple(shape[1:])
-    wanted = rows.dtype if dtype is None else dtype
-    return RowStream(chain([rows], blocks), wanted, inner, length)
 
 
 def checked_shape(shape: object) -> tuple[int, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from .. import exceptions, log
+from .._arrays.selection import is_names
+from .._arrays.stored import StoredRows
 from .._commit.writer import Writer
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
@@ -25,6 +26,7 @@ from .rows import (
     MASK_NAME,
     MASK_OF,
     all_columns,
+    append_rows,
     as_columns,
     blocks_of,
     check_different,
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 Read = Callable[[Mapping[str, frames.MaskedColumn], "slice | Items"], Result]
 
-# Number of rows that iterating over a table reads at a time.
-ITERATION_ROWS = 16384
 # Kinds of items, other than text, that are objects in a DataFrame.
 DASK_OBJECTS = "SVO"
 # Number of times that a table is read again if one of its columns is missing or has a
@@ -74,7 +74,7 @@ class Columns(Mapping[str, Array]):
         return "<Columns %s>" % ", ".join(self)
 
 
-class Table(ItemsNode):
+class Table(StoredRows, ItemsNode):
     """Columns of the same length in a folder; `open_table` makes it.
 
     ``table['name']`` is a column, an `Array`, and ``table[['name', 'other']]`` a
@@ -130,33 +130,19 @@ class Table(ItemsNode):
         fields = [(n, c.dtype, c.shape[1:]) for n, c in self._columns.items()]
         return numpy.dtype(fields)
 
-    def __len__(self) -> int:
-        """Return the number of rows.
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows, as a tuple.
 
         If columns have different lengths, which an interrupted writer of bcolz may
         leave, these are the rows that all columns have.
         """
-        return min((len(column) for column in self._columns.values()), default=0)
-
-    @property
-    def shape(self) -> tuple[int]:
-        """The number of rows, as a tuple."""
-        return (len(self),)
-
-    @property
-    def nbytes(self) -> int:
-        """Number of plain bytes of all columns."""
-        return sum(column.nbytes for column in self._columns.values())
+        return (min((len(column) for column in self._columns.values()), default=0),)
 
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
         return sum(column.cbytes for column in self._columns.values())
-
-    @property
-    def itemsize(self) -> int:
-        """Number of bytes of a row."""
-        return self.dtype.itemsize
 
     @property
     def nchunks(self) -> int:
@@ -226,23 +212,10 @@ class Table(ItemsNode):
             If a chunk that holds some of the items is damaged or missing.
         """
         if isinstance(key, str):
-            if key not in self._columns:
-                raise KeyError(key)
             return self._columns[key]
-        if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
+        if isinstance(key, list) and is_names(key):
             return Selection(self, key)
         return self._read(lambda: frames.read_rows(self._columns, len(self), key))
-
-    def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), ITERATION_ROWS):
-            yield from self[start : start + ITERATION_ROWS]
-
-    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
-        """Return all rows as a structured array; NumPy calls this."""
-        if copy is False:
-            raise ValueError("a table in files can't be used without a copy")
-        items: Items = self[:]
-        return items if dtype is None else items.astype(dtype, copy=False)
 
     def to_pandas(
         self, columns: Sequence[str] | None = None, rows: object = None
@@ -281,12 +254,13 @@ class Table(ItemsNode):
     ) -> Result:
         """Return what `read` returns for columns with their masks, and rows."""
         import_extra(package, "tables")
-        key = slice(None) if rows is None else rows
-        return self._read(
-            lambda: read(
-                self._with_masks(names), frames.in_all_columns(key, len(self))[0]
-            )
-        )
+
+        def from_files() -> Result:
+            key = slice(None) if rows is None else rows
+            key = frames.in_all_columns(key, len(self))[0]
+            return read(self._with_masks(names), key)
+
+        return self._read(from_files)
 
     def _with_masks(
         self, names: Sequence[str] | None
@@ -370,17 +344,11 @@ class Table(ItemsNode):
         given = rows.columns if isinstance(rows, Table) else frames.columns_of(rows)
         with writer.turn():
             types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-            new = as_columns(given, types, self._masks())
-            count = next(iter(new.values())).shape[0] if new else 0
-            given = {self._columns[name]._layout: rows for name, rows in new.items()}
-            if not count or writer.buffered(given):
-                return
-            length = len(self) + count
-            taking_over = partial(self._committed, length)
-            with writer.change(taking_over, disturbs=False) as change:
-                for name, column in self._columns.items():
-                    with naming_column(name):
-                        column.stage_append(change, new[name])
+            streams = as_columns(given, types, self._masks())
+            new = {self._columns[n]._layout: stream for n, stream in streams.items()}
+            some = any(stream.length for stream in new.values())
+            if some and not writer.buffered(new):
+                append_rows(writer, new)
 
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
@@ -465,7 +433,7 @@ class Table(ItemsNode):
                     % (len(self), rows.shape)
                 )
             new = new_column(
-                *(type(layout), name, rows, dict(() if attrs is None else attrs)),
+                *(type(layout), name, rows, dict(attrs or {})),
                 chunks=chunks,
                 shards=shards,
                 settings=settings,

@@ -184,6 +184,33 @@ def test_masks_are_never_lost(tmp_path):
         dataset.create_table(tmp_path / "t", names)
 
 
+class MaskedElsewhere:
+    """An array that is not in memory and returns masked items, as of netCDF4."""
+
+    def __init__(self, items):
+        self.items = items
+        self.shape, self.dtype = items.shape, items.dtype
+
+    def __getitem__(self, key):
+        return self.items[key]
+
+
+@pytest.mark.parametrize("chunks", [2, (2, 2)])
+def test_masks_of_arrays_elsewhere_are_not_lost(tmp_path, chunks):
+    items = np.ma.masked_equal(np.arange(20).reshape(5, 4), 17)
+    with pytest.raises(UsageError, match="the mask would be lost"):
+        dataset.create_array(tmp_path / "a", MaskedElsewhere(items), chunks=chunks)
+    sound = np.arange(20).reshape(5, 4)
+    with dataset.create_array(tmp_path / "a", sound, chunks=chunks) as array:
+        for axis in (0, 1):
+            with pytest.raises(UsageError, match="the mask would be lost"):
+                array.append(MaskedElsewhere(items), axis)
+        assert sound.tolist() == array[:].tolist()
+    item = MaskedElsewhere(items.astype("f8")[4:, 1:2].reshape(()))
+    with pytest.raises(UsageError, match="the mask would be lost"):
+        dataset.create_array(tmp_path / "b", item)
+
+
 MISSING = {
     "i": ("Int16", [1, None, 3]),
     "b": ("boolean", [None, True, False]),

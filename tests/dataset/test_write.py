@@ -807,7 +807,8 @@ def test_a_dataset_made_meanwhile_is_not_replaced_while_it_is_open(tmp_path):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    ("dtype", "value"), [("i4", "x"), ("i4", 1.5), ("S3", b"long"), ("U1", "ab")]
+    ("dtype", "value"),
+    [("i4", "x"), ("i4", 1.5), ("i1", np.int64(300)), ("S3", b"long"), ("U1", "ab")],
 )
 def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
     for data, shape in ((np.zeros(2, dtype), None), (None, 2)):
