@@ -196,7 +196,7 @@ class Reader:
             return selection.cut(plain, span(number)[0])
 
         numbers = self._numbers(selection)
-        self._file.ordered(numbers, cut, deliver, nthreads=nthreads)
+        self._file.load(numbers, cut, deliver=deliver, nthreads=nthreads)
 
     def select(self, span: slice) -> SpacedPieces:
         """Return the selection of a span of plain bytes; the step is ignored.

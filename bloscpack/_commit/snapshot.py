@@ -16,7 +16,7 @@ import stat
 
 from .._storage.base import naming_errors
 from .._storage.disk import disk
-from .._storage.paths import is_url, local_path
+from .._storage.paths import is_url, local_path, shown_name
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import FormatError, StorageError
 from ..headers import has_undo_record
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
+    # The size of a file, the time of its last change, and its first bytes.
+    Status = tuple[int, int, bytes]
     # Called with the header of a file that another process may change meanwhile. Raises
     # if the bytes read so far may come from two states of the file.
     Check = Callable[[BloscpackHeader], object]
@@ -54,6 +56,28 @@ class FileChanged(Exception):
     """The file has been changed or replaced since it was opened."""
 
 
+def status_of(fp: BinaryIO, nbytes: int = BLOSCPACK_HEADER_LENGTH) -> Status | None:
+    """Return values that change when an open file changes; None for no regular file.
+
+    They are its size, the time of its last change, and its first bytes, without those
+    where the system can't read past the buffer of the file object. The clock of a file
+    system may be too coarse to tell two steps of a change apart. The header does: its
+    bit is set between them.
+    """
+    number = fp.fileno()
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    head = os.pread(number, nbytes, 0) if hasattr(os, "pread") else b""
+    return status.st_size, status.st_mtime_ns, head
+
+
+def always_changed(name: Path | None) -> StorageError:
+    """Return the error for a file that was changed during each attempt to read it."""
+    why = "the file was changed each time it was read"
+    return StorageError(errno.EAGAIN, why, shown_name(name or ""))
+
+
 class Snapshot:
     """An open file and its state when it was opened.
 
@@ -66,7 +90,7 @@ class Snapshot:
     def __init__(self, path: Path, fp: BinaryIO) -> None:
         self._path = path
         self._real_fp = fp
-        self._state = self._current_state()
+        self._status = status_of(fp)
         self.fp: BinaryIO | io.BufferedReader = fp
         self.beginning_read = False
         self.digested = False
@@ -77,30 +101,16 @@ class Snapshot:
         Raises `FormatError` if the undo record is damaged, which may be because the
         change has ended.
         """
-        if self._state is not None:
-            header = self._state[2]
+        if self._status is not None:
+            header = self._status[2]
             if has_undo_record(header) or not header:
                 from .undo import settled_file  # rarely needed: `info` must start fast
 
                 self.fp = settled_file(self._real_fp)
 
-    def _current_state(self) -> tuple[int, int, bytes] | None:
-        """Return values that change when the file changes; None for no regular file.
-
-        The clock of a file system may be too coarse to tell two steps of a change
-        apart. The header does: its bit is set between them.
-        """
-        number, header = self._real_fp.fileno(), b""
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        if hasattr(os, "pread"):  # past the buffer of the file object
-            header = os.pread(number, BLOSCPACK_HEADER_LENGTH, 0)
-        return status.st_size, status.st_mtime_ns, header
-
     def is_current(self) -> bool:
         """Return whether the file has been neither changed nor replaced since."""
-        if self._state != self._current_state():
+        if self._status != status_of(self._real_fp):
             return False
         try:
             status = os.stat(self._path)
@@ -174,6 +184,4 @@ def read_snapshot(
                 if snapshot.is_current():
                     raise
             attempts -= snapshot.beginning_read
-    raise StorageError(
-        errno.EAGAIN, "the file was changed each time it was read", os.fsdecode(path)
-    )
+    raise always_changed(path)
