@@ -12,12 +12,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-import stat
 
-from .._storage.base import naming_errors
+from .._storage.base import naming_errors, status_of
 from .._storage.disk import disk
 from .._storage.paths import is_url, local_path, shown_name
-from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import FormatError, StorageError
 from ..headers import has_undo_record
 
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
-    # The size of a file, the time of its last change, and its first bytes.
-    Status = tuple[int, int, bytes]
     # Called with the header of a file that another process may change meanwhile. Raises
     # if the bytes read so far may come from two states of the file.
     Check = Callable[[BloscpackHeader], object]
@@ -54,22 +50,6 @@ def attempts_for(output: Path) -> int:
 
 class FileChanged(Exception):
     """The file has been changed or replaced since it was opened."""
-
-
-def status_of(fp: BinaryIO, nbytes: int = BLOSCPACK_HEADER_LENGTH) -> Status | None:
-    """Return values that change when an open file changes; None for no regular file.
-
-    They are its size, the time of its last change, and its first bytes, without those
-    where the system can't read past the buffer of the file object. The clock of a file
-    system may be too coarse to tell two steps of a change apart. The header does: its
-    bit is set between them.
-    """
-    number = fp.fileno()
-    status = os.fstat(number)
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    head = os.pread(number, nbytes, 0) if hasattr(os, "pread") else b""
-    return status.st_size, status.st_mtime_ns, head
 
 
 def always_changed(name: Path | None) -> StorageError:

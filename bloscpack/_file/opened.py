@@ -27,12 +27,11 @@ A file that is replaced under its name changes nothing here: the old file stays 
 from __future__ import annotations
 
 import errno
-import io
 import math
 import os
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -47,7 +46,7 @@ from .._arrays.source import (
     Needs,
     Room,
 )
-from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed, status_of
+from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
@@ -69,11 +68,11 @@ from .._storage.base import (
     Closing,
     MemoryStorage,
     Storage,
-    StorageFile,
     naming_errors,
     refuse_text,
+    status_of,
 )
-from .._storage.cursor import Cursor, StorageCursor
+from .._storage.cursor import StorageCursor
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path
@@ -103,8 +102,8 @@ Extent = tuple[int, int, int, int]
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
-# Number of bytes at the beginning of a local file that are read at once: the sections
-# in front of the chunks of most files.
+# Number of bytes of a local file that are read at once at its beginning, where most
+# files have the sections in front of the chunks, and for the header of each chunk.
 FRONT_NBYTES = 4096
 # Size of the reads of a remote file, when its chunk headers are read.
 REMOTE_READ = 2**20
@@ -215,7 +214,6 @@ class FileState(ChunkSpans):
 
     status: tuple[int, int, bytes] | None = None
     witness: tuple[int, int, int] | None = None
-    _from_table = False
 
     def __init__(
         self,
@@ -228,13 +226,15 @@ class FileState(ChunkSpans):
         self._limits = limits
         self._lock = lock
         self._end: int | None = None
-        # Position and content of bytes that were read before, and are not read again.
+        # Position and content of bytes at the end that are not read again.
         self._tail = 0, b""
         self.is_cut = self.replaced_table = False
         # Exact reads: the sections in front of the chunks are few and small.
         cursor = StorageCursor(storage, head)
         self.beginning = read_beginning(cursor, limits)
         self.header = self.beginning.header
+        # The maximum of it: an extent may be too long by one byte.
+        self._overhead = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1
         self._first = cursor.position
         if self._take_table(storage.size):
             return
@@ -259,7 +259,6 @@ class FileState(ChunkSpans):
         # A header with a single chunk need not state the chunk size.
         self.chunk_size = max(0, header.chunk_size)
         self.starts = [] if self.chunk_size else [0] * self.nchunks
-        self._from_table = True
         return True
 
     def _read_headers(self) -> None:
@@ -268,20 +267,19 @@ class FileState(ChunkSpans):
         Raises `FormatError` if one of them is damaged or if the plain bytes exceed the
         limits.
         """
-        size = REMOTE_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
+        ahead = REMOTE_READ if self.storage.is_remote else FRONT_NBYTES
         offsets, starts, nbytes = [], [], 0
-        with io.BufferedReader(StorageFile(self.storage), size) as fp:
-            cursor = Cursor(fp)
-            cursor.move(self._first)
-            for frame in frames_of(cursor, self.header, self._limits):
-                offsets.append(frame.offset or 0)
-                starts.append(frame.start)
-                nbytes = frame.start + frame.header.nbytes
-            self._end = cursor.position
+        cursor = StorageCursor(self.storage, ahead=ahead)
+        cursor.move(self._first)
+        for frame in frames_of(cursor, self.header, self._limits):
+            offsets.append(frame.offset or 0)
+            starts.append(frame.start)
+            nbytes = frame.start + frame.header.nbytes
+        self._end = cursor.position
         self.offsets = numpy.array(offsets, "i8")
         self.starts: Sequence[int] | Array = numpy.array(starts, "i8")
         self.nchunks, self.nbytes = len(offsets), nbytes
-        self._from_table, self.chunk_size = False, 0
+        self.chunk_size = 0
 
     def entry_offset(self, number: int) -> int:
         """Return the file position of an entry of the offset table."""
@@ -301,11 +299,13 @@ class FileState(ChunkSpans):
             offset = int(self.offsets[-1])
             start, stop = self.span(self.nchunks - 1)
             digest_size = self.header.checksum_impl.size
+            cursor = StorageCursor(self.storage)
+            cursor.move(offset)
             if self.storage.is_remote:
                 most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
-                self._tail = offset, self.storage.read_at(offset, most)
+                self._tail = offset, bytes(cursor.peek(most))
             try:
-                last = decode_header(self.read(offset, BLOSC_HEADER_LENGTH))
+                last = decode_header(cursor.peek(BLOSC_HEADER_LENGTH))
             except FormatError:
                 last = None
             if last is None or last.nbytes != stop - start:
@@ -313,37 +313,25 @@ class FileState(ChunkSpans):
                 self._read_headers()
                 return self._end or 0
             end = offset + last.ctbytes + digest_size
-            if end < self.storage.size and starts_with_frame(
-                partial(self.read, end), self.header
-            ):
+            cursor.move(end)
+            if end < self.storage.size and starts_with_frame(cursor.peek, self.header):
                 raise frame_behind(self.header, end)
             self._end = end
             return end
 
-    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
-        """Yield number, start, end and plain size of chunks; the end is in the file.
+    def extent(self, number: int) -> Extent:
+        """Return number, start, end and plain size of a chunk; the end is in the file.
 
         The extent includes the digest. It is at most one byte longer than a chunk and
         its digest can be: a table that states a longer one is wrong, and the rest is
-        not read. Raises `FormatError` at the last chunk if the end is damaged.
+        not read. Raises `FormatError` for the last chunk if the end is damaged.
         """
-        most = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1
-        offsets, last = self.offsets, self.nchunks - 1
-        for number in numbers:
-            start, stop = self.span(number)
-            offset, size = int(offsets[number]), stop - start
-            if number == last:
-                end = self.check_end()
-            else:
-                end = min(int(offsets[number + 1]), offset + size + most)
-            yield number, offset, end, size
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file; the bytes of the tail come from memory."""
-        start, tail = self._tail
-        if start <= offset and offset + size <= start + len(tail):
-            return tail[offset - start : offset - start + size]
-        return self.storage.read_at(offset, size)
+        start, stop = self.span(number)
+        offset, size = int(self.offsets[number]), stop - start
+        if number + 1 == self.nchunks:
+            return number, offset, self.check_end(), size
+        most = offset + size + self._overhead
+        return number, offset, min(int(self.offsets[number + 1]), most), size
 
     def with_content(self, runs: Iterator[Run]) -> Iterator[Run]:
         """Yield runs with their bytes, which are requested in groups.
@@ -395,7 +383,7 @@ class FileState(ChunkSpans):
         `found` is the number of bytes that were read for them.
         """
         behind = number + 1
-        if self._from_table and behind < self.nchunks:
+        if self.chunk_size and behind < self.nchunks:  # not from the headers
             entry, end = int(self.offsets[behind]), int(self.offsets[number]) + expected
             if entry != end:
                 return DamageError(
@@ -472,9 +460,7 @@ class OpenedFile(Closing, ChunkSource):
             storage_options=storage_options,
         )
         self.name = self.name or name
-        self._naming_errors: AbstractContextManager[None] = (
-            nullcontext() if self.name is None else naming_errors(self.name)
-        )
+        self._naming_errors = naming_errors(self.name)
         try:
             with self._naming_errors:
                 self._first = self.state = state = self._read_state()
@@ -664,11 +650,11 @@ class OpenedFile(Closing, ChunkSource):
 
         def use_run(run: Run) -> tuple[list[Any], FormatError | None]:
             """Return the results for the chunks, and the error that ended the run."""
-            content: Any = run.content
-            if content is None and run.plain is None:
+            content: Any = run.content if run.plain is None else run.plain
+            if content is None:
                 content = self._workspace.view(run.stop - run.offset)
                 content = content[: storage.read_into(content, run.offset)]
-            content, results = memoryview(run.plain or content), []
+            content, results = memoryview(content), []
             try:
                 for chunk in run.chunks:
                     number, offset, stop, _ = chunk
@@ -686,23 +672,29 @@ class OpenedFile(Closing, ChunkSource):
                 return results, error
             return results, None
 
+        by_caller = storage.is_remote or not storage.concurrent
+        if len(numbers) == 1 and not by_caller and nthreads is None:
+            # The plan and the threads would take longer than a block.
+            chunk = state.extent(first)
+            with own_settings:
+                deliver(use_run(Run(chunk, self._cache.get(first, chunk[3]))))
+            return
         # An empty cache has no chunk.
         cached = self._cache.get if self._cache else None
-        runs = plan_runs(state.extents(numbers), cached, storage.is_remote)
-        if storage.is_remote or not storage.concurrent:
+        runs = plan_runs(map(state.extent, numbers), cached, storage.is_remote)
+        if by_caller:
             runs = state.with_content(runs)
-        nruns, count, batch = len(numbers), 1, 1
         # From the first chunk to the last one.
-        nbytes = state.span(last)[1] - state.span(first)[0] if nruns > 1 else 0
+        nbytes = state.span(last)[1] - state.span(first)[0]
+        nruns, batch = len(numbers), 1  # about
         if not storage.is_remote:
-            nruns = max(1, min(nruns, -(-nbytes // LOCAL_RUN)))  # about
+            nruns = max(1, min(nruns, -(-nbytes // LOCAL_RUN)))
         with own_settings:
-            if nruns > 1 or nthreads is not None:
-                nthreads = self._nthreads if nthreads is None else nthreads
-                count = nthreads_to_read(nthreads, len(numbers), self.chunk_size)
-                count = min(nruns, count)
-                if room is not None and not storage.is_remote:
-                    batch = run_length(nruns, nbytes // nruns, count)
+            nthreads = self._nthreads if nthreads is None else nthreads
+            count = nthreads_to_read(nthreads, len(numbers), self.chunk_size)
+            count = min(nruns, count)
+            if room is not None and not storage.is_remote:
+                batch = run_length(nruns, nbytes // nruns, count)
             ordered(runs, use_run, deliver, count, batch)
 
     def _decode(
