@@ -327,11 +327,11 @@ class FileState(ChunkSpans):
         not read. Raises `FormatError` for the last chunk if the end is damaged.
         """
         start, stop = self.span(number)
-        offset, size = int(self.offsets[number]), stop - start
+        offset, size = self.offsets.item(number), stop - start
         if number + 1 == self.nchunks:
             return number, offset, self.check_end(), size
         most = offset + size + self._overhead
-        return number, offset, min(int(self.offsets[number + 1]), most), size
+        return number, offset, min(self.offsets.item(number + 1), most), size
 
     def with_content(self, runs: Iterator[Run]) -> Iterator[Run]:
         """Yield runs with their bytes, which are requested in groups.
@@ -357,7 +357,7 @@ class FileState(ChunkSpans):
                     run.content = content
             return group
 
-        ahead = Ahead(1 + nahead, spare=1, waits=True)
+        ahead = Ahead(1 + nahead, waits=True)
         tasks: list[Task] = []
         group, nbytes = [], 0
         try:
@@ -369,6 +369,9 @@ class FileState(ChunkSpans):
                     group, nbytes = [], 0
                 if len(tasks) > nahead:
                     yield from ahead.result(tasks.pop(0))
+            if not tasks:  # a single group needs no other thread
+                yield from fetch(group)
+                return
             tasks.append(ahead.submit(partial(fetch, group)))
             for task in tasks:
                 yield from ahead.result(task)
@@ -643,10 +646,8 @@ class OpenedFile(Closing, ChunkSource):
         # If the cache has no room for all chunks, each would be removed before it is
         # used again, and decompressing into memory that is in use already is faster.
         # Only the last chunk is kept then, where the next read may go on.
-        size, limit = self.chunk_size or self.nbytes // self.nchunks, self._cache.limit
-        keep_from = first if len(numbers) * size <= limit else last
-        if size > limit:
-            keep_from = self.nchunks
+        size = self.chunk_size or self.nbytes // self.nchunks
+        keep_from = first if len(numbers) * size <= self._cache.limit else last
 
         def use_run(run: Run) -> tuple[list[Any], FormatError | None]:
             """Return the results for the chunks, and the error that ended the run."""
@@ -661,8 +662,8 @@ class OpenedFile(Closing, ChunkSource):
                     target = room(number) if room is not None else None
                     if run.plain is None:
                         frame = content[offset - run.offset : stop - run.offset]
-                        how = target, needs, number >= keep_from
-                        plain = self._decode(state, chunk, frame, *how)
+                        keep = number >= keep_from
+                        plain = self._decode(state, chunk, frame, target, needs, keep)
                     else:
                         plain = content
                         if target is not None:
@@ -714,11 +715,12 @@ class OpenedFile(Closing, ChunkSource):
         digest fits.
         """
         number, offset, stop, size = chunk
-        start, end = self.span(number)
         checksum, part = state.header.checksum_impl, None
         # The last chunk may have grown since the file was opened: it is not kept.
-        has_grown = size != end - start
-        keep = keep and target is None and not has_grown
+        start, end = self.span(number) if number + 1 == self.nchunks else (0, size)
+        has_grown = end - start < size
+        fits = size <= self._cache.limit
+        keep = keep and fits and target is None and not has_grown
         memory = None if has_grown else target
         try:
             header = decode_header(frame)
