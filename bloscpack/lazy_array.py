@@ -61,6 +61,7 @@ class LazyArray(StoredArray, Closing):
         self.dtype = description.dtype
         self.shape = description.shape
         self.order: str = description.order
+        self._grid = description.grid
         self.metadata: Json = parts.user_metadata
         self.cbytes: int = parts.cbytes
         self._reader = reader_of(parts, description)
@@ -69,8 +70,8 @@ class LazyArray(StoredArray, Closing):
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of blocks that agree with the chunks of the file."""
-        if self._parts.grid is not None:
-            return self._parts.grid.chunk
+        if self._grid is not None:
+            return self._grid.chunk
         start, stop = self._parts.span(0) if self._parts.nchunks else (0, 0)
         return block_shape(self.shape, self.dtype.itemsize, stop - start, self.order)
 

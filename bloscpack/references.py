@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ._compat import make_callable
 from ._file.opened import OpenedFile, reader_of
-from ._format.array_metadata import Labels, default_dims
+from ._format.array_metadata import Description, Labels, default_dims
 from ._format.chunks import compress
 from ._format.dtypes import DType, decode_dtype
 from ._format.rows import grid_chunk_shape
@@ -185,8 +185,9 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
     dtype, order, grid = decode_dtype("|u1"), "C", None
     shape: tuple[int, ...] = (opened.nbytes,)
     if is_array(opened.metadata):
-        stored = reader_of(opened)  # checks the chunks
-        dtype, shape, grid = stored.dtype, stored.shape, opened.grid
+        stored = Description(opened.metadata)
+        reader_of(opened, stored)  # checks the chunks
+        dtype, shape, grid = stored.dtype, stored.shape, stored.grid
         order = stored.order if len(shape) > 1 else "C"
     fields = [(dtype,)] if dtype.fields is None else dtype.fields.values()
     # Zarr has no long doubles, and no fields that are arrays or structures, or that

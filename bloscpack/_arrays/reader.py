@@ -140,12 +140,12 @@ class Reader:
                 return None
             entries, shape = entries[::-1], shape[::-1]
         # Horner's scheme, from the slowest axis to the fastest one.
-        position, axis, grid = 0, 0, self._fields[0].source.grid
+        position, axis, source = 0, 0, self._fields[0].source
         for entry in entries:
             n = shape[axis]
             axis += 1
             if type(entry) is slice:
-                if axis < len(entries) or grid is not None:
+                if axis < len(entries) or not source.in_order:
                     return None
                 start, stop, step = entry.indices(n)
                 if step != 1:
@@ -161,9 +161,9 @@ class Reader:
                 return None
             position = position * n + (entry if entry >= 0 else entry + n)
         inner = shape[axis:]
-        if grid is None:
+        if source.cut is None or source.in_order:
             return position * math.prod(inner), inner
-        return None if inner else (grid.position(digits(position, shape)), ())
+        return None if inner else (source.cut.position(digits(position, shape)), ())
 
     def _get_run(self, source: ChunkSource, position: int, shape: Shape) -> Any:
         """Return neighbouring items, or a single one."""
@@ -235,7 +235,7 @@ class Reader:
             joint = [len(axes) - 1 - i for i in reversed(joint)]
             points = range(bool(joint))
             target = target.transpose(*points, *reversed(range(len(points), ndim)))
-        if source.grid is None and size == dtype.itemsize and not joint:
+        if source.in_order and size == dtype.itemsize and not joint:
             start = _start_of_run(axes, shape)
             if start is not None and target.flags.c_contiguous:
                 source.read_into(_bytes_of(target), start * size)

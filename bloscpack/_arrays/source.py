@@ -75,15 +75,15 @@ class ChunkSource(ChunkSpans, ABC):
     Attributes
     ----------
     cut
-        How chunks divide the axes of the array; None if they end anywhere. Chunks of
-        whole rows are spans of the plain bytes, and the last one may be short. All
-        others are of full size.
-    grid
-        The same, if the chunks are no spans of the plain bytes of the array; else None.
+        How chunks divide the axes of the array; None if they end anywhere.
     """
 
     cut: Grid | None = None
-    grid: Grid | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the plain bytes are the items in order: chunks are spans of them."""
+        return self.cut is None or self.cut.is_rows
 
     @abstractmethod
     def load(

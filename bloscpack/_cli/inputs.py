@@ -98,6 +98,15 @@ def has_description(path: str) -> bool:
     return found is not None and found[0] != "folder"
 
 
+def is_block(path: str) -> bool:
+    """Return whether a folder is a block of a BigFile tree."""
+    try:
+        with open(os.path.join(path, "header"), "rb") as fp:
+            return b"DTYPE:" in fp.read(256)
+    except OSError:
+        return False
+
+
 # Files
 
 
@@ -147,13 +156,19 @@ def walk(
 
     `packed` says which of them; `left_out` notes the others. Folders below for which
     `is_item` returns True are yielded, and not entered. Folders that can't be read
-    come last: as inputs they fail with the error of the system, after the others.
+    come last: as inputs they fail with the error of the system, after the others. So
+    do folders of blocks of a BigFile tree, with the name of the verb that reads them.
     """
-    unreadable: list[str] = []
+    refused: list[str] = []
     for folder, folders, files in os.walk(
-        name, onerror=lambda error: unreadable.append(str(error.filename))
+        name, onerror=lambda error: refused.append(str(error.filename))
     ):
         folders.sort()
+        if recursive and is_item is not None:
+            others = [n for n in folders if not is_block(os.path.join(folder, n))]
+            if len(others) < len(folders):
+                refused.append(folder)
+            folders[:] = others
         for inner in folders[:]:
             path = os.path.join(folder, inner)
             if recursive and is_item is not None and not os.path.islink(path):
@@ -173,7 +188,7 @@ def walk(
                 yield path
             else:
                 left_out.add(reason, path)
-    yield from unreadable
+    yield from refused
 
 
 def _reason_against(path: str, packed: bool, suffix: str) -> str | None:

@@ -780,8 +780,8 @@ def reader_of(opened: OpenedFile, description: Description | None = None) -> Rea
     description.check_nbytes(opened.nbytes)
     shape, order = description.shape, description.order
     size = opened.chunk_size if opened.nchunks > 1 else opened.nbytes
-    opened.cut = opened.grid = description.grid
-    if opened.grid is not None:
+    opened.cut = description.grid
+    if opened.cut is not None:
         description.chunk_at(0, size)  # raises
     elif shape and order == "C":
         row = math.prod(shape[1:]) * description.dtype.itemsize

@@ -18,8 +18,8 @@ import numpy
 
 from .._format.dtypes import Array, DType
 from .._storage.base import naming_errors
-from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
-from .header import MAX_NAME, attribute_dtype, name_of
+from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from .header import ATTRIBUTE_NAME, MAX_NAME, attribute_dtype, name_of
 from .tree import ATTRIBUTES, LEGACY, Tree, locked_folder
 
 # The type of text: its items are bytes of UTF-8.
@@ -28,7 +28,6 @@ TEXT = "a"
 MAX_SHOWN = 128
 # What a NUL or a character of a line's structure would break.
 _BAD_NAME = re.compile(rb"[\x00-\x20\x7f]")
-_BLANKS = b" \t"
 _LEGACY = struct.Struct("=ii8s")
 
 
@@ -66,14 +65,10 @@ def value_of(attribute: Attribute) -> Any:
     """Return the value of an attribute: text, a list of texts, or an array."""
     if attribute.is_text:
         return attribute.data.decode("utf-8", "surrogateescape")
-    dtype = attribute.dtype
-    if dtype.kind != "S":
-        return attribute.array
-    width = dtype.itemsize
-    items = (
-        attribute.data[i : i + width] for i in range(0, len(attribute.data), width)
-    )
-    return [item.rstrip(b"\0").decode("utf-8", "surrogateescape") for item in items]
+    items = attribute.array
+    if items.dtype.kind != "S":
+        return items
+    return [item.decode("utf-8", "surrogateescape") for item in items.tolist()]
 
 
 def attribute_of(name: str, value: object) -> Attribute:
@@ -96,11 +91,10 @@ def attribute_of(name: str, value: object) -> Attribute:
     if array.dtype.kind == "S" and not array.dtype.itemsize:
         array = array.astype("S1")
     dtype_name = name_of(array.dtype)
-    if array.dtype.kind not in "biufcSMm" or len(dtype_name) > MAX_NAME:
+    if len(dtype_name) > MAX_NAME or not ATTRIBUTE_NAME.fullmatch(dtype_name):
         raise UsageTypeError(
             "attribute '%s' can't have the dtype '%s'" % (name, array.dtype)
         )
-    attribute_dtype(dtype_name)
     return Attribute(dtype_name, array.size, array.tobytes())
 
 
@@ -135,12 +129,10 @@ def encoded_name(name: str) -> bytes:
 def encode(attributes: Mapping[bytes, Attribute]) -> bytes:
     """Return the bytes of ``attr-v2``."""
     lines = []
-    for name in sorted(attributes):
-        attribute = attributes[name]
-        fields = " %s %d " % (attribute.dtype_name, attribute.nmemb)
-        digits = attribute.data.hex().upper().encode("ascii")
-        shown = b" #HUMANE [ " + humane(attribute) + b" ]\n"
-        lines.append(name + fields.encode("ascii") + digits + shown)
+    for name, (dtype_name, nmemb, data) in sorted(attributes.items()):
+        fields = " %s %d %s #HUMANE [ " % (dtype_name, nmemb, data.hex().upper())
+        shown = humane(attributes[name])
+        lines.append(name + fields.encode("ascii") + shown + b" ]\n")
     return b"".join(lines)
 
 
@@ -148,45 +140,32 @@ def decode(data: bytes) -> Attributes:
     """Return the attributes of ``attr-v2``; raises `DamageError` or `Unsupported`."""
     found: Attributes = {}
     for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip(_BLANKS + b"\r"):
+        fields = [field for field in re.split(rb"[ \t\r]+", line) if field][:4]
+        if not fields:
             continue
         try:
-            name, attribute = _decode_line(line)
+            if len(fields) < 4:
+                raise DamageError("expected name, type, count and value")
+            name, dtype_name, count, digits = fields
+            if re.fullmatch(rb"[0-9]{1,18}", count) is None:
+                shown = count[:20].decode("utf-8", "replace")
+                raise DamageError("expected a count, found '%s'" % shown)
+            try:
+                value = bytes.fromhex(digits.decode("ascii"))
+            except ValueError as error:
+                raise DamageError("the value is not hexadecimal") from error
+            text = dtype_name.decode("ascii", "replace")
+            attribute = Attribute(text, int(count), value)
+            expected = attribute.nmemb * attribute.dtype.itemsize
+            if expected != len(value):
+                raise DamageError(
+                    "%d items of type '%s' have %d bytes, found %d"
+                    % (attribute.nmemb, text, expected, len(value))
+                )
         except DamageError as error:
             raise DamageError("line %d: %s" % (number, error)) from error
         found[name] = attribute
     return found
-
-
-def _decode_line(line: bytes) -> tuple[bytes, Attribute]:
-    fields = [field for field in re.split(rb"[ \t\r]+", line) if field]
-    if len(fields) < 4:
-        raise DamageError("expected name, type, count and value")
-    name, dtype_name, count, digits = fields[:4]
-    text = dtype_name.decode("ascii", "replace")
-    if re.fullmatch(rb"[0-9]{1,18}", count) is None:
-        raise DamageError("expected a count, found '%s'" % _shown(count))
-    try:
-        data = bytes.fromhex(digits.decode("ascii"))
-    except ValueError as error:
-        raise DamageError("the value is not hexadecimal") from error
-    return name, _checked(text, int(count), data)
-
-
-def _checked(dtype_name: str, nmemb: int, data: bytes) -> Attribute:
-    """Return an attribute whose length is right; raises `DamageError`."""
-    attribute = Attribute(dtype_name, nmemb, data)
-    expected = nmemb * attribute.dtype.itemsize
-    if expected != len(data):
-        raise DamageError(
-            "%d items of type '%s' have %d bytes, found %d"
-            % (nmemb, dtype_name, expected, len(data))
-        )
-    return attribute
-
-
-def _shown(text: bytes) -> str:
-    return text[:20].decode("utf-8", "replace")
 
 
 def humane(attribute: Attribute) -> bytes:
@@ -234,7 +213,7 @@ def decode_legacy(data: bytes) -> Attributes:
         name = data[name_start:data_start]
         if _BAD_NAME.search(name):
             raise DamageError("a name has blanks: %r" % name[:20], offset=position)
-        found[name] = _checked(dtype_name, nmemb, data[data_start:stop])
+        found[name] = Attribute(dtype_name, nmemb, data[data_start:stop])
         position = stop
     return found
 
@@ -242,14 +221,14 @@ def decode_legacy(data: bytes) -> Attributes:
 # All attributes of a block
 
 
-def load(files: Mapping[str, bytes]) -> Attributes:
+def load(files: Mapping[str, bytes], folder: str = "") -> Attributes:
     """Return the attributes in files with these names.
 
-    Raises `FormatError`, whose ``filename`` is the name.
+    Raises `FormatError`, whose ``filename`` is the name in the folder.
     """
     found: Attributes = {}
     for name, decode_file in ((LEGACY, decode_legacy), (ATTRIBUTES, decode)):
-        with naming_errors(name):
+        with naming_errors(os.path.join(folder, name)):
             found.update(decode_file(files.get(name, b"")))
     return found
 
@@ -282,26 +261,19 @@ class AttributeSet(MutableMapping[str, Any]):
 
     def _load(self) -> Attributes:
         """Return all attributes, from the files only if they have changed."""
-        signature = (self._state(LEGACY), self._state(ATTRIBUTES))
+        states: list[object] = []
+        for name in (LEGACY, ATTRIBUTES):
+            with suppress(FileNotFoundError):
+                found = os.stat(os.path.join(self._folder, name))
+                states.append((name, found.st_ino, found.st_size, found.st_mtime_ns))
         known = self._known
-        if signature != known[0]:
-            known = self._known = signature, self._read()
+        if states != known[0]:
+            known = self._known = states, self._read()
         return known[1]
 
     def _read(self) -> Attributes:
         """Return all attributes in the files."""
-        try:
-            return load(files_of(self._tree, self._folder))
-        except FormatError as error:
-            error.filename = os.path.join(self._folder, error.filename or "")
-            raise
-
-    def _state(self, file: str) -> tuple[int, int, int] | None:
-        try:
-            status = os.stat(os.path.join(self._folder, file))
-        except FileNotFoundError:
-            return None
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return load(files_of(self._tree, self._folder), self._folder)
 
     def _change(self, removed: list[bytes], added: Attributes) -> None:
         """Remove and add attributes in one step."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy
@@ -20,10 +23,10 @@ from .._types import Path
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
 from .attributes import AttributeSet
+from .block import Block, byte_sum
 from .file import File
-from .header import FILE_NAME, MODULUS, PIECE_NBYTES, Header, folded
+from .header import FILE_NAME, MODULUS, PIECE_NBYTES, folded
 from .tree import Tree, is_data_file
-from .writing import DataFiles, byte_sum, read_state
 
 Progress = Callable[[int], object]
 
@@ -109,178 +112,147 @@ def verify(
         neither blocks nor attributes.
     """
     file = tree if isinstance(tree, File) else File(tree, follow_links=follow_links)
-    report = TreeReport(file.basename)
-    checker = TreeChecker(report, file._tree, nthreads or available_cpus(), progress)
-    for name in file.blocks if blocks is None else blocks:
+    report, has_attributes = TreeReport(file.basename), False
+    blocks, groups = (file.blocks, [""]) if blocks is None else (blocks, [])
+    if groups:
+        walk = file._tree.walk(file._group)
+        groups += sorted(name for name, is_block in walk if not is_block)
+    for name in [*blocks, *groups]:
         full = file._full(name)
-        if not file._tree.is_block(full):
+        folder, shown = file._tree.folder(full), full or ROOT
+        is_block = file._tree.is_block(full)
+        if not is_block and name in blocks:
             raise NoSuchBlock("'%s' has no block '%s'" % (file.basename, name))
-        checker.check_block(full)
-    if blocks is None:
-        for group in file._tree.groups(file._group):
-            checker.check_group(file._full(group), group or ROOT)
-        if not (report.nblocks or report.findings or checker.nattributes):
-            text = "'%s' has no block and no attributes, so it is no BigFile tree"
-            raise NoSuchBlock(text % file.basename)
+        try:
+            has_attributes |= bool(dict(AttributeSet(file._tree, folder)))
+        except (FormatError, OSError) as error:
+            report.add("attributes", "attributes", _text(error), block=shown)
+        if is_block:
+            _check_block(
+                report, file._tree, full, nthreads or available_cpus(), progress
+            )
+        elif files := _data_files(folder):
+            text = "data files without a header: the block was never finished: "
+            report.add("header", "header", text + _some(files), block=shown)
+    if groups and not (report.nblocks or report.findings or has_attributes):
+        text = "'%s' has no block and no attributes, so it is no BigFile tree"
+        raise NoSuchBlock(text % file.basename)
     return report
 
 
-@dataclass(eq=False)
-class TreeChecker:
-    """Adds the findings of blocks and groups to a report."""
-
-    _report: TreeReport
-    _tree: Tree
-    _nthreads: int
-    _progress: Progress | None
-    nattributes: int = 0
-
-    def check_attributes(self, name: str, shown: str) -> None:
-        """Check that the attributes of a block or group can be read."""
+def _check_block(
+    report: TreeReport, tree: Tree, name: str, nthreads: int, progress: Progress | None
+) -> None:
+    """Check the header and the data files of a block."""
+    report.nblocks += 1
+    folder, name = tree.folder(name), name or ROOT
+    try:
+        header, _, unwritten = tree.read_state(folder)
+    except (FormatError, OSError) as error:
+        report.add("header", "header", _text(error), block=name)
+        return
+    block, row_nbytes = Block(tree, folder, header), header.row_nbytes
+    holes: Rows = []
+    for number, (first, stop) in enumerate(pairwise(header.starts)):
+        add = partial(report.add, block=name, file=FILE_NAME % number)
+        expected, rows = (stop - first) * row_nbytes, ((first, stop),)
         try:
-            attributes = AttributeSet(self._tree, self._tree.folder(name))
-            for key in attributes:
-                attributes[key]
-                self.nattributes += 1
-        except (FormatError, OSError) as error:
-            self._report.add("attributes", "attributes", _text(error), block=shown)
-
-    def check_group(self, name: str, shown: str) -> None:
-        """Check the folder of a group, which may be an unfinished block."""
-        self.check_attributes(name, shown)
-        files = sorted(filter(is_data_file, os.listdir(self._tree.folder(name))))
-        if files:
-            text = "data files without a header: the block was never finished: "
-            self._report.add("header", "header", text + _some(files), block=shown)
-
-    def check_block(self, name: str) -> None:
-        """Check everything in the folder of a block."""
-        self._report.nblocks += 1
-        self.check_attributes(name, name)
-        try:
-            folder = self._tree.folder(name)
-            header, _, unwritten = read_state(self._tree, folder)
-        except (FormatError, OSError) as error:
-            self._report.add("header", "header", _text(error), block=name)
-            return
-        files = DataFiles(self._tree, folder)
-        holes: Rows = []
-        try:
-            for number in range(len(header.rows)):
-                file = _FileCheck(self._report, name, header, files, number)
-                short = file.check(self._nthreads, self._progress)
-                file.add_unwritten(without(unwritten, short))
-                holes += file.holes
-        finally:
-            files.close()
-        suspect = without(union(holes), unwritten)
-        if suspect:
-            message = "%s in a hole of the file: zeros, or never written"
-            message %= text_of(suspect)
-            self._report.note("files", "hole", message, block=name, rows=tuple(suspect))
-        named = {FILE_NAME % number for number in range(len(header.rows))}
-        orphans = sorted({*filter(is_data_file, os.listdir(folder))} - named)
-        if orphans:
-            message = "%s not named in the header: %s"
-            message %= counted(len(orphans), "data file"), _some(orphans)
-            self._report.note("files", "orphan", message, block=name)
-
-
-@dataclass(eq=False)
-class _FileCheck:
-    """The check of a data file; ``holes`` are the rows whose bytes lie in holes."""
-
-    _report: TreeReport
-    _block: str
-    _header: Header
-    _files: DataFiles
-    _number: int
-
-    def __post_init__(self) -> None:
-        start = self._header.starts[self._number]
-        self._rows = start, start + self._header.rows[self._number]
-        self.holes: Rows = []
-
-    def _add(self, section: str, kind: str, message: str, rows: Rows) -> None:
-        file = FILE_NAME % self._number
-        where = {"block": self._block, "file": file, "rows": tuple(rows)}
-        self._report.add(section, kind, message, **where)
-
-    def add_unwritten(self, rows: Rows) -> None:
-        """Report rows of the file that no writer has finished."""
-        left = common(rows, [self._rows])
-        if left:
-            message = "no writer has finished %s" % text_of(left)
-            self._add("files", "unwritten", message, left)
-
-    def check(self, nthreads: int, progress: Progress | None) -> Rows:
-        """Check the file; return the rows that are missing."""
-        (first, stop), row_nbytes = self._rows, self._header.row_nbytes
-        expected = (stop - first) * row_nbytes
-        try:
-            found = self._files.nbytes(self._number)
+            found = block.nbytes(number)
+            report.nfiles += 1
+            size = min(found, expected)
+            total = _sum(report, block, number, size, nthreads, progress)
+            in_holes = _holes(tree, block.path(number), size) if size else []
         except OSError as error:
-            all_rows = [self._rows] if first < stop else []
-            self._add("files", "file", error.strerror or str(error), all_rows)
-            return all_rows
-        self._report.nfiles += 1
-        short: Rows = []
+            text = error.strerror or str(error)
+            add("files", "file", text, rows=rows if first < stop else ())
+            continue
+        missing: Rows = []
         if found < expected:
-            short = [(first + found // row_nbytes, stop)]
+            missing = [(first + found // row_nbytes, stop)]
             text = "the file has %d bytes, expected %d" % (found, expected)
-            if not (found or os.path.exists(self._files.path(self._number))):
+            if not (found or os.path.exists(block.path(number))):
                 text = "there is no file, expected %d bytes" % expected
-            message = "%s missing: %s" % (text_of(short), text)
-            self._add("files", "short", message, short)
-        size = min(found, expected)
-        if size:
-            self._check_sum(size, nthreads, progress)
-            for start, end in self._files.holes(self._number, size):
-                low, high = -(-start // row_nbytes), end // row_nbytes
-                if low < high:
-                    self.holes.append((first + low, first + high))
-        return short
-
-    def _check_sum(self, size: int, nthreads: int, progress: Progress | None) -> None:
-        header, number = self._header, self._number
-        checksum = header.checksums[number]
-        try:
-            total = self._sum(size, nthreads, progress)
-        except OSError as error:
-            self._add("files", "file", error.strerror or str(error), [])
-            return
-        if total != checksum:
-            rows = [self._rows]
-            message = (
+            text = "%s missing: %s" % (text_of(missing), text)
+            add("files", "short", text, rows=tuple(missing))
+        checksum, fold = header.checksums[number], header.folds[number]
+        if size and total != checksum:
+            text = (
                 "the bytes add up to %d, the header says %d: %s have changed, or were "
                 "written twice or not counted"
             )
-            message %= total, checksum, text_of(rows)
-            self._add("files", "checksum", message, rows)
-        elif header.folds[number] != folded(checksum):
-            message = "the folded checksum is %d, expected %d"
-            message %= header.folds[number], folded(checksum)
-            self._add("header", "fold", message, [])
+            text %= total, checksum, text_of([(first, stop)])
+            add("files", "checksum", text, rows=rows)
+        elif size and fold != folded(checksum):
+            text = "the folded checksum is %d, expected %d" % (fold, folded(checksum))
+            add("header", "fold", text)
+        left = common(without(unwritten, missing), [(first, stop)])
+        if left:
+            text = "no writer has finished %s" % text_of(left)
+            add("files", "unwritten", text, rows=tuple(left))
+        for start, end in in_holes:
+            holes.append((first - (-start // row_nbytes), first + end // row_nbytes))
+    block.close()
+    suspect = without(union(holes), unwritten)
+    if suspect:
+        text = "%s in a hole of the file: zeros, or never written" % text_of(suspect)
+        report.note("files", "hole", text, block=name, rows=tuple(suspect))
+    named = {FILE_NAME % number for number in range(len(header.rows))}
+    orphans = [file for file in _data_files(folder) if file not in named]
+    if orphans:
+        text = "%s not named in the header: " % counted(len(orphans), "data file")
+        report.note("files", "orphan", text + _some(orphans), block=name)
 
-    def _sum(self, size: int, nthreads: int, progress: Progress | None) -> int:
-        total = 0
 
-        def work(offset: int) -> tuple[int, int]:
-            piece = numpy.empty(min(PIECE_NBYTES, size - offset), "u1")
-            with self._files.opened(self._number) as file:
-                done = file.read_into(piece.data, offset)
-            return byte_sum(piece[:done]), done
+def _sum(
+    report: TreeReport,
+    block: Block,
+    number: int,
+    size: int,
+    nthreads: int,
+    progress: Progress | None,
+) -> int:
+    """Return the sum of the first `size` bytes of a data file."""
+    total = 0
 
-        def deliver(result: tuple[int, int]) -> None:
-            nonlocal total
-            total = (total + result[0]) % MODULUS
-            self._report.nbytes += result[1]
-            if progress is not None:
-                progress(result[1])
+    def work(offset: int) -> tuple[int, int]:
+        piece = numpy.empty(min(PIECE_NBYTES, size - offset), "u1")
+        done = block.file(number).read_into(piece.data, offset)
+        return byte_sum(piece[:done]), done
 
-        nthreads = nthreads if size > PIECE_NBYTES else 1
-        ordered(range(0, size, PIECE_NBYTES), work, deliver, nthreads)
-        return total
+    def deliver(result: tuple[int, int]) -> None:
+        nonlocal total
+        total = (total + result[0]) % MODULUS
+        report.nbytes += result[1]
+        if progress is not None:
+            progress(result[1])
+
+    nthreads = nthreads if size > PIECE_NBYTES else 1
+    ordered(range(0, size, PIECE_NBYTES), work, deliver, nthreads)
+    return total
+
+
+def _holes(tree: Tree, path: str, size: int) -> list[tuple[int, int]]:
+    """Return the holes of a data file up to `size`; none if the system can't tell.
+
+    They begin and end at blocks of the file system.
+    """
+    found: list[tuple[int, int]] = []
+    descriptor = tree.open_file(path, os.O_RDONLY)
+    with open(descriptor, "rb"), suppress(AttributeError, OSError):
+        stop = 0
+        while stop < size:
+            start = os.lseek(descriptor, stop, os.SEEK_HOLE)
+            if start >= size:
+                break
+            stop = size
+            with suppress(OSError):  # there are no data behind the hole
+                stop = min(size, os.lseek(descriptor, start, os.SEEK_DATA))
+            found.append((start, stop))
+    return found
+
+
+def _data_files(folder: str) -> list[str]:
+    return sorted(filter(is_data_file, os.listdir(folder)))
 
 
 def _some(names: list[str]) -> str:

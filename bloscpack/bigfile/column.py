@@ -1,8 +1,6 @@
 """A block of a tree, a table of rows with attributes.
 
-Strategy: rows become parts of data files, and each part is read into its position in
-the result, an array or a field of records. Memory for a result is allocated only when
-the files are long enough. A `ColumnWriter` writes the rows and the header.
+Strategy: an index becomes ranges of rows, which a `Block` reads and writes.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import operator
 import os
 import weakref
-from collections.abc import Iterator
 from itertools import pairwise
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -19,22 +16,14 @@ import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
 from .._arrays.stored import StoredRows
-from .._engine.threads import ordered
 from .._format.dtypes import Array, DType
-from .._format.rows import Rows, text_of
+from .._format.rows import Rows
 from .._storage.base import Closing
-from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageTypeError, UsageValueError
 from .attributes import AttributeSet
-from .header import (
-    FILE_NAME,
-    SILENT_CASTS,
-    FileRows,
-    Header,
-    block_dtype,
-    check_convertible,
-)
+from .block import Block
+from .header import Header, block_dtype, check_convertible
 from .tree import Tree, clean_name
-from .writing import ColumnWriter, read_header, read_state, threads_for
 
 if TYPE_CHECKING:
     from .file import File
@@ -42,8 +31,9 @@ if TYPE_CHECKING:
 
 Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
 
-# Rows of an index that lie at most this many bytes apart are read together.
-GAP_NBYTES = 2**14
+# The rows of an index are read together if they are in the same window, which has this
+# number of bytes: each read costs a system call.
+WINDOW_NBYTES = 2**16
 
 # A folder without a header: the root, a group. Its attributes are all that it has.
 NO_ROWS = Header(block_dtype("<i8"), 0, [])
@@ -88,6 +78,9 @@ class Column(StoredRows, Closing):
         The attributes of the block, an `AttributeSet`.
     """
 
+    # The communicator of a block that several processes share.
+    comm: Communicator | None = None
+
     _attrs: AttributeSet
 
     def __init__(
@@ -105,18 +98,16 @@ class Column(StoredRows, Closing):
             return
         self._tree = tree
         self._folder = tree.folder(name)
-        self._writer = ColumnWriter(tree, self._folder, header, copied)
         self._nthreads = nthreads
+        self._block = Block(tree, self._folder, header, nthreads, copied)
         self._attrs = AttributeSet(tree, self._folder)
         # The header is written even if the program forgets to close the column.
-        self._finalizer = weakref.finalize(self, self._writer.close)
+        self._finalizer = weakref.finalize(self, self._block.close)
 
     @property
     def _header(self) -> Header:
-        try:
-            return self._writer.header
-        except AttributeError:  # no block has been opened yet
-            return NO_ROWS
+        # There is no block if none has been opened yet.
+        return self._block.header if hasattr(self, "_block") else NO_ROWS
 
     def open(self, f: File, blockname: str) -> None:
         """Open a block with this object; ``f.open`` returns a new one."""
@@ -143,18 +134,13 @@ class Column(StoredRows, Closing):
         self.close()
         other._finalizer.detach()
         vars(self).update(vars(other))
-        self._finalizer = weakref.finalize(self, self._writer.close)
+        self._finalizer = weakref.finalize(self, self._block.close)
 
     @property
     def attrs(self) -> AttributeSet:
         if not hasattr(self, "_attrs"):
             self._check_open()
         return self._attrs
-
-    @property
-    def comm(self) -> Communicator | None:
-        """The communicator of a block that several processes share, else None."""
-        return None
 
     @property
     def dtype(self) -> DType:
@@ -185,7 +171,7 @@ class Column(StoredRows, Closing):
 
     def _unwritten(self) -> Rows:
         """Return the rows that no writer has finished."""
-        return read_state(self._tree, self._folder)[2]
+        return self._tree.read_state(self._folder)[2]
 
     def __repr__(self) -> str:
         return "<Column '%s' dtype='%s' nmemb=%d size=%d nfile=%d>" % (
@@ -219,82 +205,31 @@ class Column(StoredRows, Closing):
                 % (length, start, self.name, self.size)
             )
         stop = min(start + length, self.size)
-        shape = (stop - start, *self.shape[1:])
+        shape = (stop - start, *self._header.row_shape)
         if out is not None and out.shape != shape:
             raise UsageValueError(
                 "'out' has the shape %s, expected %s" % (out.shape, shape)
             )
-        return self._read(start, stop, out)
-
-    def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
-        """Return rows [start, stop), in `out` if given, with items of its type."""
-        header = self._header
-        self._check_length(start, stop)
-        if out is None:
-            out = numpy.empty((stop - start, *header.row_shape), header.dtype)
-        result, dtype = out, header.dtype
-        direct = out.dtype == dtype and out.flags.c_contiguous
-        if not direct:
-            check_convertible(dtype, out.dtype)
-
-        def work(part: FileRows) -> None:
-            first = part.row - start
-            target = result[first : first + part.stop - part.start]
-            piece = target if direct else numpy.empty(target.shape, dtype)
-            self._read_part(part, piece)
-            if not direct:
-                with SILENT_CASTS():
-                    target[...] = piece
-
-        nthreads = threads_for((stop - start) * header.row_nbytes, self._nthreads)
-        parts = header.parts(start, stop, header.piece_rows)
-        ordered(parts, work, lambda _: None, nthreads)
-        return result
-
-    def _check_length(self, start: int, stop: int) -> None:
-        """Raise `DamageError` if rows are behind the end of their data file."""
-        row_nbytes = self._header.row_nbytes
-        for part in self._header.parts(start, stop):
-            found = self._writer.files.nbytes(part.number)
-            if found >= part.stop * row_nbytes:
-                continue
-            there = min(max(found // row_nbytes, part.start), part.stop)
-            first = part.row + there - part.start
-            last = part.row + part.stop - part.start
-            raise DamageError(
-                "%s missing: data file %s has %d bytes, %d are needed"
-                % (
-                    text_of([(first, last)]),
-                    FILE_NAME % part.number,
-                    found,
-                    part.stop * row_nbytes,
-                ),
-                filename=self._writer.files.path(part.number),
-            )
-
-    def _read_part(self, part: FileRows, piece: Array) -> None:
-        view = piece.reshape(-1).view("u1").data
-        offset = part.start * self._header.row_nbytes
-        with self._writer.files.opened(part.number) as file:
-            if file.read_into(view, offset) < len(view):
-                raise DamageError(
-                    "the data file became shorter while it was read",
-                    filename=self._writer.files.path(part.number),
-                )
+        return self._block.read(start, stop, out)
 
     def __getitem__(self, index: Index) -> Any:
         self._check_open()
         every = slice(None)
         rows, *items = (index or (every,)) if isinstance(index, tuple) else (index,)
-        if rows is Ellipsis and len(items) == 1 + len(self._header.row_shape):
-            rows, *items = items  # the ellipsis stands for no axis
-        elif rows is Ellipsis:
-            rows = every
+        if rows is Ellipsis:  # it means all rows, or no axis
+            rows, *items = items if len(items) == self.ndim else (every, *items)
         if isinstance(rows, (int, numpy.integer)) and not isinstance(rows, bool):
-            row = self._row(self._checked_row(int(rows)))
-            return row[(0, *items)]
+            row = self._checked_row(int(rows))
+            return self._block.read(row, row + 1)[(0, *items)]
         if isinstance(rows, slice):
-            found = self._slice(range(*rows.indices(self._header.size)))
+            numbers = range(*rows.indices(self.size))
+            low, high = sorted((numbers[0], numbers[-1])) if numbers else (0, -1)
+            if abs(numbers.step) == 1:
+                found = self._block.read(low, high + 1)
+                found = found if numbers.step > 0 else found[::-1]
+            else:
+                self._block.check_length(low, high + 1)
+                found = self._picked(numpy.arange(*rows.indices(self.size)))
             return found[(every, *items)] if items else found
         found = self._picked(numpy.asarray(rows))
         # Arrays of rows and of items form pairs.
@@ -302,7 +237,7 @@ class Column(StoredRows, Closing):
 
     def _checked_row(self, row: int) -> int:
         """Return the number of a row that may be counted from the end."""
-        size = self._header.size
+        size = self.size
         if not -size <= row < size:
             raise IndexError(
                 "row %d is out of bounds: the block '%s' has %d rows"
@@ -310,30 +245,9 @@ class Column(StoredRows, Closing):
             )
         return row + size * (row < 0)
 
-    def _row(self, row: int) -> Array:
-        """Return a single row with one system call, without the steps for many rows."""
-        (part,) = self._header.parts(row, row + 1)
-        piece: Array = numpy.empty((1, *self._header.row_shape), self._header.dtype)
-        try:
-            self._read_part(part, piece)
-        except (DamageError, FileNotFoundError):
-            self._check_length(row, row + 1)  # names the row
-            raise
-        return piece
-
-    def _slice(self, rows: range) -> Array:
-        if not rows:
-            return self._read(0, 0)
-        low, high = sorted((rows[0], rows[-1]))
-        if abs(rows.step) == 1:
-            found = self._read(low, high + 1)
-            return found if rows.step > 0 else found[::-1]
-        self._check_length(low, high + 1)
-        return self._picked(numpy.arange(rows.start, rows.stop, rows.step))
-
     def _picked(self, index: Array) -> Array:
-        """Return the rows with these numbers, reading neighbours together."""
-        size = self._header.size
+        """Return the rows with these numbers, reading the rows of a window together."""
+        header, size = self._header, self.size
         if index.dtype == bool:
             if index.shape != (size,):
                 raise IndexError(
@@ -347,29 +261,16 @@ class Column(StoredRows, Closing):
             self._checked_row(int(numbers.min()))
             self._checked_row(int(numbers.max()))
         numbers[numbers < 0] += size
-        result = numpy.empty(
-            (len(numbers), *self._header.row_shape), self._header.dtype
-        )
+        result = numpy.empty((len(numbers), *header.row_shape), header.dtype)
         order = numpy.argsort(numbers, kind="stable")
         in_order = numbers[order]
-        for begin, end in self._runs(in_order):
+        windows = in_order // max(1, WINDOW_NBYTES // max(1, header.row_nbytes))
+        edges = [0, *(numpy.flatnonzero(numpy.diff(windows)) + 1).tolist()]
+        for begin, end in pairwise([*edges, len(numbers)] if numbers.size else []):
             first, last = int(in_order[begin]), int(in_order[end - 1])
-            rows = self._read(first, last + 1)
+            rows = self._block.read(first, last + 1)
             result[order[begin:end]] = rows[in_order[begin:end] - first]
         return result
-
-    def _runs(self, numbers: Array) -> Iterator[tuple[int, int]]:
-        """Yield ranges of sorted row numbers whose rows are close to each other."""
-        row_nbytes = max(1, self._header.row_nbytes)
-        breaks = numpy.flatnonzero(numpy.diff(numbers) * row_nbytes > GAP_NBYTES) + 1
-        most = self._header.piece_rows
-        edges = [0, *breaks.tolist(), len(numbers)]
-        for begin, end in pairwise(edges):
-            while begin < end:
-                limit = int(numbers[begin]) + most
-                stop = begin + int(numpy.searchsorted(numbers[begin:end], limit))
-                yield begin, stop
-                begin = stop
 
     # Writing
 
@@ -396,8 +297,7 @@ class Column(StoredRows, Closing):
                 % (len(rows), start, self.name, self.size)
             )
         if len(rows):
-            nthreads = threads_for(rows.nbytes, self._nthreads)
-            self._writer.write(start, rows, nthreads)
+            self._block.write(start, rows)
 
     def _as_rows(self, buf: ArrayLike) -> Array:
         """Return an array of the shape (rows, nmemb) that can be stored."""
@@ -441,37 +341,33 @@ class Column(StoredRows, Closing):
         The header is replaced when the rows are in the files. Until then, and after a
         crash, the block has its old rows.
         """
-        self._check_has_columns()
-        rows = self._as_rows(buf)
-        self._add_rows(rows, len(rows), Nfile)
+        self._check_open()
+        rows = self._as_rows(buf) if self.nmemb else None
+        self._add_rows(rows, 0 if rows is None else len(rows), Nfile)
 
     def grow(self, size: int, Nfile: int = 1) -> None:
         """Add `size` rows without values, in `Nfile` new data files."""
-        self._check_has_columns()
+        self._check_open()
         self._add_rows(None, operator.index(size), Nfile)
 
-    def _check_has_columns(self) -> None:
-        self._check_open()
+    def _add_rows(self, rows: Array | None, size: int, nfile: int) -> None:
         if not self.nmemb:
             raise UsageValueError("the block '%s' has no columns" % self.name)
-
-    def _add_rows(self, rows: Array | None, size: int, nfile: int) -> None:
         if size < 0 or nfile < 0 or (size and not nfile):
             raise UsageValueError("%d rows can't be in %d files" % (size, nfile))
-        nbytes = 0 if rows is None else rows.nbytes
-        self._writer.append(rows, size, nfile, threads_for(nbytes, self._nthreads))
+        self._block.append(rows, size, nfile)
 
     def flush(self) -> None:
         """Add the checksums of the written rows to the header."""
         self._check_open()
-        self._writer.commit()
+        self._block.commit()
 
     def close(self) -> None:
         """Flush, and close the files. The column can't be used any more."""
         self._closed = True
-        if hasattr(self, "_writer"):
+        if hasattr(self, "_block"):
             self._finalizer.detach()
-            self._writer.close()
+            self._block.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -481,7 +377,7 @@ class Column(StoredRows, Closing):
 
     def __reduce__(self) -> tuple[object, ...]:
         tree = self._tree
-        self._writer.commit()
+        self._block.commit()
         return _reopen, (tree.root, tree.follow_links, self.name, self._nthreads)
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
@@ -492,8 +388,7 @@ class Column(StoredRows, Closing):
 def header_of(tree: Tree, name: str) -> Header:
     """Return the header of a block, or one without rows for a group."""
     tree.require(name)
-    folder = tree.folder(name)
-    return read_header(tree, folder)[0] if tree.is_block(name) else NO_ROWS
+    return tree.read_state(tree.folder(name))[0] if tree.is_block(name) else NO_ROWS
 
 
 def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> Column:

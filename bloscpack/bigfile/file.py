@@ -2,7 +2,7 @@
 
 Strategy: the folders are the only list of blocks. It is read once, and again after a
 block has been created. A new block is made of a table that is read in pieces: an array,
-raw items, another block. A copy of a block has the checksums of its own bytes, and its
+or another block. A copy of a block has the checksums of its own bytes, and its
 attributes keep their types. Rows that no writer has finished are not copied; the copy
 lists them as unfinished, too. Only users who can read a block can read its copy.
 """
@@ -11,24 +11,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import accumulate
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy
 from numpy.typing import DTypeLike
 
-from .._format.dtypes import AnyArray, Array, DType
+from .._format.dtypes import AnyArray, DType
 from .._format.rows import Rows, without
-from .._storage.base import Closing, read_up_to
+from .._storage.base import Closing
 from .._storage.paths import local_path, without_url
 from .._types import Path
-from ..exceptions import NoSuchBlock, StorageError, UsageTypeError, UsageValueError
+from ..exceptions import NoSuchBlock, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
-from .column import Column, header_of
-from .header import Header, block_dtype, check_convertible, new_header
+from .column import NO_ROWS, Column, header_of
+from .header import FILE_NAME, Header, check_convertible, new_header
 from .records import Dataset
-from .tree import Tree, check_new_name, clean_name
-from .writing import finish_block, make_block
+from .tree import (
+    ATTRIBUTES,
+    LEGACY,
+    UNWRITTEN,
+    Tree,
+    check_new_name,
+    clean_name,
+    is_data_file,
+)
 
 Progress = Callable[[int], object]
 Result = TypeVar("Result")
@@ -37,39 +45,10 @@ Result = TypeVar("Result")
 TAKEN_NBYTES = 2**24
 
 
-def table_of(array: object) -> Any:
-    """Return an object that can be stored as rows: an array, or something like one."""
-    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
-        array = numpy.asarray(array)
-    if len(array.shape) not in (1, 2):
-        raise UsageValueError(
-            "a block has one or two axes, not the shape %s" % (array.shape,)
-        )
-    return array
-
-
 def row_dtype(array: AnyArray) -> DType:
     """Return the type of a row of a table."""
     nmemb = array.shape[1] if len(array.shape) == 2 else 1
     return numpy.dtype((array.dtype, (nmemb,)))
-
-
-def store(
-    array: AnyArray,
-    column: Column,
-    row: int,
-    most: int | None = None,
-    left_out: Rows | None = None,
-) -> None:
-    """Write the rows of a table from row `row` on, but not `left_out`.
-
-    They are taken in pieces of at most `most` bytes, by default `TAKEN_NBYTES`.
-    """
-    for piece in pieces_of(array, TAKEN_NBYTES if most is None else most):
-        for start, stop in without([piece], left_out or []):
-            part = numpy.asarray(array[start:stop])
-            column.write(row + start, part.reshape(-1, column.nmemb))
-            del part  # before the next one is read
 
 
 def pieces_of(array: AnyArray, most: int) -> Iterator[tuple[int, int]]:
@@ -94,79 +73,18 @@ def pieces_of(array: AnyArray, most: int) -> Iterator[tuple[int, int]]:
             start = end
 
 
-class Watched:
-    """Rows to be copied: a column or another table. It reports the bytes it reads.
-
-    `dtype` is the type that the copy has.
-    """
-
-    def __init__(
-        self, table: Any, dtype: DType | None = None, progress: Progress | None = None
-    ) -> None:
-        self._table = table
-        self._progress = progress
-        self.dtype = table.dtype if dtype is None else dtype
-        self.shape = table.shape
-        # Where pieces should end; see `pieces_of`.
-        self.chunks = getattr(table, "chunks", None)
-
-    def __getitem__(self, index: slice) -> Array:
-        rows: Array = self._table[index]
-        if self._progress is not None:
-            self._progress(rows.nbytes)
-        return rows
-
-
-class RawItems:
-    """Rows of a file object that can seek, for `File.create_from_array`.
-
-    Parameters
-    ----------
-    file
-        Its position is the beginning of the first row.
-    nbytes
-        The number of bytes from there to the end.
-    row
-        The type of a row: that of an item, and the number of items.
-    """
-
-    def __init__(self, file: BinaryIO, nbytes: int, row: DType) -> None:
-        if not row.itemsize or nbytes % row.itemsize:
-            raise UsageValueError(
-                "%d bytes are no rows of %d bytes" % (nbytes, row.itemsize)
-            )
-        self._file = file
-        self._start = file.tell()
-        self._row_nbytes = row.itemsize
-        self.dtype = row.base
-        self.shape = (nbytes // row.itemsize, *row.shape)
-
-    def __getitem__(self, rows: slice) -> Array:
-        start, stop, _ = rows.indices(self.shape[0])
-        nbytes = (stop - start) * self._row_nbytes
-        self._file.seek(self._start + start * self._row_nbytes)
-        found = read_up_to(self._file, nbytes)
-        if len(found) < nbytes:
-            raise StorageError("the input became shorter while it was read")
-        return numpy.frombuffer(found, self.dtype).reshape(-1, *self.shape[1:])
-
-
 class Alone:
     """The only process of a program; `mpi.Ranks` are several, which act together."""
 
     rank = 0
 
-    def on_root(self, action: Callable[[], Result]) -> Result:
-        """Return what `action` returns in one process, for all that share the tree."""
-        return action()
-
     def on_all(self, action: Callable[[], Result]) -> list[Result]:
         """Return the results of all ranks; raise on all if `action` fails on any."""
         return [action()]
 
-    def gather(self, found: Result) -> list[Result]:
-        """Return the values of all ranks, on rank 0 at least."""
-        return [found]
+    def on_root(self, action: Callable[[], Result]) -> Result:
+        """Return on all ranks what `action` returns on rank 0, or raise its error."""
+        return action()
 
     def check_same(self, what: str, *arguments: object) -> None:
         """Raise `UsageError` if another rank passes other arguments to a method."""
@@ -216,46 +134,39 @@ class File(Closing):
         follow_links: bool = False,
         nthreads: int | None = None,
     ) -> None:
-        path = self._ranks.on_root(lambda: _checked_folder(filename, create))
+        path = os.fsdecode(local_path(filename))
+        without_url(path, "a BigFile tree")
+
+        def check() -> None:
+            if create:
+                os.makedirs(path, exist_ok=True)
+            if not os.path.isdir(path):
+                found = "is not a folder" if os.path.exists(path) else "does not exist"
+                raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
+
+        self._ranks.on_root(check)
         self._tree = Tree(path, follow_links)
         self._nthreads = nthreads
         self._enter("")
 
     def _enter(self, group: str) -> None:
         self._group = group
-        # The number of blocks created when the blocks were listed, and their names.
-        self._listed: tuple[int, list[str]] = (-1, [])
-        self._created = 0
         path = self._tree.path
         self.basename = os.path.join(path, group) if group else path
-
-    # What differs in `FileMPI`
 
     def _column(self, full: str, header: Header) -> Column:
         return Column(self._tree, full, header, self._nthreads)
 
-    def _has(self, full: str) -> bool:
-        return self._tree.is_block(full)
-
-    def _add(self, full: str) -> None:
-        """Add a new block to the list."""
-        self.refresh()
-
     @property
     def blocks(self) -> list[str]:
-        listed = self._listed
-        if listed[0] != self._created:
-            created = self._created  # before: another thread may create one meanwhile
-            listed = self._listed = created, self._tree.blocks(self._group)
-        return list(listed[1])
+        return self._tree.blocks(self._group)
 
     @property
     def attrs(self) -> AttributeSet:
         return AttributeSet(self._tree, self._tree.folder(self._group))
 
     def refresh(self) -> None:
-        """Forget the list of blocks: another program may have created some."""
-        self._created += 1
+        """Do nothing: `blocks` looks at the folders. `FileMPI` has a list of blocks."""
 
     def keys(self) -> list[str]:
         """Return the names of all blocks; so does `list_blocks`."""
@@ -268,7 +179,7 @@ class File(Closing):
 
     def __contains__(self, name: object) -> bool:
         try:
-            return isinstance(name, str) and self._has(self._full(name))
+            return isinstance(name, str) and self._tree.is_block(self._full(name))
         except UsageValueError:
             return False
 
@@ -344,7 +255,7 @@ class File(Closing):
             self._ranks.on_root(lambda: self._tree.make_folder(full))
             return self.open(blockname)
         if dtype is None:
-            new = Header(block_dtype("<i8"), 0, [])
+            new = NO_ROWS
         else:
             new = new_header(numpy.dtype(dtype), size or 0, Nfile)
         rows = [(0, new.size)] if new.size else []
@@ -385,66 +296,99 @@ class File(Closing):
 
         def described() -> tuple[int, DType]:
             nonlocal array
-            array = table_of(array)
+            if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+                array = numpy.asarray(array)
+            if len(array.shape) not in (1, 2):
+                raise UsageValueError(
+                    "a block has one or two axes, not the shape %s" % (array.shape,)
+                )
             if isinstance(array, Column) and array._folder == self._tree.folder(full):
                 raise UsageValueError("'%s' would be copied over itself" % blockname)
             return array.shape[0], row_dtype(array)
 
         parts = ranks.on_all(described)
         starts = [0, *accumulate(size for size, _ in parts)]
-        start = starts[ranks.rank]
-        new = new_header(_common(parts), starts[-1], Nfile)
-        return self.create_filled(
-            full,
-            new,
-            lambda column: ranks.on_all(
-                lambda: store(array, column, start, memorylimit)
-            ),
-        )
+        # A rank without rows has no say in the type.
+        dtypes = [dtype for size, dtype in parts if size] or [parts[0][1]]
+        for dtype in dtypes:
+            if dtype != dtypes[0]:
+                raise UsageTypeError(
+                    "the rows of all ranks must have the same type, found '%s' and '%s'"
+                    % (dtypes[0], dtype)
+                )
+        most = TAKEN_NBYTES if memorylimit is None else memorylimit
+
+        def fill(column: Column) -> None:
+            def store() -> None:
+                for start, stop in pieces_of(array, most):
+                    rows = numpy.asarray(array[start:stop])
+                    row = starts[ranks.rank] + start
+                    column.write(row, rows.reshape(-1, column.nmemb))
+                    del rows  # before the next ones are read
+
+            ranks.on_all(store)
+
+        new = new_header(dtypes[0], starts[-1], Nfile)
+        return self.create_filled(full, new, fill)
 
     def create_filled(
         self,
         full: str,
         new: Header,
         fill: Callable[[Column], object],
-        unwritten: Rows = (),  # type: ignore[assignment]
+        unwritten: Rows | None = None,
     ) -> Column:
         """Create a block with a header, and let `fill` write its rows.
 
         `full` is its name from the root of the tree. The header is written when `fill`
-        returns. `unwritten` are the rows that `fill` leaves out.
+        returns: until then, an existing block keeps its old one, and a new one does not
+        exist. `unwritten` are the rows that `fill` leaves out.
         """
-        self._ranks.on_root(lambda: self._make(full, new))
+        self._ranks.on_root(lambda: self._make_files(full, new))
         column = self._column(full, new)
-        writer = column._writer
-        writer.begin_new()
+        column._block.begin_new()
         try:
             fill(column)
-            taken = self._ranks.gather(writer.take())
-            self._ranks.on_root(
-                lambda: finish_block(self._tree, full, new, taken, unwritten)
-            )
-            self._add(full)
+            taken = self._ranks.on_all(column._block.take)
+
+            def finish() -> None:
+                header = new
+                for sums, _ in taken:
+                    header = header.with_sums(sums)
+                self._tree.write_state(column._folder, header, unwritten or [])
+
+            self._ranks.on_root(finish)
         finally:
-            writer.take()  # nothing is left to commit, unless an error occurred
+            column._block.take()  # nothing is left to commit, unless an error occurred
         return column
 
-    def _make(self, full: str, new: Header) -> None:
-        """Create the files of a block without its header."""
+    def _make_files(self, full: str, new: Header) -> None:
+        """Create or empty the data files and the attributes of a block."""
+        tree, parents = self._tree, full.split("/")
         check_new_name(full)
-        parents = full.split("/")
         for depth in range(1, len(parents)):
             parent = "/".join(parents[:depth])
-            if self._tree.is_block(parent):
+            if tree.is_block(parent):
                 raise UsageValueError(
                     "'%s' is a block, so '%s' would not be listed" % (parent, full)
                 )
-        is_group = not self._tree.is_block(full) and self._tree.is_group(full)
-        if is_group and self._tree.blocks(full):
+        if not tree.is_block(full) and tree.is_group(full) and tree.blocks(full):
             raise UsageValueError(
                 "'%s' is a group of blocks, so it can't be a block" % full
             )
-        make_block(self._tree, full, new)
+        folder = tree.make_folder(full)
+        names = [FILE_NAME % number for number in range(len(new.rows))]
+        for name in names:
+            tree.create_file(os.path.join(folder, name))
+        stale = {UNWRITTEN, LEGACY}
+        if (
+            tree.limits is not None
+        ):  # rows that are appended would be as public as these
+            stale.update(filter(is_data_file, os.listdir(folder)))
+        for name in stale.difference(names):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+        tree.replace_text(os.path.join(folder, ATTRIBUTES), b"")
 
     def close(self) -> None:
         """Do nothing: a tree has no open files."""
@@ -452,30 +396,6 @@ class File(Closing):
     def __reduce__(self) -> tuple[object, ...]:
         tree = self._tree
         return _reopen, (tree.root, tree.follow_links, self._group, self._nthreads)
-
-
-def _common(parts: list[tuple[int, DType]]) -> DType:
-    """Return the type of the rows of all ranks; a rank without rows has no say."""
-    dtypes = [dtype for size, dtype in parts if size] or [parts[0][1]]
-    for dtype in dtypes:
-        if dtype != dtypes[0]:
-            raise UsageTypeError(
-                "the rows of all ranks must have the same type, found '%s' and '%s'"
-                % (dtypes[0], dtype)
-            )
-    return dtypes[0]
-
-
-def _checked_folder(filename: Path, create: bool) -> str:
-    """Return the path of the folder of a tree, which is created if that is wanted."""
-    path = os.fsdecode(local_path(filename))
-    without_url(path, "a BigFile tree")
-    if create:
-        os.makedirs(path, exist_ok=True)
-    if not os.path.isdir(path):
-        found = "is not a folder" if os.path.exists(path) else "does not exist"
-        raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
-    return path
 
 
 def _reopen(root: str, follow_links: bool, group: str, nthreads: int | None) -> File:
@@ -535,26 +455,30 @@ def copy(
     new_block = block if new_block is None else new_block
     old = source.open(block)
     tree, full = target._tree, target._full(new_block)
-    new_folder = tree.folder(full)
     # Two names may lead to one folder, through links or the tree of a group.
-    if old._folder == new_folder:
+    if old._folder == tree.folder(full):
         raise UsageValueError("'%s' would be copied over itself" % block)
     dtype = old.dtype if dtype is None else numpy.dtype(dtype)
     check_convertible(old.dtype, dtype)
     limited = File(tree.path, follow_links=tree.follow_links, nthreads=target._nthreads)
-    limited._tree.limits = source._tree.limits_of(old._folder, new_folder)
+    limited._tree.limits = source._tree.limits_of(old._folder, tree.folder(full))
     if not old.nmemb:
         # Not `full`: a name like ``0/.`` stands for a group.
         new = limited.create(os.path.join(target._group, new_block))
     else:
-        nfile = old.nfile if Nfile is None else Nfile
-        rows, unwritten = Watched(old, dtype, progress), old._unwritten()
-        new = limited.create_filled(
-            full,
-            new_header(row_dtype(rows), old.size, nfile),
-            lambda column: store(rows, column, 0, left_out=unwritten),
-            unwritten,
-        )
+        nfile, unwritten = old.nfile if Nfile is None else Nfile, old._unwritten()
+
+        def fill(column: Column) -> None:
+            for piece in pieces_of(old, TAKEN_NBYTES):
+                for start, stop in without([piece], unwritten):
+                    rows = old.read(start, stop - start)
+                    if progress is not None:
+                        progress(rows.nbytes)
+                    column.write(start, rows)
+                    del rows  # before the next ones are read
+
+        layout = new_header(numpy.dtype((dtype, (old.nmemb,))), old.size, nfile)
+        new = limited.create_filled(full, layout, fill, unwritten)
     target.refresh()
     if len(old.attrs):
         new.attrs.copy_from(old.attrs)

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 from zlib import crc32
 
@@ -30,8 +30,10 @@ from .._format.dtypes import DType
 from .._format.rows import Rows, union
 from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueError
 
-# Maximum number of rows, of items in a row and of bytes: what an offset can express.
+# Maximum number of rows and of bytes: an offset can't express more.
 MAX_COUNT = 2**63 - 1
+# Maximum number of items in a row: NumPy has no type for more.
+MAX_NMEMB = 2**31 - 1
 # Number of bytes that are read, or converted, summed and written, at a time.
 PIECE_NBYTES = 2**22
 # Checksums are sums of bytes modulo this number.
@@ -56,9 +58,8 @@ def folded(checksum: int) -> int:
 
 def split_rows(size: int, nfiles: int) -> list[int]:
     """Return the number of rows of each of `nfiles` files that have `size` rows."""
-    return [
-        (i + 1) * size // nfiles - i * size // nfiles for i in range(nfiles)
-    ]  # fmt: skip
+    ends = [i * size // nfiles for i in range(nfiles + 1)] if nfiles else []
+    return [stop - start for start, stop in pairwise(ends)]
 
 
 class FileRows(NamedTuple):
@@ -94,34 +95,12 @@ class Header:
         self.folds = self.folds or list(map(folded, self.checksums))
         # The number of the first row of each file, and of the row behind all files.
         self.starts = [0, *accumulate(self.rows)]
-
-    @property
-    def size(self) -> int:
-        """The number of rows of the block."""
-        return self.starts[-1]
-
-    @property
-    def row_nbytes(self) -> int:
-        """The number of bytes of a row."""
-        return self.dtype.itemsize * self.nmemb
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """The shape of a row: no axis for a single item."""
-        return () if self.nmemb == 1 else (self.nmemb,)
-
-    def describes_rows_like(self, other: Header) -> bool:
-        """Return whether the first rows are those of another header."""
-        return (
-            self.dtype == other.dtype
-            and self.nmemb == other.nmemb
-            and self.rows[: len(other.rows)] == other.rows
-        )
-
-    @property
-    def piece_rows(self) -> int:
-        """The number of rows that are read, converted or written at a time."""
-        return max(1, PIECE_NBYTES // max(1, self.row_nbytes))
+        self.size = self.starts[-1]
+        self.row_nbytes = self.dtype.itemsize * self.nmemb
+        # A row of a single item has no axis.
+        self.row_shape = () if self.nmemb == 1 else (self.nmemb,)
+        # The number of rows that are read, converted or written at a time.
+        self.piece_rows = max(1, PIECE_NBYTES // max(1, self.row_nbytes))
 
     def parts(self, start: int, stop: int, most: int = MAX_COUNT) -> Iterator[FileRows]:
         """Yield the parts of data files that hold rows [start, stop) of the block.
@@ -148,16 +127,13 @@ class Header:
 
 def encode(header: Header) -> bytes:
     """Return the bytes of a header."""
-    lines = [
-        "DTYPE: %s" % header.dtype_name,
-        "NMEMB: %d" % header.nmemb,
-        "NFILE: %d" % len(header.rows),
-    ]
+    fields = header.dtype_name, header.nmemb, len(header.rows)
+    lines = ["DTYPE: %s\nNMEMB: %d\nNFILE: %d\n" % fields]
     files = zip(header.rows, header.checksums, strict=True)
     for number, (rows, checksum) in enumerate(files):
-        line = FILE_NAME + ": %d : %d : %d"
+        line = FILE_NAME + ": %d : %d : %d\n"
         lines.append(line % (number, rows, checksum, folded(checksum)))
-    return ("\n".join(lines) + "\n").encode("ascii")
+    return "".join(lines).encode("ascii")
 
 
 def decode(data: bytes) -> Header:
@@ -166,50 +142,40 @@ def decode(data: bytes) -> Header:
     Lines may have any order. Lines of another form are ignored, as the original does.
     """
     fields: dict[str, str] = {}
-    files: dict[int, tuple[int, int, int]] = {}
-    for line in data.decode("utf-8", "replace").splitlines():
-        text = line.strip()
-        match = _FILE.match(text)
-        if match is not None:
+    files: dict[int, list[int]] = {}
+    for line in map(str.strip, data.decode("utf-8", "replace").splitlines()):
+        if match := _FILE.match(line):
             number = int(match[1], 16)
             if number in files:
                 raise DamageError("data file " + FILE_NAME % number + " is named twice")
-            files[number] = int(match[2]), int(match[3]), int(match[4])
-            continue
-        match = _FIELD.fullmatch(text)
-        if match is not None and fields.setdefault(match[1], match[2]) != match[2]:
+            files[number] = list(map(int, match.groups()[1:]))
+        match = _FIELD.fullmatch(line)
+        if match and fields.setdefault(match[1], match[2]) != match[2]:
             raise DamageError("the field %s has two values" % match[1])
-    missing = [name for name in ("DTYPE", "NMEMB", "NFILE") if name not in fields]
-    if missing:
-        raise DamageError("the field %s is missing" % missing[0])
-    nmemb, nfile = _count("NMEMB", fields), _count("NFILE", fields)
-    dtype = block_dtype(fields["DTYPE"])
+    for name in ("DTYPE", "NMEMB", "NFILE"):
+        text = fields.get(name)
+        if text is None:
+            raise DamageError("the field %s is missing" % name)
+        is_number = re.fullmatch("[0-9]{1,19}", text) and int(text) <= MAX_COUNT
+        if name != "DTYPE" and not is_number:
+            raise DamageError("%s: expected a number, found '%s'" % (name, text[:20]))
+    name, nmemb, nfile = fields["DTYPE"], int(fields["NMEMB"]), int(fields["NFILE"])
+    dtype = block_dtype(name)
     if nfile > len(files):
         raise DamageError("NFILE is %d, found %d data files" % (nfile, len(files)))
     for number in range(nfile):
         if number not in files:
             raise DamageError("no line for data file " + FILE_NAME % number)
-    entries = [files[number] for number in range(nfile)]
-    total = sum(rows for rows, _, _ in entries)
-    if total * max(1, nmemb * dtype.itemsize) > MAX_COUNT:
-        raise DamageError("%d rows of %d items are impossible" % (total, nmemb))
-    if any(checksum >= MODULUS for _, checksum, _ in entries):
-        raise DamageError("a checksum has more than 32 bits")
-    return Header(
-        dtype,
-        nmemb,
-        [rows for rows, _, _ in entries],
-        [checksum for _, checksum, _ in entries],
-        [fold for _, _, fold in entries],
-        fields["DTYPE"] if fields["DTYPE"][0] in "<>" else "",
+    rows, checksums, folds = (
+        [files[number][i] for number in range(nfile)] for i in range(3)
     )
-
-
-def _count(name: str, fields: dict[str, str]) -> int:
-    text = fields[name]
-    if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > MAX_COUNT:
-        raise DamageError("%s: expected a number, found '%s'" % (name, text[:20]))
-    return int(text)
+    total = sum(rows)
+    if nmemb > MAX_NMEMB or total * max(1, nmemb * dtype.itemsize) > MAX_COUNT:
+        raise DamageError("%d rows of %d items are impossible" % (total, nmemb))
+    if max(checksums, default=0) >= MODULUS:
+        raise DamageError("a checksum has more than 32 bits")
+    stored_name = name if name[0] in "<>" else ""
+    return Header(dtype, nmemb, rows, checksums, folds, stored_name)
 
 
 def new_header(row: DType, size: int, nfile: int | None) -> Header:
@@ -221,23 +187,24 @@ def new_header(row: DType, size: int, nfile: int | None) -> Header:
     if len(row.shape) > 1:
         raise UsageValueError("a row has one axis, not the shape %s" % (row.shape,))
     check_storable(row.base)
-    dtype = block_dtype(name_of(row.base))
     nmemb = row.shape[0] if row.shape else 1
     size = operator.index(size)
     nfile = -(-size // ROWS_PER_FILE) if nfile is None else operator.index(nfile)
-    for name, value in (("NMEMB", nmemb), ("the number of rows", size)):
-        if not 0 <= value <= MAX_COUNT:
+    for name, value, most in (
+        ("NMEMB", nmemb, MAX_NMEMB),
+        ("the number of rows", size, MAX_COUNT),
+        ("the number of files", nfile, 0xFFFFFF),
+    ):
+        if not 0 <= value <= most:
             raise UsageValueError("%s can't be %d" % (name, value))
-    if not 0 <= nfile <= 0xFFFFFF:
-        raise UsageValueError("the number of files can't be %d" % nfile)
     if size and not (nfile and nmemb):
         raise UsageValueError(
             "%d rows need at least one file and one item per row, not %d and %d"
             % (size, nfile, nmemb)
         )
-    if size * nmemb * dtype.itemsize > MAX_COUNT:
+    if size * row.itemsize > MAX_COUNT:
         raise UsageValueError("%d rows of %d items are too many" % (size, nmemb))
-    return Header(dtype, nmemb, split_rows(size, nfile))
+    return Header(block_dtype(name_of(row.base)), nmemb, split_rows(size, nfile))
 
 
 # The file .unwritten: rows that have not been written yet. A header promises all rows
@@ -250,11 +217,8 @@ def new_header(row: DType, size: int, nfile: int | None) -> Header:
 
 def encode_unwritten(rows: Rows, headers: tuple[bytes, ...]) -> bytes:
     """Return the bytes for rows; `headers` are the headers that they belong to."""
-    lines = [
-        UNWRITTEN_TITLE,
-        b"header " + b" ".join(b"%08x" % crc32(h) for h in headers),
-    ]
-    lines += [b"%d %d" % row_range for row_range in rows]
+    sums = b" ".join(b"%08x" % crc32(header) for header in headers)
+    lines = [UNWRITTEN_TITLE, b"header " + sums, *(b"%d %d" % pair for pair in rows)]
     return b"\n".join(lines) + b"\n"
 
 
@@ -263,21 +227,11 @@ def decode_unwritten(data: bytes, header: bytes, size: int) -> Rows:
 
     `size` is the number of rows of the block.
     """
-    lines = data.split(b"\n")
-    if (
-        len(lines) < 2
-        or lines[0] != UNWRITTEN_TITLE
-        or not lines[1].startswith(b"header ")
-    ):
+    title, sums, *lines = [*data.split(b"\n"), b""]
+    if title != UNWRITTEN_TITLE or b"%08x" % crc32(header) not in sums.split()[1:]:
         return []
-    if b"%08x" % crc32(header) not in lines[1].split()[1:]:
-        return []
-    found = []
-    for line in lines:
-        match = re.fullmatch(rb"([0-9]{1,19}) ([0-9]{1,19})", line)
-        if match is not None:
-            found.append((int(match[1]), min(int(match[2]), size)))
-    return union(found)
+    found = [re.fullmatch(rb"([0-9]{1,19}) ([0-9]{1,19})", line) for line in lines]
+    return union((int(m[1]), min(int(m[2]), size)) for m in found if m is not None)
 
 
 NATIVE = "<" if sys.byteorder == "little" else ">"
@@ -293,9 +247,10 @@ WIDTHS = {
 NUMBERS = "biufc"
 # Numbers that the other type can't hold are converted as in C, without a warning.
 SILENT_CASTS = partial(numpy.errstate, invalid="ignore", over="ignore", under="ignore")
-_BLOCK_NAME = re.compile(r"([<>|=])([Sbiufc])([0-9]{1,2})")
-_ATTRIBUTE_NAME = re.compile(r"([<>|=]?)([Sabiufc])([0-9]{1,6})")
-_TIME_NAME = re.compile(r"([<>|=]?)([Mm]8(?:\[[A-Za-z]{1,2}\])?)")
+_BLOCK_NAME = re.compile(r"[<>|=]([Sbiufc])([0-9]{1,2})")
+ATTRIBUTE_NAME = re.compile(
+    r"([<>|=]?)([Sabiufc][1-9][0-9]{0,5}|[Mm]8(?:\[[A-Za-z]{1,2}\])?)"
+)
 # Maximum number of characters in the type of an attribute: its field has 8 bytes.
 MAX_NAME = 7
 
@@ -325,27 +280,21 @@ def block_dtype(name: str) -> DType:
     match = _BLOCK_NAME.fullmatch(name)
     if match is None:
         raise DamageError("DTYPE: expected a type like '<f4', found '%s'" % name[:20])
-    order, kind, width = match[1], match[2], int(match[3])
-    if width not in WIDTHS[kind]:
+    if int(match[2]) not in WIDTHS[match[1]]:
         raise Unsupported("DTYPE: no number or string has the type '%s'" % name)
-    return _dtype(order, "%s%d" % (kind, width))
+    return attribute_dtype(name)
 
 
 def attribute_dtype(name: str) -> DType:
     """Return the type with this name in a line of attributes; see `block_dtype`."""
-    match = _ATTRIBUTE_NAME.fullmatch(name) or _TIME_NAME.fullmatch(name)
+    match = ATTRIBUTE_NAME.fullmatch(name)
     if match is None:
         raise DamageError("expected a type like '<f8', found '%s'" % name[:20])
-    text = match[2] + (match[3] if match.lastindex == 3 else "")
-    return _dtype(match[1], text.replace("a", "S"))
-
-
-def _dtype(order: str, text: str) -> DType:
-    order = NATIVE if order in ("", "|", "=") else order
+    order = match[1] if match[1] in ("<", ">") else NATIVE
     try:
-        return numpy.dtype(order + text)
+        return numpy.dtype(order + match[2].replace("a", "S"))
     except TypeError as error:
-        raise Unsupported("NumPy has no type '%s' here" % (order + text)) from error
+        raise Unsupported("NumPy has no type '%s' here" % name) from error
 
 
 def check_convertible(source: DType, target: DType) -> None:
@@ -354,14 +303,9 @@ def check_convertible(source: DType, target: DType) -> None:
     Numbers become numbers as in C: floats lose their fraction. Strings may only become
     longer, and a complex number is never cut to its real part.
     """
-    if source.kind == "S" and target.kind == "S":
-        if source.itemsize <= target.itemsize:
-            return
-    elif (
-        source.kind in NUMBERS
-        and target.kind in NUMBERS
-        and (source.kind != "c" or target.kind == "c")
-    ):
+    kinds = {"S": "S", "c": "c"}.get(source.kind, NUMBERS)
+    is_longer = source.kind == "S" and source.itemsize > target.itemsize
+    if source.kind in WIDTHS and target.kind in kinds and not is_longer:
         return
     raise UsageTypeError(
         "items of the type '%s' can't be converted to '%s'" % (source, target)

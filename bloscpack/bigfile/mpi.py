@@ -21,7 +21,6 @@ from .column import NO_ROWS, Column
 from .file import Alone, File, Result
 from .header import Header
 from .tree import Tree
-from .writing import Written
 
 # The new attributes, and None for those that are removed.
 Changes = dict[bytes, Attribute | None]
@@ -32,8 +31,6 @@ class Communicator(Protocol):
 
     @property
     def rank(self) -> int: ...
-    def bcast(self, obj: object, root: int = 0) -> Any: ...
-    def gather(self, sendobj: object, root: int = 0) -> Any: ...
     def allgather(self, sendobj: object) -> Any: ...
 
 
@@ -44,27 +41,26 @@ class Ranks(Alone):
         self.comm = comm
         self.rank = comm.rank
 
-    def on_root(self, action: Callable[[], Result]) -> Result:
-        """Return on all ranks what `action` returns on rank 0, or raise its error."""
-        result, own = _attempt(action) if self.rank == 0 else (None, None)
-        result, error = self.comm.bcast((result, _portable(own)))
-        if own is not None or error is not None:
-            raise own or error
-        return result  # type: ignore[no-any-return]
-
     def on_all(self, action: Callable[[], Result]) -> list[Result]:
         """Return the results of all ranks; raise on all if `action` fails on any."""
-        result, own = _attempt(action)
-        answers = self.comm.allgather((result, _portable(own)))
-        for error in (own, *(error for _, error in answers)):
-            if error is not None:
-                raise error
+        result, own, sent = None, None, None
+        try:
+            result = action()
+        except Exception as error:
+            own = sent = error
+            if not isinstance(error, (BloscpackError, OSError)):
+                # It may be impossible to send it to another process.
+                sent = StorageError("%s: %s" % (type(error).__name__, error))
+        answers = self.comm.allgather((result, sent))
+        for failure in (own, *(failure for _, failure in answers)):
+            if failure is not None:
+                raise failure
         return [result for result, _ in answers]
 
-    def gather(self, found: Result) -> list[Result]:
-        """Return the values of all ranks on rank 0."""
-        values: list[Result] = self.comm.gather(found)
-        return values
+    def on_root(self, action: Callable[[], Result]) -> Result:
+        """Return on all ranks what `action` returns on rank 0, or raise its error."""
+        results = self.on_all(lambda: action() if self.rank == 0 else None)
+        return results[0]  # type: ignore[return-value]
 
     def check_same(self, what: str, *arguments: object) -> None:
         """Raise `UsageValueError` on all ranks if their arguments differ."""
@@ -75,20 +71,6 @@ class Ranks(Alone):
                     "all ranks must call '%s' with the same arguments: rank 0 has %s, "
                     "rank %d has %s" % (what, found[0], rank, other)
                 )
-
-
-def _attempt(action: Callable[[], Result]) -> tuple[Result | None, Exception | None]:
-    try:
-        return action(), None
-    except Exception as error:
-        return None, error
-
-
-def _portable(error: Exception | None) -> Exception | None:
-    """Return an error that can be sent to another process."""
-    if error is None or isinstance(error, (BloscpackError, OSError)):
-        return error
-    return StorageError("%s: %s" % (type(error).__name__, error))
 
 
 def check_unique(variable: object, comm: Communicator) -> bool:
@@ -123,7 +105,7 @@ class FileMPI(File):
         follow_links: bool = False,
         nthreads: int | None = 1,
     ) -> None:
-        self._ranks = Ranks(comm)
+        self.comm, self._ranks = comm, Ranks(comm)
         self._ranks.check_same("FileMPI", os.fspath(filename), create)
         super().__init__(filename, create, follow_links=follow_links, nthreads=nthreads)
         self.refresh()
@@ -132,20 +114,14 @@ class FileMPI(File):
         return ColumnMPI(self.comm, self._tree, full, header, self._nthreads)
 
     @property
-    def comm(self) -> Communicator:
-        """The communicator."""
-        return self._ranks.comm
-
-    @property
     def blocks(self) -> list[str]:
         prefix = self._group + "/" if self._group else ""
         return [n.removeprefix(prefix) for n in self._names if n.startswith(prefix)]
 
-    def _has(self, full: str) -> bool:
-        return full in self._names
-
-    def _add(self, full: str) -> None:
+    def create_filled(self, full: str, *arguments: Any) -> Column:
+        column = super().create_filled(full, *arguments)
         self._names = sorted({*self._names, full})
+        return column
 
     def refresh(self) -> None:
         """Read the list of blocks again: another program may have created some."""
@@ -167,6 +143,7 @@ class ColumnMPI(Column):
     block with an error, the other ones raise an error, too.
     """
 
+    comm: Communicator
     _attrs: AttributeSetMPI
 
     def __init__(
@@ -178,16 +155,11 @@ class ColumnMPI(Column):
         nthreads: int | None = 1,
     ) -> None:
         super().__init__(tree, name, header, nthreads)
-        self._ranks = Ranks(comm)
+        self.comm, self._ranks = comm, Ranks(comm)
         # The message for the other ranks when a rank has left with an error.
         self._failure: str | None = None
         if tree is not None:
             self._attrs = AttributeSetMPI(tree, self._folder, self._ranks.rank == 0)
-
-    @property
-    def comm(self) -> Communicator:
-        """The communicator."""
-        return self._ranks.comm
 
     def flush(self) -> None:
         """Add the checksums of the rows written by all ranks to the header."""
@@ -202,21 +174,22 @@ class ColumnMPI(Column):
         `own` is the error with which this rank leaves. Each method that all ranks call
         begins with this, so that ranks that leave and ranks that go on meet here.
         """
-        texts = self.comm.allgather(None if own is None else _text(own))
-        failed = [rank for rank, text in enumerate(texts) if text is not None]
+        text = None if own is None else "%s: %s" % (type(own).__name__, own)
+        answers = self.comm.allgather((text, self._block.take(), self._attrs.take()))
+        failed = [rank for rank, answer in enumerate(answers) if answer[0] is not None]
         if failed:
             self._failure = (
                 "rank %d has failed, so rows of the block '%s' may be missing: %s"
-                % (failed[0], self.name, texts[failed[0]])
+                % (failed[0], self.name, answers[failed[0]][0])
             )
-        taken = self._ranks.gather((self._writer.take(), self._attrs.take()))
-        self._ranks.on_root(lambda: self._commit(taken))
+
+        def commit() -> None:
+            self._block.commit_all(written for _, written, _ in answers)
+            self._attrs.adopt([changes for _, _, changes in answers])
+
+        self._ranks.on_root(commit)
         if failed and own is None:
             raise StorageError(self._failure)
-
-    def _commit(self, taken: list[tuple[Written, Changes]]) -> None:
-        self._writer.commit_all(written for written, _ in taken)
-        self._attrs.adopt([changes for _, changes in taken])
 
     def append(self, buf: ArrayLike, Nfile: int = 1) -> None:
         """Add the rows of all ranks at the end, in their order, in new data files.
@@ -241,7 +214,7 @@ class ColumnMPI(Column):
             grown(size, Nfile)
             return self._header
 
-        self._writer.adopt(self._ranks.on_root(header))
+        self._block.header = self._ranks.on_root(header)
 
     def close(self) -> None:
         """Flush, and close the files. The column can't be used any more."""
@@ -258,10 +231,6 @@ class ColumnMPI(Column):
 
     def __exit__(self, *error: Any) -> None:
         self._close(error[1])
-
-
-def _text(error: BaseException) -> str:
-    return "%s: %s" % (type(error).__name__, error)
 
 
 class AttributeSetMPI(AttributeSet):
@@ -298,11 +267,11 @@ class AttributeSetMPI(AttributeSet):
     def adopt(self, changes: list[Changes]) -> None:
         """Store the changes of all ranks; the lowest rank decides about a name."""
         merged: Changes = {}
-        for each in reversed(changes[1:]):
+        for each in reversed(changes):
             merged.update(each)
-        mine = [name for name in merged if name not in changes[0]]
         known = self._load()
-        new = {name: kept for name in mine if (kept := merged[name]) is not None}
-        removed = [name for name in mine if merged[name] is None and name in known]
-        if new or removed:
-            super()._change(removed, new)
+        removed = [name for name, new in merged.items() if new is None]
+        removed = [name for name in removed if name in known]
+        added = {name: new for name, new in merged.items() if new is not None}
+        if any(changes[1:]):
+            super()._change(removed, added)

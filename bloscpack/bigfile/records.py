@@ -27,24 +27,18 @@ def isstrlist(s: object) -> bool:
     return isinstance(s, list) and all(map(isstr, s))
 
 
-def _names_and_rows(index: Key) -> tuple[Any, list[object]]:
+def _split(index: object) -> tuple[Any, Any]:
     """Return the name or names in an index of a table, or None, and the other parts."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    for number, part in enumerate(parts[:2]):
-        name = part[0] if isinstance(part, tuple) and len(part) == 1 else part
-        if isstr(name) or (isstrlist(name) and name):
-            del parts[number]
-            if not isstr(name) and len(parts) > 1:
-                raise UsageTypeError("columns and rows of a table are one index each")
-            return name, parts
-    return None, parts if len(parts) == 1 else [index]
-
-
-def _index_of(parts: list[object]) -> Any:
-    """Return the index of a column: rows, or rows and items."""
-    if any(isstr(part) or (isstrlist(part) and part) for part in parts):
+    names: list[Any] = []
+    rest: list[Any] = []
+    for part in index if isinstance(index, tuple) else (index,):
+        found = part[0] if isinstance(part, tuple) and len(part) == 1 else part
+        is_names = isstr(found) or (isstrlist(found) and found)
+        (names if is_names else rest).append(found)
+    if len(names) > 1 or (names and not isstr(names[0]) and len(rest) > 1):
         raise UsageTypeError("an index of a table has one name, or one list of names")
-    return parts[0] if len(parts) == 1 else tuple(parts)
+    rows = rest[0] if len(rest) == 1 else tuple(rest)
+    return names[0] if names else None, rows if rest else slice(None)
 
 
 class Dataset(StoredRows):
@@ -110,28 +104,26 @@ class Dataset(StoredRows):
         return "<Dataset of %d rows: %s>" % (self.size, names)
 
     def __getitem__(self, index: Any) -> Any:
-        names, rest = _names_and_rows(index)
+        names, rows = _split(index)
         if names is not None:
             part = self._columns[names] if isstr(names) else Dataset(self.file, names)
-            return part[_index_of(rest)] if rest else part
-        index = rest[0]
-        rows = {name: column[index] for name, column in self._columns.items()}
-        is_row = isinstance(index, (int, numpy.integer))
-        length = 1 if is_row else len(next(iter(rows.values())))
+            has_rows = isinstance(index, tuple) and len(index) > 1
+            return part[rows] if has_rows else part
+        found = {name: column[rows] for name, column in self._columns.items()}
+        is_row = isinstance(rows, (int, numpy.integer))
+        length = 1 if is_row else len(next(iter(found.values())))
         table = numpy.empty(length, self.dtype)
-        for name, values in rows.items():
+        for name, values in found.items():
             table[name] = values
         return table[0] if is_row else table
 
     def __setitem__(self, index: Key, value: object) -> None:
-        names, rest = _names_and_rows(index)
-        rows = _index_of(rest) if rest else slice(None)
+        names, rows = _split(index)
         if isstr(names):
             self._columns[names][rows] = value
             return
         names = self.column_names if names is None else names
-        records = numpy.asarray(value)
-        self._check_fields(records, names)
+        records = self._records(value, names)
         for name in names:
             self._columns[name][rows] = records[name]
 
@@ -146,24 +138,24 @@ class Dataset(StoredRows):
 
     def write(self, start: int, buf: ArrayLike) -> None:
         """Write records from row `start` on, each field to its column."""
-        buf = numpy.asarray(buf)
-        self._check_fields(buf, self.column_names)
+        records = self._records(buf, self.column_names)
         for name, column in self._columns.items():
-            column.write(start, buf[name])
+            column.write(start, records[name])
 
     def append(self, buf: ArrayLike, Nfile: int = 1) -> None:
         """Add records at the end, in `Nfile` new data files of each column."""
-        buf = numpy.asarray(buf)
-        self._check_fields(buf, self.column_names)
+        records = self._records(buf, self.column_names)
         for name, column in self._columns.items():
-            column.append(buf[name], Nfile)
+            column.append(records[name], Nfile)
         self.size = self._columns[self.column_names[0]].size
 
-    def _check_fields(self, buf: Array, needed: list[str]) -> None:
-        names = buf.dtype.names or ()
-        missing = [name for name in needed if name not in names]
+    def _records(self, value: object, names: list[str]) -> Array:
+        """Return records as an array that has the fields `names`."""
+        records = numpy.asarray(value)
+        missing = [name for name in names if name not in (records.dtype.names or ())]
         if missing:
             raise UsageTypeError("the records have no field '%s'" % missing[0])
+        return records
 
     def flush(self) -> None:
         """Flush all columns."""

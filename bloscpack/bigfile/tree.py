@@ -5,7 +5,7 @@ is refused, and so is a symbolic link that leads out, unless the user allows lin
 data file must be a regular file; a pipe is not even opened for long. Small files are
 replaced as a whole, and a change that depends on the old content holds the lock of the
 block's folder. Data files need no lock. A new file of a block has owner and access of
-the other files, and what root makes in the tree of another user belongs to that user,
+its header, and what root makes in the tree of another user belongs to that user,
 unless any user may write the folder. Only users who can read a block can read its copy.
 """
 
@@ -24,18 +24,20 @@ from .._commit.ownership import (
     FileAccess,
     copy_attributes,
     is_new_folder,
-    limit_access,
     of_another_user,
 )
 from .._commit.replacing import replacing
 from .._engine.forks import NamedLocks, Owner
+from .._format.rows import Rows
+from .._storage.base import naming_errors
 from ..exceptions import DamageError, NoSuchBlock, StorageError, UsageValueError
-from .header import FILE_NAME
+from . import header
+from .header import Header
 
 HEADER = "header"
 ATTRIBUTES = "attr-v2"
 LEGACY = "attr"
-# The rows of a new block that have not been written yet; see `coverage`.
+# The rows of a new block that have not been written yet; see `header`.
 UNWRITTEN = ".unwritten"
 # Maximum size in bytes of a header or a file of attributes: millions of lines.
 MAX_TEXT = 2**26
@@ -59,8 +61,6 @@ def clean_name(name: str) -> str:
 
     Raises `UsageValueError` for a name that leads out of the tree.
     """
-    if not isinstance(name, str):
-        name = os.fsdecode(name)
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise UsageValueError("'%s' is not the name of a block in this tree" % name)
@@ -112,19 +112,13 @@ class Tree:
         inside = real == self.root or real.startswith(os.path.join(self.root, ""))
         if inside or self.follow_links:
             return real
-        raise StorageError(
-            errno.EPERM, "a symbolic link leads out of the tree; it is not followed",
-            path,
-        )  # fmt: skip
+        text = "a symbolic link leads out of the tree; it is not followed"
+        raise StorageError(errno.EPERM, text, path)
 
     def is_block(self, name: str) -> bool:
-        """Return whether a folder of this name has a header."""
-        return self._has_header(os.path.join(self.root, *name.split("/")))
-
-    def _has_header(self, folder: str) -> bool:
         """Return whether a folder has a header, which no link out of the tree is."""
         try:
-            return os.path.isfile(self.checked(os.path.join(folder, HEADER)))
+            return os.path.isfile(self.folder(name + "/" + HEADER))
         except StorageError:
             return False
 
@@ -135,111 +129,99 @@ class Tree:
         except StorageError:
             return False
 
+    def require(self, name: str) -> None:
+        """Raise `NoSuchBlock` if there is no folder of this name."""
+        if not self.is_group(name):
+            raise NoSuchBlock("'%s' has no block or group '%s'" % (self.path, name))
+
     def blocks(self, group: str = "") -> list[str]:
         """Return the names of all blocks in a group, relative to it, sorted."""
         return sorted(name for name, is_block in self.walk(group) if is_block)
 
-    def groups(self, group: str = "") -> list[str]:
-        """Return ``""``, for a group itself, and the names of all groups in it."""
-        found = (name for name, is_block in self.walk(group) if not is_block)
-        return ["", *sorted(found)]
-
-    def walk(self, group: str = "") -> Iterator[tuple[str, bool]]:
-        """Yield the names of all blocks and groups, and whether each is a block."""
-        top = self.folder(group)
-        return self._walk(top, "", (self._identity(top),))
-
-    def _walk(
-        self, folder: str, prefix: str, above: tuple[object, ...]
+    def walk(
+        self, group: str = "", above: tuple[str, ...] = ()
     ) -> Iterator[tuple[str, bool]]:
-        """Yield the names below a folder, and whether each is that of a block."""
-        with os.scandir(folder) as entries:
-            names = sorted(e.name for e in entries if not e.name.startswith("."))
-        for name in names:
-            path = os.path.join(folder, name)
-            with suppress(StorageError):  # a link that is not followed
-                path = self.checked(path)
-            try:
-                identity = self._identity(path)
-            except OSError:
-                continue
-            # A link to a folder above would never end.
-            if identity is None or identity in above or len(above) > MAX_DEPTH:
-                continue
-            if self._has_header(path):
-                yield prefix + name, True
-            else:
-                yield prefix + name, False
-                yield from self._walk(path, prefix + name + "/", (*above, identity))
+        """Yield the names of all blocks and groups, and whether each is a block.
 
-    def _identity(self, path: str) -> tuple[int, int] | None:
-        """Return what identifies a folder; None for a file or a link not followed."""
-        status = os.lstat(path)
-        if not stat.S_ISDIR(status.st_mode):
-            return None
-        return status.st_dev, status.st_ino
+        `above` are the folders around: a link to one of them would never end.
+        """
+        folder = self.folder(group)
+        above = (*above, folder)
+        with os.scandir(folder) as entries:
+            names = sorted(
+                e.name for e in entries if not e.is_file(follow_symlinks=False)
+            )
+        for name in names:
+            full = os.path.join(group, name)
+            try:
+                path = self.folder(full)
+            except StorageError:  # a link that is not followed
+                continue
+            hidden = name.startswith(".") or path in above or len(above) > MAX_DEPTH
+            if hidden or not os.path.isdir(path):
+                continue
+            is_block = self.is_block(full)
+            yield name, is_block
+            for inner, is_inner_block in () if is_block else self.walk(full, above):
+                yield name + "/" + inner, is_inner_block
 
     # Files
 
     def open_file(self, path: str, flags: int) -> int:
         """Return a descriptor of a regular file of the tree; raises `OSError`."""
-        access = flags | _OPEN_FLAGS
-        if flags & os.O_CREAT and not os.path.lexists(path):
-            with suppress(FileExistsError):  # another process has created it
-                return self._create_file(path, access | os.O_EXCL)
+        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
+        model = self._access(os.path.dirname(path)) if is_new else None
+        mode = 0o666 if self.limits is None else self.limits.limit(0o666, None)
+        mode, flags = mode if model is None else 0o600, flags | _OPEN_FLAGS
         try:
-            descriptor = os.open(path, access, 0o666)
+            descriptor = os.open(path, flags, mode)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EMLINK):
                 raise
-            descriptor = os.open(self.checked(path), access, 0o666)
+            descriptor = os.open(self.checked(path), flags, mode)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise StorageError(errno.EINVAL, "it is not a regular file", path)
+            if model is not None:
+                copy_attributes(descriptor, model, owner=True, limit=self.limits)
         except BaseException:
             os.close(descriptor)
+            if is_new:
+                os.unlink(path)
             raise
         return descriptor
 
-    def _create_file(self, path: str, flags: int) -> int:
-        model = self.access(os.path.dirname(path))
-        mode = 0o666 if self.limits is None else self.limits.limit(0o666, None)
-        descriptor = os.open(path, flags, mode if model is None else 0o600)
-        if model is not None:
-            target = descriptor if os.chmod in os.supports_fd else path
-            try:
-                copy_attributes(target, model, owner=True, limit=self.limits)
-            except BaseException:
-                os.close(descriptor)
+    def create_file(self, path: str) -> None:
+        """Create an empty data file, or empty it."""
+        if self.limits is not None:
+            # Other users may have opened the old file, and would read the new rows.
+            with suppress(FileNotFoundError):
                 os.unlink(path)
-                raise
-        return descriptor
+        os.close(self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
     def read_text(self, path: str) -> bytes:
         """Return the content of a header or a file of attributes."""
-        descriptor = self.open_file(path, os.O_RDONLY)
-        with open(descriptor, "rb") as fp:
-            size = os.fstat(descriptor).st_size
+        with open(self.open_file(path, os.O_RDONLY), "rb") as fp:
+            size = os.fstat(fp.fileno()).st_size
             if size > MAX_TEXT:
-                raise DamageError(
-                    "a text of %d bytes is too long" % size, filename=path
-                )
+                text = "a text of %d bytes is too long" % size
+                raise DamageError(text, filename=path)
             return fp.read(MAX_TEXT)
 
     def replace_text(self, path: str, content: bytes) -> None:
-        """Replace a header or a file of attributes as a whole."""
+        """Replace a header or a file of attributes as a whole, or create it."""
         path = self.checked(path)
-        model = None if os.path.exists(path) else self.access(os.path.dirname(path))
+        model = None if os.path.exists(path) else self._access(os.path.dirname(path))
         with replacing(path, like=self.limits, model=model) as fp:
             fp.write(content)
 
-    def access(self, folder: str) -> FileAccess | None:
+    def _access(self, folder: str) -> FileAccess | None:
         """Return the access of a new file of a block; None for the usual access.
 
-        It is that of the data files, or else of the documents. If there are none, root
+        It is the access of the header, or of the attributes. If there are none, root
         takes the access of the folder.
         """
-        for name in (FILE_NAME % 0, HEADER, ATTRIBUTES, LEGACY):
+        for name in (HEADER, ATTRIBUTES, LEGACY):
             with suppress(FileNotFoundError):
                 file = self.checked(os.path.join(folder, name))
                 return FileAccess(file, only_access=True)
@@ -260,53 +242,66 @@ class Tree:
             paths.append(str(around))
             if str(around) == self.root:
                 break
-        return AccessLimits(
-            *(FileAccess(p, only_access=True) for p in paths or [folder])
-        )
+        found = [FileAccess(path, only_access=True) for path in paths or [folder]]
+        return AccessLimits(*found)
 
     def make_folder(self, name: str) -> str:
-        """Create the folder of a block and those above it; return its path."""
-        path = self.root
-        parts = [part for part in name.split("/") if part]
+        """Create the folder of a block and those above it; return its path.
+
+        What root creates in a folder of another user belongs to that user.
+        """
+        path, parts = self.root, [part for part in name.split("/") if part]
         for number, part in enumerate(parts, 1):
+            around = FileAccess(path, only_access=True)
             path = os.path.join(path, part)
-            outer = FileAccess(os.path.dirname(path), only_access=True)
-            model = outer if of_another_user(outer) else None
             limits = self.limits if number == len(parts) else None
             with suppress(FileExistsError):
-                os.mkdir(path)
-                if model is not None or limits is not None:
-                    _give_folder(path, model, limits)
+                os.mkdir(path, 0o777 if limits is None else limits.limit(0o777, None))
+                if of_another_user(around):
+                    descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
+                    try:
+                        # That user may have put another folder in its place.
+                        if is_new_folder(descriptor):
+                            copy_attributes(
+                                descriptor, around, owner=True, limit=limits
+                            )
+                    finally:
+                        os.close(descriptor)
             path = self.checked(path)
             if not os.path.isdir(path):
                 raise StorageError(errno.ENOTDIR, "it is not a folder", path)
         return path
 
-    def require(self, name: str) -> None:
-        """Raise `NoSuchBlock` if there is no folder of this name."""
-        if not self.is_group(name):
-            raise NoSuchBlock("'%s' has no block or group '%s'" % (self.path, name))
+    # The header of a block, and the rows that have not been written yet
 
+    def read_state(self, folder: str) -> tuple[Header, bytes, Rows]:
+        """Return a header, its bytes, and the rows known to be unwritten."""
+        path = os.path.join(folder, HEADER)
+        content, text = self.read_text(path), b""
+        with naming_errors(path):
+            found = header.decode(content)
+        with suppress(FileNotFoundError):
+            text = self.read_text(os.path.join(folder, UNWRITTEN))
+        return found, content, header.decode_unwritten(text, content, found.size)
 
-def _give_folder(
-    path: str, model: FileAccess | None, limits: AccessLimits | None
-) -> None:
-    """Give a new folder, and no other one, owner and access of `model`, if any.
+    def write_state(
+        self, folder: str, new: Header, unwritten: Rows, old: bytes = b""
+    ) -> None:
+        """Replace the header, after what is still unwritten has been noted.
 
-    Only users whom `limits` allow may read it.
-    """
-    if os.chmod not in os.supports_fd:
-        return
-    descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
-    try:
-        if not is_new_folder(descriptor):
-            return
-        if model is not None:
-            copy_attributes(descriptor, model, owner=True, limit=limits)
-        elif limits is not None:
-            limit_access(descriptor, limits)
-    finally:
-        os.close(descriptor)
+        `old` are the bytes of the header that belongs to the rows; none for a new
+        block.
+        """
+        content = header.encode(new)
+        path = os.path.join(folder, UNWRITTEN)
+        if unwritten:
+            headers = (old, content) if old else (content,)
+            self.replace_text(path, header.encode_unwritten(unwritten, headers))
+        if content != old:
+            self.replace_text(os.path.join(folder, HEADER), content)
+        if not unwritten:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 @contextmanager
@@ -316,25 +311,19 @@ def locked_folder(path: str) -> Iterator[None]:
     Some file systems have no locks; there, two processes must not change the header or
     the attributes of a block at the same time.
     """
-    with _FOLDERS.at(path), _folder_lock(path):
-        yield
-
-
-@contextmanager
-def _folder_lock(path: str) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(path, _FOLDER_FLAGS)
-    owner = Owner()
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        if owner.is_here:  # closing is not enough if the process has forked meanwhile
+    with _FOLDERS.at(path):
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        descriptor, owner = os.open(path, _FOLDER_FLAGS), Owner()
+        try:
             with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            if owner.is_here:  # closing is not enough if the process has forked
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)

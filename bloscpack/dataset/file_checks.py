@@ -19,7 +19,7 @@ from typing import Any
 from .._check import findings
 from .._check.files import Inspection
 from .._format.array_metadata import Description
-from .._format.grid import lengths
+from .._format.grid import lengths, part
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import CHECKSUM, DEFAULT_SHARD_CHECKSUM, count_slots
@@ -56,8 +56,8 @@ class FileCheck(findings.Report):
         The name that an intact file states, if that of another file of the array.
     source
         The name of the file with the extents: another one, if it states this place.
-    grid, itemsize
-        How the array is cut, and the size of an item in bytes.
+    grid
+        How the array is cut.
     certain
         Whether it is proven that the intact chunks have these numbers.
     nfiles
@@ -74,7 +74,7 @@ class FileCheck(findings.Report):
         self.source = file
         self.certain = True
         self.nfiles = 1
-        self.grid, self.itemsize = layout.grid, layout.dtype.itemsize
+        self.grid = layout.grid
         self._may_lack_rows = layout.may_lack_files
 
     @property
@@ -135,10 +135,6 @@ class FileCheck(findings.Report):
         self.nchunks = len(self.numbers)
         self.nintact = self.nchunks if self.ok else len(self.intact)
         self.nbytes_intact = sum(nbytes for nbytes, _ in self.intact.values())
-        if self.intact and not self.grid.is_rows:  # without padding
-            sizes = (math.prod(lengths(self.grid.box(n))) for n in self.intact)
-            full = math.prod(self.grid.chunk) * len(self.intact)
-            self.nbytes_intact = self.nbytes_intact * sum(sizes) // full
 
 
 def missing_files(
@@ -210,6 +206,12 @@ def check_file(
     return check
 
 
+def plain_nbytes(source: ChunkFiles, number: int) -> int:
+    """Return the number of plain bytes of a chunk without padding."""
+    nitems = math.prod(lengths(source.cut.box(number)))
+    return source.chunk_size * nitems // math.prod(source.cut.chunk)
+
+
 # Chunks that are read as a reader reads them
 
 
@@ -234,10 +236,7 @@ def _check_by_reading(
         if extents is not None:
             extent = extents[number % source.slots]
             cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
-        # The plain bytes of a chunk of a grid are padded.
-        box = lengths(check.grid.box(number))
-        nbytes = math.prod(box) * check.itemsize if source.grid else sizes[0]
-        check.intact[number] = nbytes, cbytes
+        check.intact[number] = plain_nbytes(source, number), cbytes
 
 
 # Shards
@@ -282,18 +281,27 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
         if i >= len(numbers) or numbers[i] not in expected:
             continue
         number = numbers[i]
-        start, stop = source.span(number)
-        least = stop - start
-        if source.grid is not None and described is not None and not described.grid:
-            # It was written when only the first axis was cut: its end may be short.
-            rows, size = lengths(source.cut.box(number))[0], source.cut.chunk[0]
-            least = rows * (source.chunk_size // size)
+        box = source.cut.box(number)
+        shape, least = lengths(box), source.chunk_size
+        if described is not None and box and len(described.shape) == len(box):
+            corner = source.cut.corner(number // source.slots * source.slots)
+            inside = part(corner, described.shape, source.cut.shape)
+            pairs = zip(box, inside, strict=True)
+            there = [max(0, min(a.stop, b.stop) - a.start) for a, b in pairs]
+            if described.grid is None:
+                # It states rows, the last of which may be in a short chunk.
+                least = shape[0] * (source.chunk_size // source.cut.chunk[0])
+            if any(map(int.__lt__, there, shape)):
+                message = "expected items of shape %s in the chunk, found %s"
+                message %= shape, tuple(there)
+                check.add("chunks", "size", message, chunk=i, number=number)
+                continue
         if least <= nbytes <= source.chunk_size:
-            check.intact[number] = stop - start, cbytes
+            check.intact[number] = plain_nbytes(source, number), cbytes
             check.extents[number] = offset, cbytes
             continue
         message = "expected a chunk of '%d' plain bytes, found '%d'"
-        message %= stop - start, nbytes
+        message %= source.chunk_size, nbytes
         check.add("chunks", "size", message, chunk=i, number=number)
 
 

@@ -186,6 +186,20 @@ def test_rows_of_a_killed_process_are_named(shared, rows):
     assert [] == bigfile.verify(shared).findings
 
 
+def test_rows_of_a_killed_process_are_written_again_with_others(shared, rows):
+    with shared["g/x"] as column:
+        column.write(0, rows[:500])
+    victim = start(shared, 2, 4, "slowly")
+    victim.stdin.write("\n")
+    victim.stdin.flush()
+    assert "written\n" == victim.stdout.readline()
+    victim.kill()
+    victim.communicate()
+    with shared["g/x"] as column:  # finished rows, and rows of the dead process
+        column.write(400, rows[:600])
+    assert [] == bigfile.verify(shared).findings
+
+
 def test_the_last_rows_of_a_killed_process_are_missing(shared):
     others = start(shared, 0, 2)
     others.communicate("\n")

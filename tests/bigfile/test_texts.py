@@ -207,7 +207,8 @@ def test_attribute_round_trip(value):
 
 
 @pytest.mark.parametrize(
-    "value", [[], np.zeros((0, 3)), object(), None, {}, [[1], [2, 3]]]
+    "value",
+    [[], np.zeros((0, 3)), object(), None, {}, [[1], [2, 3]], np.zeros(1, "M8[2D]")],
 )
 def test_attributes_that_are_refused(value):
     with pytest.raises(UsageError):
@@ -229,6 +230,7 @@ def test_names_that_are_refused(name):
         (b"a <i4 999999999999999999 00", "found 1"),
         (b"a <i4 -1 00", "expected a count"),
         (b"a <q4 1 00000000", "expected a type"),
+        (b"a <S0 1 00", "expected a type"),
         (b"a <i4 1 0000000G", "not hexadecimal"),
     ],
 )

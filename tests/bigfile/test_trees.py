@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from support import environment
 
 from bloscpack import bigfile
-from bloscpack.bigfile.file import RawItems
 from bloscpack.bigfile.header import WIDTHS
 from bloscpack.exceptions import (
     BloscpackError,
@@ -258,7 +257,7 @@ INDICES = [
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 @pytest.mark.parametrize("gap", [0, 2**14])
 def test_indices(tree, index, gap, monkeypatch):
-    monkeypatch.setattr("bloscpack.bigfile.column.GAP_NBYTES", gap)
+    monkeypatch.setattr("bloscpack.bigfile.column.WINDOW_NBYTES", gap)
     array = np.arange(180).reshape(60, 3)
     column = tree.create_from_array("x", array, Nfile=7)
     if isinstance(index, np.ndarray) and index.dtype == bool:
@@ -533,6 +532,39 @@ def test_a_short_file_names_the_rows(tree, tmp_path):
         tree["x"][:]
 
 
+SHORTENED = """
+import os, sys, threading
+import numpy as np
+from bloscpack import bigfile
+from bloscpack.exceptions import DamageError
+
+column, nbytes = bigfile.File(sys.argv[1])["x"], 2**23
+done = threading.Event()
+
+def shorten():
+    while not done.is_set():
+        os.truncate(os.path.join(sys.argv[1], "x", "000000"), 4096)
+        os.truncate(os.path.join(sys.argv[1], "x", "000000"), nbytes)
+
+other = threading.Thread(target=shorten)
+other.start()
+for index in [slice(None), slice(None, None, 3), -1] * 50:
+    try:
+        assert not column[index].any()
+    except DamageError as error:
+        assert "missing" in str(error) or "became shorter" in str(error)
+done.set()
+other.join()
+"""
+
+
+def test_a_file_that_another_process_shortens_ends_no_program(tree):
+    """A memory map would end the process: a page without a file is a bus error."""
+    tree.create_from_array("x", np.zeros(2**20)).close()
+    command = [sys.executable, "-c", SHORTENED, tree.basename]
+    subprocess.run(command, env=environment(), check=True)
+
+
 def test_a_missing_file_is_not_called_empty(tree, tmp_path):
     tree.create_from_array("x", np.arange(10), Nfile=2).close()
     os.unlink(tmp_path / "tree/x/000001")
@@ -570,6 +602,13 @@ def test_lying_counts_take_no_memory(tree, tmp_path):
         tree["x"]
     (finding,) = bigfile.verify(tree).findings
     assert "header" == finding.kind
+    path = tmp_path / "tree/y/header"
+    tree.create("y", "f8", 2**20)
+    path.write_text(path.read_text().replace("NMEMB: 1", "NMEMB: 2147483647"))
+    column = tree["y"]
+    for index in (0, slice(None), slice(None, None, 2)):
+        with pytest.raises(DamageError, match="missing"):
+            column[index]
 
 
 def test_no_block_is_copied_over_itself(tree, tmp_path):
@@ -687,14 +726,13 @@ def test_a_full_disk_leaves_a_block_that_verify_names(tree):
     assert "new" not in tree
 
 
-def test_raw_items_may_not_become_fewer(tree, tmp_path):
-    (tmp_path / "raw").write_bytes(bytes(80))
-    with open(tmp_path / "raw", "rb") as fp:
-        table = RawItems(fp, 160, np.dtype(("i8", (2,))))
-        assert (10, 2) == table.shape
-        with pytest.raises(StorageError, match="shorter"):
-            tree.create_from_array("x", table)
-    assert [] == tree.blocks
+def test_the_folder_of_a_block_is_checked_as_a_block(tree, tmp_path):
+    tree.create_from_array("x", np.arange(10), Nfile=2).close()
+    report = bigfile.verify(tmp_path / "tree" / "x")
+    assert (True, 1, 2) == (report.ok, report.nblocks, report.nfiles)
+    os.truncate(tmp_path / "tree/x/000001", 8)
+    findings = bigfile.verify(tmp_path / "tree" / "x").findings
+    assert "error: ./000001: rows 6 to 9 missing" in str(findings[0])
 
 
 def test_a_pipe_is_not_read(tree, tmp_path):

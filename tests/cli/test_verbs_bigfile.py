@@ -201,15 +201,28 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
     assert "without the files of one ('zarr.json' or 'meta/storage'): 'other'" in err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["verify"], ["verify", "-r"], ["info"], ["list"]]
-)
+@pytest.mark.parametrize("arguments", [["verify"], ["info"], ["list"]])
 def test_verbs_for_files_refuse_a_tree(tree, run, arguments):
     code, out, err = run(*arguments, "tree")
     assert (1, "") == (code, out)
     assert "error: 'tree' is a BigFile tree, which 'blpk bigfile' reads" in err
     run("compress", "tree/g/x/000000", "tree/file.blp")
     assert 0 == run(*arguments, "tree")[0]
+
+
+@pytest.mark.parametrize("verb", ["verify", "info", "list"])
+def test_a_tree_in_a_folder_is_named(tree, run, tmp_path, verb):
+    """The files beside it are read, and the exit code says that it was not."""
+    (tmp_path / "d" / "in").mkdir(parents=True)
+    (tmp_path / "tree").rename(tmp_path / "d" / "tree")
+    run("compress", "d/tree/g/x/000000", "d/a.blp")
+    run("compress", "d/tree/g/x/000000", "d/tree/b.blp")
+    run("compress", "d/tree/g/x/000000", "d/in/c.blp")
+    code, out, err = run(verb, "-r", "d")
+    assert 1 == code
+    assert "error: 'd/tree/g' is a BigFile tree, which 'blpk bigfile' reads" in err
+    assert all(name in out for name in ("d/a.blp", "d/tree/b.blp", "d/in/c.blp"))
+    assert "skipped" not in err
 
 
 def test_options_may_stand_between_the_arguments(tree, good, tmp_path):

@@ -288,7 +288,7 @@ def test_a_shape_of_whole_rows_is_a_number_of_rows(path):
     for name in ("c/0/0", "c/1/0"):
         _, one = bp.unpack_bytes_from_file(str(path / name))
         _, other = bp.unpack_bytes_from_file(str(path.with_name("b") / name))
-        assert "numpy" == one["container"]
+        assert "grid" == one["container"]
         assert one.pop("place") != other.pop("place")
         assert one == other
 

@@ -20,12 +20,13 @@ import numpy
 
 from ..._check.findings import counted
 from ..._format.dtypes import Array, DType
+from ..._storage.base import read_up_to
 from ..._storage.stream import seekable_with_size
 from ..._types import JsonObject
 from ...bigfile import Column, File, copy, verify
-from ...bigfile.attributes import FORMATS, AttributeSet, humane
-from ...bigfile.file import RawItems, Watched
-from ...bigfile.header import MODULUS, folded
+from ...bigfile.attributes import FORMATS, humane
+from ...bigfile.header import MODULUS, folded, new_header
+from ...exceptions import StorageError
 from ...log import encodable, printable, verbose
 from ..console import STREAM, console
 from ..display import say_json, say_json_list
@@ -101,7 +102,18 @@ def _list(args: Namespace) -> int:
     found = []
 
     def show(name: str) -> None:
-        fields = _describe(tree.open(name), name)
+        column = tree.open(name)
+        header = column._header
+        fields: JsonObject = {
+            "name": name,
+            "dtype": header.dtype_name,
+            "nmemb": header.nmemb,
+            "size": header.size,
+            "nfile": len(header.rows),
+            "checksum": folded(sum(header.checksums) % MODULUS),
+            "path": column._folder,
+            "attributes": list(column.attrs),
+        }
         found.append(fields)
         if args.long and not args.json:
             texts = "%-28s %s %d %12d %05d %d %s"
@@ -115,20 +127,6 @@ def _list(args: Namespace) -> int:
     if args.json:
         say_json(found)
     return code
-
-
-def _describe(column: Column, name: str) -> JsonObject:
-    header = column._header
-    return {
-        "name": name,
-        "dtype": header.dtype_name,
-        "nmemb": header.nmemb,
-        "size": header.size,
-        "nfile": len(header.rows),
-        "checksum": folded(sum(header.checksums) % MODULUS),
-        "path": column._folder,
-        "attributes": list(column.attrs),
-    }
 
 
 def _cat(args: Namespace) -> None:
@@ -153,19 +151,16 @@ def _cat(args: Namespace) -> None:
                     bar(rows.nbytes)
 
         if args.json:
-            say_json_list(list(map(_plain, rows.tolist())) for rows in pieces())
-        elif args.binary:
-            for rows in pieces():
+            say_json_list(_plain(rows) for rows in pieces())
+            return
+        show = _formatter(column, args.format)
+        for rows in pieces():
+            if args.binary:
                 console.put_bytes(rows.tobytes())
-        else:
-            _put_text(pieces(), _formatter(column, args.format))
-
-
-def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
-    for rows in pieces:
-        table = rows.reshape(len(rows), -1).tolist()
-        text = "".join("%s \n" % " ".join(map(show, row)) for row in table)
-        console.put(encodable(text, sys.stdout))
+                continue
+            table = rows.reshape(len(rows), -1).tolist()
+            text = "".join("%s \n" % " ".join(map(show, row)) for row in table)
+            console.put(encodable(text, sys.stdout))
 
 
 def _formatter(column: Column, given: str | None) -> Callable[[object], str]:
@@ -189,15 +184,15 @@ def _printed(text: str, value: object) -> str:
         ) from error
 
 
-def _plain(value: object) -> object:
-    """Return an item as JSON can hold it."""
+def _plain(value: Any) -> Any:
+    """Return an item, or an array, as JSON can hold it."""
+    if isinstance(value, numpy.ndarray):
+        value = (value.astype(str) if value.dtype.kind in "mM" else value).tolist()
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, complex):
-        return [value.real, value.imag]
-    return value
+    return [value.real, value.imag] if isinstance(value, complex) else value
 
 
 def _create(args: Namespace) -> None:
@@ -218,8 +213,22 @@ def _create(args: Namespace) -> None:
         seekable_with_size(fp) as (items, nbytes),
         shown(name, nbytes, args.progress) as bar,
     ):
-        table = Watched(RawItems(items, nbytes, row), progress=bar)
-        tree.create_from_array(name, table, nfile).close()
+        row_nbytes = max(1, row.itemsize)
+        if nbytes % row_nbytes:
+            raise WrongUsage("%d bytes are no rows of %d bytes" % (nbytes, row_nbytes))
+        header = new_header(row, nbytes // row_nbytes, nfile)
+
+        def fill(column: Column) -> None:
+            for start in range(0, column.size, header.piece_rows):
+                count = min(header.piece_rows, column.size - start)
+                data = read_up_to(items, count * row_nbytes)
+                if len(data) < count * row_nbytes:
+                    raise StorageError("the input became shorter while it was read")
+                column.write(start, numpy.frombuffer(data, row.base))
+                if bar is not None:
+                    bar(len(data))
+
+        tree.create_filled(tree._full(name), header, fill).close()
 
 
 def _dtype(given: str | tuple[str, tuple[int]]) -> DType:
@@ -310,30 +319,19 @@ def _copy_block(
 def _get_attr(args: Namespace) -> None:
     block, *names = args.names
     attrs = _open(args).open(block).attrs
-    found = {name: attrs.raw(name) for name in _checked_names(attrs, names, block)}
+    for name in names:
+        if name not in attrs:
+            raise Refusal("the block '%s' has no attribute '%s'" % (block, name))
     if args.json:
-        say_json({name: _json_of(attrs[name]) for name in found})
+        say_json({name: _plain(attrs[name]) for name in names or attrs})
         return
-    for name, attribute in found.items():
+    for name in names or attrs:
+        attribute = attrs.raw(name)
         text = humane(attribute).decode("utf-8", "replace")
         if not names:
             fields = name, attribute.dtype_name, attribute.nmemb, text
             text = "%s %s %d [ %s ]" % fields
         console.put_line(text)
-
-
-def _checked_names(attrs: AttributeSet, names: list[str], block: str) -> list[str]:
-    for name in names:
-        if name not in attrs:
-            raise Refusal("the block '%s' has no attribute '%s'" % (block, name))
-    return names or list(attrs)
-
-
-def _json_of(value: object) -> object:
-    if isinstance(value, numpy.ndarray):
-        plain = value.astype(str) if value.dtype.kind in "mM" else value
-        return [_plain(item) for item in plain.tolist()]
-    return value
 
 
 def _set_attr(args: Namespace) -> None:

@@ -161,11 +161,8 @@ class ChunkFiles(ChunkSource):
         self.folder = folder
         self.names = names
         self.cut = cut
-        self.grid = None if cut.is_rows else cut
         self.chunk_size = math.prod(cut.chunk) * itemsize
         self.nbytes = math.prod(cut.shape) * itemsize
-        if self.grid is not None:  # with the padding of the chunks
-            self.nbytes = cut.nshards * cut.slots * self.chunk_size
         self.nchunks = cut.nchunks if itemsize else 0
         self.slots = cut.slots
         self.nfiles = cut.nshards if itemsize else 0

@@ -14,8 +14,8 @@ import errno
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 import numpy
 
@@ -26,17 +26,16 @@ from ..._engine.threads import Workspace, ordered, run_length
 from ..._file.opened import plan_runs
 from ..._format.chunks import check_digest, decompress_into
 from ..._format.dtypes import Array
-from ..._format.grid import MAX_SLOTS, Box, Shape, cut, lengths
+from ..._format.grid import MAX_SLOTS, Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
 from ..._storage.base import MemoryStorage, Storage, naming_errors
-from ..._storage.folder_store import replaced
 from ..._storage.store import too_long
 from ..._types import Buffer
 from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError, Unsupported
 from ..folder import Folder
-from .array_files import ChunkFiles, OpenFiles, placed
+from .array_files import ChunkFiles, OpenFiles
 from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding, largest_frame
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
@@ -52,15 +51,6 @@ ATTEMPTS = 3
 # Minimum size in bytes of each of several chunks from which it takes less time to find
 # out which part of them is needed than to decompress the rest.
 PART_NBYTES = 128 * 2**10
-
-
-class _Reading(NamedTuple):
-    """The arguments of `ShardFiles.load`, and the number of the first chunk to keep."""
-
-    use: Callable[[int, memoryview], object]
-    room: Room | None
-    needs: Needs | None
-    keep_from: int
 
 
 class ShardFiles(ChunkFiles):
@@ -100,6 +90,8 @@ class ShardFiles(ChunkFiles):
         super().__init__(
             folder, sharding.names, sharding.grid, itemsize, check_description
         )
+        # With the padding of chunks, and those that shards at an end do not have.
+        self.nbytes = self.nfiles * self.slots * self.chunk_size
         self.sharding = sharding
         self.sparse = sparse
         self._is_foreign = is_foreign
@@ -120,82 +112,62 @@ class ShardFiles(ChunkFiles):
             self._for_copies = True
             self.close()
 
-    @property
-    def chunks_in_run(self) -> int:
-        """Number of neighbouring chunks that one thread reads at a time."""
-        run_nbytes = REMOTE_RUN_NBYTES if self.folder.is_remote else RUN_NBYTES
-        return max(1, run_nbytes // max(1, self.chunk_size))
+    # Files
 
-    def file(self, number: int, count: int = 1) -> ShardIndex | None:
-        """Return a file, of which `count` chunks are needed; None if it is missing."""
+    def file(self, number: int, chunks: Sequence[int] = ()) -> ShardIndex | None:
+        """Return a file, of which chunks are needed; None if it is missing."""
         kept = self._open.get(number)
-        if kept is None:
-            if self.folder.is_remote:  # the threads wait for answers, side by side
-                return self._reopened(number, count)
+        if kept is None and not self.folder.is_remote:
             with self._opening:
-                kept = self._open.get(number)
-                if kept is None:
-                    return self._reopened(number)
+                kept = self._open.get(number) or (self._open_now(number, chunks),)
+        elif kept is None:  # the threads wait for answers, side by side
+            kept = (self._open_now(number, chunks),)
+        elif kept[0] is not None and not self._has_items(kept[0], chunks):
+            # A writer may have removed rows, and added others, since the file was
+            # opened: rows may be missing that this state has, or be in a new file.
+            if self._is_foreign:
+                self._check_missing()
+            kept = (self._open_now(number, chunks),)
         found: ShardIndex | None = kept[0]
         return found
 
-    def _reopened(self, number: int, count: int = 1) -> ShardIndex | None:
-        """Return a file as it is now; None if it is missing."""
-        file = self._open_now(number, count)
-        if file is None:
-            with naming_errors(self.path_of(number)):
-                self._check_missing()
-            # A writer may have removed rows, and added others, until now.
-            file = self._open_now(number, count)
-        if file is None and not self.sparse:
-            raise self._missing("file", number, self.cut.shard_box(number))
-        self._open.put(number, (file,))
-        return file
-
-    def _missing(self, what: str, number: int, box: Box) -> DamageError:
-        """Return the error for a file, or for a chunk in it, that must be there."""
-        advice = (
-            "if a writer has just removed rows, open the dataset again, else they are "
-            "lost: 'blpk recover' saves the others"
-        )
-        if self._is_foreign:
-            advice += (
-                "; if another program has left them out because they have the fill "
-                "value, assign the fill value to all of them"
-            )
-        return DamageError(
-            "expected the %s with the %s, found none; %s"
-            % (what, self.cut.described(box), advice),
-            section="chunks",
-            filename=self.path_of(number),
-        )
-
-    def _open_now(self, number: int, count: int) -> ShardIndex | None:
-        name, is_remote = self.names(number), self.folder.is_remote
+    def _open_now(self, number: int, chunks: Sequence[int]) -> ShardIndex | None:
+        """Open a file as it is now; return None if it is missing."""
+        name, folder = self.names(number), self.folder
         end = index_size(self.slots)
-        if is_remote:
-            nchunks = math.prod(cut(self._stored_shape(number), self.cut.chunk))
+        if folder.is_remote:
+            nchunks = len(self.chunks_of(number))
             # The whole file, in one request; it may have a chunk twice.
             most = largest_frame(self.chunk_size)
             whole = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
-            if nchunks <= 2 * count and whole <= 2 * REMOTE_RUN_NBYTES:
+            if nchunks <= 2 * len(chunks) and whole <= 2 * REMOTE_RUN_NBYTES:
                 end = whole
-        try:
-            storage = self.storage(name, end)
-        except FileNotFoundError:
+        storage = None
+        for _ in range(2):
+            with suppress(FileNotFoundError):
+                storage = self.storage(name, end)
             self._check_description()
+            if storage is not None:
+                break
+            # A writer may have removed rows, and added others, until now.
+            with naming_errors(folder.path(name)):
+                self._check_missing()
+        if storage is None:
+            if not self.sparse:
+                raise self._missing("file", number, self.cut.shard_box(number))
+            self._open.put(number, (None,))
             return None
-        self._check_description()
-        # Without the file's path, which takes a third of the time of opening it.
+        # One request less: only copying would make a wrong file permanent.
+        trusts = folder.is_remote and self._is_foreign and not self._for_copies
+        check = None if trusts else partial(self._check_front, number)
+        is_late = not (self.sparse or self._for_copies)
         try:
-            # One request less: only copying would make a wrong file permanent.
-            trusts = is_remote and self._is_foreign and not self._for_copies
-            check = None if trusts else partial(self._check_front, number)
-            is_late = not (self.sparse or self._for_copies)
-            return ShardIndex(storage, self.sharding, check, checks_late=is_late)
+            file = ShardIndex(storage, self.sharding, check, checks_late=is_late)
         except FormatError as error:
-            error.filename = error.filename or self.folder.path(name)
+            error.filename = error.filename or folder.path(name)
             raise
+        self._open.put(number, (file,))
+        return file
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file; raise `FormatError` if reading it would take too much memory."""
@@ -216,6 +188,24 @@ class ShardFiles(ChunkFiles):
                 raise too_long(most, self.folder.path(name), storage.size)
         return storage
 
+    def _missing(self, what: str, number: int, box: Box) -> DamageError:
+        """Return the error for a file, or for a chunk in it, that must be there."""
+        advice = (
+            "if a writer has just removed rows, open the dataset again, else they are "
+            "lost: 'blpk recover' saves the others"
+        )
+        if self._is_foreign:
+            advice += (
+                "; if another program has left them out because they have the fill "
+                "value, assign the fill value to all of them"
+            )
+        return DamageError(
+            "expected the %s with the %s, found none; %s"
+            % (what, self.cut.described(box), advice),
+            section="chunks",
+            filename=self.path_of(number),
+        )
+
     def _check_front(self, number: int, file: ShardIndex, front: bytes) -> Shape | None:
         """Return the shape of the array in a file; None if it has all items.
 
@@ -224,7 +214,7 @@ class ShardFiles(ChunkFiles):
         if file.foreign and self._is_foreign:
             return None
         found = self.sharding.stated_shape(number, file.storage, front)
-        least = self._stored_shape(number)
+        least = lengths(self.cut.shard_box(number))
         if found is not None and not any(map(int.__lt__, found, least)):
             return None
         if self.sparse:
@@ -239,21 +229,35 @@ class ShardFiles(ChunkFiles):
             section="metadata",
         )
 
-    def _stored_shape(self, number: int) -> Shape:
-        """Return the shape of the part of the array that is in a file."""
-        return lengths(self.cut.shard_box(number))
+    def _has_items(self, file: ShardIndex, numbers: Sequence[int]) -> bool:
+        """Return whether a file has all items of chunks, apart from padding."""
+        if not numbers or 0 in file.extents_of(numbers)[1]:
+            return not numbers
+        if file.shape is None:
+            return True
+        corner = self.cut.corner(numbers[0] // self.slots * self.slots)
+        return not any(
+            each.stop - start > n
+            for number in numbers
+            for each, start, n in zip(
+                self.cut.box(number), corner, file.shape, strict=True
+            )
+        )
 
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
         for number in range(self.nfiles):
-            name = self.names(number)
             try:
-                size = self.folder.size(name)
+                size = self.folder.size(self.names(number))
             except FileNotFoundError:
                 self.file(number)  # raises the error, unless a writer was here
                 continue
-            nbytes = math.prod(self._stored_shape(number))
-            self.check_size(number, size, nbytes * self.sharding.dtype.itemsize)
+            shape = lengths(self.cut.shard_box(number))
+            self.check_size(
+                number, size, math.prod(shape) * self.sharding.dtype.itemsize
+            )
+
+    # Chunks
 
     def load(
         self,
@@ -271,27 +275,28 @@ class ShardFiles(ChunkFiles):
         keep_from = numbers[0 if count * size <= cache else -1] + (size > cache)
         if count > 1 and size < PART_NBYTES:
             needs = None
-        reading = _Reading(use, room, needs, keep_from)
-        is_small = count == 1 or count * size <= LEAST_NBYTES
-        if is_small and numbers[0] // self.slots == numbers[-1] // self.slots:
-            with own_settings:
-                self._load_run(reading, numbers)
-            return
-        batch = 1
-        if self.folder.is_remote:  # the threads wait for answers
-            limit = self.chunks_in_run
-            nruns = len({number // self.slots for number in numbers})
-            nruns = max(nruns, -(-count // limit))
-            nthreads = max(effective_nthreads(None, nruns), min(nruns, REMOTE_FILES))
-        else:
-            nthreads = nthreads_to_read(None, count, size)
-            limit = run_length(count, size, nthreads, RUN_NBYTES)
-            limit = max(limit, LEAST_NBYTES // max(1, size))
-            if room is not None:
-                batch = run_length(-(-count // limit), limit * size, nthreads)
-        work = partial(self._load_run, reading)
-        runs, waits = self._runs(numbers, limit), self.folder.is_remote
+        work = partial(self._load_run, use, room, needs, keep_from)
+        waits, slots = self.folder.is_remote, self.slots
         with own_settings:
+            is_small = count == 1 or count * size <= LEAST_NBYTES
+            if is_small and numbers[0] // slots == numbers[-1] // slots:
+                work(numbers)
+                return
+            batch = 1
+            if waits:  # the threads wait for answers
+                limit = max(1, REMOTE_RUN_NBYTES // max(1, size))
+                nruns = len({number // slots for number in numbers})
+                nruns = max(nruns, -(-count // limit))
+                nthreads = max(
+                    effective_nthreads(None, nruns), min(nruns, REMOTE_FILES)
+                )
+            else:
+                nthreads = nthreads_to_read(None, count, size)
+                limit = run_length(count, size, nthreads, RUN_NBYTES)
+                limit = max(limit, LEAST_NBYTES // max(1, size))
+                if room is not None:
+                    batch = run_length(-(-count // limit), limit * size, nthreads)
+            runs = self._runs(numbers, limit)
             ordered(runs, work, lambda _: None, nthreads, batch, waits=waits)
 
     def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
@@ -303,11 +308,6 @@ class ShardFiles(ChunkFiles):
             yield numbers[start:stop]
             start = stop
 
-    def _version(self, number: int, count: int = 1) -> object:
-        """Return which version of the file of a chunk is open; open it if it is not."""
-        file = self.file(number // self.slots, count)
-        return None if file is None else file.storage.identity
-
     def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk in memory, of the file that is open."""
         kept = self._open.get(number // self.slots)
@@ -315,136 +315,79 @@ class ShardFiles(ChunkFiles):
             return None
         return self._cache.get((number, kept[0].storage.identity))
 
+    def _load_run(
+        self,
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+        needs: Needs | None,
+        keep_from: int,
+        run: Sequence[int],
+    ) -> None:
+        """Load chunks of a file, all from the same version of it."""
+        version, cached, frames = self._content(run)
+        size = self.chunk_size
+        for number, frame in zip(run, frames, strict=True):
+            target = None if room is None else room(number)
+            plain = cached.get(number)
+            if plain is not None:
+                if target is None:
+                    use(number, memoryview(plain))
+                else:
+                    target[:] = memoryview(plain)
+                continue
+            key, part = (number, version), None
+            memory = self._plain_workspace.view(size) if target is None else target
+            if target is None and needs is not None and self._cache.is_first_part(key):
+                part = partial(needs, number)
+            try:
+                is_whole = self._decode(frame, memory, part)
+            except FormatError as error:
+                self._locate(error, number)
+                raise
+            if target is None:
+                if is_whole and frame is not None and number >= keep_from:
+                    self._cache.put(key, bytes(memory))
+                use(number, memory)
+
     def _content(
         self, run: Sequence[int]
-    ) -> tuple[object, dict[int, Buffer], dict[int, memoryview | None]]:
-        """Return a version of a file, and chunks of a run, all of this version.
+    ) -> tuple[object, dict[int, Buffer], list[memoryview | None]]:
+        """Return a version of a file, and the chunks of a run in it.
 
-        They are plain ones by number, which were in memory, and frames of the others.
+        They are the plain bytes of chunks in memory by number, and a frame for each
+        chunk; None for those, and for chunks that are missing. Frames are valid until
+        the next call.
         """
-        for _ in range(ATTEMPTS):
-            shard, is_remote = run[0] // self.slots, self.folder.is_remote
-            is_new = is_remote and self._open.get(shard) is None
-            version, cached, wanted = self._version(run[0], len(run)), {}, run
-            if len(self._cache):
-                found = ((n, self._cache.get((n, version))) for n in run)
-                cached = {n: plain for n, plain in found if plain is not None}
-                wanted = [n for n in run if n not in cached]
-            frames = self._frames(wanted, is_new) if wanted else []
-            # Another thread, or reading the frames, may have found a newer version.
-            if version == self._version(run[0]):
-                return version, cached, dict(zip(wanted, frames, strict=True))
-        raise replaced(self.path_of(shard))
-
-    def _load_run(self, reading: _Reading, run: Sequence[int]) -> None:
-        """Load chunks of a file."""
-        use, room = reading[:2]
-        version, cached, frames = self._content(run)
-        size, view = self.chunk_size, self._plain_workspace.view
-        for number in run:
-            target = None if room is None else room(number)
-            if number in cached:
-                plain = placed(memoryview(cached[number]), target)
-            elif target is None:
-                key = number, version
-                plain = self._fill(reading, key, frames[number], view(size))
-            elif len(target) < size:
-                self._decode(number, frames[number], view(size))
-                placed(view(len(target)), target)
-            else:
-                self._decode(number, frames[number], target)
-            if target is None:
-                use(number, plain)
-
-    def _fill(
-        self,
-        reading: _Reading,
-        key: tuple[int, object],
-        frame: memoryview | None,
-        target: memoryview,
-    ) -> memoryview:
-        """Return the plain bytes of a chunk in `target`, at least those that are used.
-
-        The whole chunk is kept by its number and the version of its file, if one is.
-        """
-        number = key[0]
-        part = None
-        if reading.needs is not None and self._cache.is_first_part(number):
-            part = partial(reading.needs, number)
-        is_whole = self._decode(number, frame, target, part)
-        start, stop = self.span(number)
-        plain = target[: stop - start]
-        if is_whole and frame is not None and number >= reading.keep_from:
-            self._cache.put(key, bytes(plain))
-        return plain
-
-    def _find(
-        self, numbers: Sequence[int], is_new: bool
-    ) -> tuple[ShardIndex | None, list[int], list[int]]:
-        """Return the file of chunks, and their offsets and sizes in it.
-
-        The size of a chunk that is missing is 0. `is_new` says that a file at a
-        URL has just been opened.
-        """
-        shard = numbers[0] // self.slots
-        file = self.file(shard)
-        if file is not None and not self._has_items(file, numbers):
-            # A writer may have removed rows, and added others, since the file was
-            # opened: rows may be missing that this state has, or be in a new file.
-            if self._is_foreign:
-                self._check_missing()
-            file = file if is_new else self._reopened(shard)
-        if file is None:
-            return None, [], [0] * len(numbers)
-        starts, sizes = file.extents_of(numbers)
-        if 0 in sizes and not (self.sparse or (file.foreign and self._is_foreign)):
-            lost = numbers[sizes.index(0)]
-            error = self._missing("chunk", shard, self.cut.box(lost))
-            self._locate(error, lost)
-            raise error
-        return file, starts, sizes
-
-    def _has_items(self, file: ShardIndex, numbers: Sequence[int]) -> bool:
-        """Return whether a file has all items of chunks, apart from padding."""
-        if 0 in file.extents_of(numbers)[1]:
-            return False
-        if file.shape is None:
-            return True
-        first = numbers[0] // self.slots * self.slots
-        corner = self.cut.corner(first)
-        return not any(
-            each.stop - start > n
-            for number in numbers
-            for each, start, n in zip(
-                self.cut.box(number), corner, file.shape, strict=True
-            )
-        )
-
-    def _frames(
-        self, numbers: Sequence[int], is_new: bool = False
-    ) -> list[memoryview | None]:
-        """Return the frames of chunks of a file, valid until the next call.
-
-        None for a chunk that is missing. `is_new` is as for `_find`.
-        """
+        shard = run[0] // self.slots
         for attempt in range(ATTEMPTS):
             try:
-                file, starts, sizes = self._find(numbers, is_new)
+                file = self.file(shard, run)
                 if file is None:
-                    break
-                return self._read(file, starts, sizes)
+                    return None, {}, [None] * len(run)
+                starts, sizes = file.extents_of(run)
+                is_foreign = file.foreign and self._is_foreign
+                if 0 in sizes and not (self.sparse or is_foreign):
+                    lost = run[sizes.index(0)]
+                    error = self._missing("chunk", shard, self.cut.box(lost))
+                    self._locate(error, lost)
+                    raise error
+                version, cached = file.storage.identity, {}
+                if len(self._cache):
+                    found = ((n, self._cache.get((n, version))) for n in run)
+                    cached = {n: plain for n, plain in found if plain is not None}
+                    for i, number in enumerate(run if cached else ()):
+                        sizes[i] = 0 if number in cached else sizes[i]
+                return version, cached, self._read(file, starts, sizes)
             except FormatError as error:
                 self._open.clear()  # the file may be replaced by the right one
-                error.filename = error.filename or self.path_of(
-                    numbers[0] // self.slots
-                )
+                error.filename = error.filename or self.path_of(shard)
                 raise
             except StorageError as error:
                 # A file at a URL was replaced after it was opened.
                 if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
                     raise
                 self._open.clear()
-        return [None] * len(numbers)
+        raise AssertionError
 
     def _read(
         self, file: ShardIndex, starts: list[int], sizes: list[int]
@@ -467,7 +410,7 @@ class ShardFiles(ChunkFiles):
         spans = [(run.offset, run.stop) for run in runs]
         fetched = file.read_many(spans) if storage.is_remote else ()
         view = self._workspace.view(
-            0 if fetched else sum(stop - a for a, stop in spans)
+            0 if fetched else sum(stop - start for start, stop in spans)
         )
         frames: list[memoryview | None] = [None] * len(starts)
         for number, (first, end) in enumerate(spans):
@@ -482,45 +425,29 @@ class ShardFiles(ChunkFiles):
 
     def _decode(
         self,
-        number: int,
         frame: memoryview | None,
         target: memoryview,
-        part: Callable[[], tuple[int, int]] | None = None,
+        part: Callable[[], tuple[int, int]] | None,
     ) -> bool:
         """Write the plain bytes of a chunk; return whether it is more than a part."""
         if frame is None:
             items: Array = numpy.frombuffer(target, self.sharding.dtype)
             items[...] = self.sharding.fill_value
             return True
-        try:
-            end = max(0, len(frame) - CHECKSUM.size)
-            check_digest(frame[:end], frame[end:], CHECKSUM)
-            return decompress_into(frame[:end], target, part=part)
-        except FormatError as error:
-            self._locate(error, number)
-            raise
+        end = max(0, len(frame) - CHECKSUM.size)
+        check_digest(frame[:end], frame[end:], CHECKSUM)
+        return decompress_into(frame[:end], target, part=part)
 
     def _locate(self, error: FormatError, number: int) -> None:
         error.locate(number % self.slots, None)
         error.filename = self.path_of(number // self.slots)
 
-    def full_chunks(self, shard: int) -> set[int]:
-        """Return the numbers of the chunks that are in a file, and complete."""
-        file, first = self.file(shard), shard * self.slots
-        sizes = () if file is None else file.sizes
-        found = {number for number, size in enumerate(sizes, first) if size}
-        if self.grid is None:  # the last chunk may be short
-            found.discard(self.nbytes // self.chunk_size)
-        return found
-
     def items(self, number: int) -> Array:
         """Return the items that the array has in a chunk."""
-        shape = lengths(self.cut.box(number))
-        stored = shape if self.grid is None else self.cut.chunk
-        result = numpy.empty(stored, self.sharding.dtype)
+        result = numpy.empty(self.cut.chunk, self.sharding.dtype)
 
         def use(_: int, plain: memoryview) -> None:
             result.reshape(-1).view("u1")[:] = numpy.frombuffer(plain, "u1")
 
         self.load([number], use)
-        return result[tuple(slice(0, n) for n in shape)]
+        return result[tuple(slice(0, n) for n in lengths(self.cut.box(number)))]

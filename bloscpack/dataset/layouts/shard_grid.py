@@ -1,18 +1,17 @@
 """How an array is stored in shards, and what each shard states of it.
 
-The metadata of a shard state the array, and the place of the shard in it. One that is
-cut into rows is a part of the array in C order::
-
-    {"dtype": "'<f8'", "shape": [1000], "order": "C", "container": "numpy",
-     "shard": 100, "place": "9f86d081884c7d65/c/3"}
-
-Any other has chunks of full size, in the order of a grid::
+The metadata of a shard state the part of the array in it, and its place. All chunks
+are of full size, in the order of a grid, also at the ends of the array::
 
     {"dtype": "'<f8'", "shape": [10, 70], "order": "C", "container": "grid",
      "chunks": [10, 50], "shard": [40, 100], "place": "9f86d081884c7d65/c/3/0"}
 
 The place is the identity of the array and the name of the file in it. A file that other
-programs have written states none, and is accepted.
+programs have written states none, and is accepted. So is the shard of an array that is
+cut into rows with the metadata of these rows, the last chunk of which may be short::
+
+    {"dtype": "'<f8'", "shape": [1000], "order": "C", "container": "numpy",
+     "shard": 100, "place": "9f86d081884c7d65/c/3"}
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import numpy
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe, with_chunks
 from ..._format.dtypes import Array, DType
-from ..._format.grid import Grid, Shape, cut, lengths
+from ..._format.grid import Grid, Shape, cut
 from ..._format.sections import Section, encode_section, read_beginning
 from ..._format.shard import (
     CHECKSUM,
@@ -41,7 +40,7 @@ from ..._format.shard import (
 )
 from ..._storage.base import Storage
 from ..._storage.cursor import StorageCursor
-from ..._types import Json, JsonObject
+from ..._types import Json
 from ...args import MetadataArgs
 from ...constants import (
     BLOSC_HEADER_LENGTH,
@@ -142,25 +141,15 @@ class Sharding:
 
     def _section(self, number: int, shape: Shape, room: int) -> Section:
         args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
-        found = _description(self.dtype, self.grid, shape)
+        items: Array = numpy.empty((0,), self.dtype)
+        grid, found = self.grid, {**describe(items), "shape": shape}
+        found = with_chunks(found, grid.chunk, grid.shard)
         if self.identity is not None:
             found[PLACE] = self._place(number)
         return encode_section(found, args)
 
     def _place(self, number: int) -> str:
         return "%s/%s" % (self.identity, self.names(number))
-
-    def _expected(self, number: int, shape: Shape) -> bytes:
-        """Return the text of the metadata up to the end of the place."""
-        grid = self.grid
-        inner = grid.shape[1:] if grid.is_rows else None
-        start, end = _text_around(self.dtype, inner, grid.chunk, grid.per_shard)
-        if self.identity is not None:
-            place = self._place(number)
-            end += ',"%s":' % PLACE
-            end += '"%s"' % place if place.isascii() else json.dumps(place)
-        middle = ",".join(map(str, shape))
-        return ("%s%s%s}" % (start, middle, end)).encode("ascii")
 
     def stated_shape(self, number: int, storage: Storage, front: bytes) -> Shape | None:
         """Return the shape of the part of the array in a shard; None if it is unknown.
@@ -178,17 +167,19 @@ class Sharding:
     def _stated_shape(
         self, number: int, storage: Storage, front: bytes
     ) -> Shape | None:
-        grid = self.grid
-        nbytes = BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH]).nbytes
-        if nbytes is None:
-            return None
-        if grid.is_rows:
-            shape = (nbytes // self.row_nbytes, *grid.shape[1:])
-        else:
-            shape = lengths(grid.shard_box(number))
-        text = self._expected(number, shape)
-        if _is_sound(front, text, storage.size):
-            return shape
+        BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH])  # raises its errors
+        before, behinds = _texts_around(self.dtype, self.grid.chunk, self.grid.shard)
+        place = b"}"
+        if self.identity is not None:
+            name = self._place(number)
+            name = '"%s"' % name if name.isascii() else json.dumps(name)
+            place = (',"%s":%s}' % (PLACE, name)).encode()
+        text = front[_TEXT + len(before) : FRONT_NBYTES].partition(b"]")[0]
+        lengths = text.split(b",") if text else []
+        if len(lengths) == len(self.grid.shape) and all(map(bytes.isdigit, lengths)):
+            for behind in behinds:
+                if _is_sound(front, before + text + behind + place, storage.size):
+                    return tuple(map(int, lengths))
         metadata = read_beginning(StorageCursor(storage)).metadata
         for name, expected, found in self.differences(number, metadata):
             raise DamageError(
@@ -206,13 +197,14 @@ class Sharding:
             described = Description(metadata)
             dtype, found = described.dtype, _stated_grid(described)
         pairs: dict[str, tuple[object, object]] = {"dtype": (self.dtype, dtype)}
-        if grid.is_rows and (found is None or found.is_rows):
+        if grid.is_rows:
             pairs["rows of shape"] = grid.shape[1:], found and found.shape[1:]
             pairs["rows in a chunk"] = grid.chunk[0], found and found.chunk[0]
         else:
             pairs["chunks of shape"] = grid.chunk, found and found.chunk
-            if found is not None and not found.is_rows:
-                pairs["shards of shape"] = grid.shard, found.shard
+        is_grid = is_array(metadata) and Description(metadata).grid is not None
+        if is_grid and found is not None:
+            pairs["shards of shape"] = grid.shard, found.shard
         stated = place_of(metadata)
         if stated is not None:
             identity, _, name = stated.partition("/")
@@ -255,27 +247,24 @@ def _stated_grid(described: Description) -> Grid | None:
     return None if not rows else Grid.of_rows(described.shape, rows)
 
 
-def _description(dtype: DType, grid: Grid, shape: Shape) -> JsonObject:
-    """Return the metadata of a shard without its place."""
-    items: Array = numpy.empty((0,), dtype)
-    found = {**describe(items), "shape": shape}
-    if grid.is_rows:
-        return with_rows(found, grid.chunk[0])
-    return with_chunks(found, grid.chunk, grid.shard)
-
-
 @lru_cache(256)  # each shard of an array is compared with it
-def _text_around(
-    dtype: DType, inner: Shape | None, chunk: Shape, per_shard: Shape
-) -> tuple[str, str]:
-    """Return the text around the shape in the metadata without the place.
+def _texts_around(
+    dtype: DType, chunk: Shape, shard: Shape
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the text in front of the shape in metadata, and the texts behind it.
 
-    `inner` is the shape of a row, if only the first axis is cut.
+    The place is not in them. One is for a grid, and one for rows.
     """
-    shape = (0,) * len(chunk) if inner is None else (0, *inner)
-    stated = _description(dtype, Grid(shape, chunk, per_shard), ())
-    start, _, rest = SERIALIZERS[0].dumps(stated).partition('"shape":[')
-    return start + '"shape":[', rest.removesuffix("}")
+    items: Array = numpy.empty((0,), dtype)
+    plain = {**describe(items), "shape": ()}
+    behinds = []
+    for stated in (
+        with_chunks(plain, chunk, shard),
+        with_rows(plain, chunk[0] if chunk else None),
+    ):
+        before, key, rest = SERIALIZERS[0].dumps(stated).partition('"shape":[')
+        behinds.append(rest.removesuffix("}").encode())
+    return (before + key).encode(), tuple(behinds)
 
 
 def place_of(metadata: Json) -> str | None:

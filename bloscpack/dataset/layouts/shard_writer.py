@@ -55,9 +55,6 @@ class Kept(NamedTuple):
 Piece = tuple[int, Array] | Kept
 Written = tuple[int, Shape, bytes, bytes] | Kept
 
-# Maximum number of chunks of rows of a file: its tables of 24 bytes for each are in
-# memory.
-MAX_SLOTS_OF_ROWS = 2**24
 # Number of bytes of frames that wait in memory to be written together.
 WAITING_NBYTES = 8 * 2**20
 # Number of files that may wait for another thread with all these bytes.
@@ -89,11 +86,11 @@ class NewShard:
         self._typesize = typesize
         self._offsets: list[int] = []
         self._used: list[int] = []  # the slots of the chunks
-        self._last_nbytes = 0
         table = BLOSCPACK_HEADER_LENGTH + sharding.section_size
         self._position = table + OFFSET_LENGTH * self._slots
-        used = None if sharding.grid.is_rows else self._used
-        self._trailer = Trailer(sharding.chunk_nbytes, self._slots, CHECKSUM, used)
+        self._trailer = Trailer(
+            sharding.chunk_nbytes, self._slots, CHECKSUM, self._used
+        )
         self._written = self._position  # the frames behind it wait
         self._waiting: list[bytes] = []
 
@@ -103,11 +100,12 @@ class NewShard:
         It has items of `shape`, apart from padding.
         """
         self._cover(number, shape)
-        self._last_nbytes = self._trailer.add_frame(self._position, chunk)
+        stop = self._position + len(chunk) + len(digest)
+        self._trailer.add(self._position, stop)
         self._used.append(number % self._slots)
         self._offsets.append(self._position)
         self._waiting += chunk, digest
-        self._position += len(chunk) + len(digest)
+        self._position = stop
         if self._position - self._written >= WAITING_NBYTES:
             self.flush()
 
@@ -124,7 +122,7 @@ class NewShard:
         self._shape = tuple(map(max, self._shape, ends))
 
     def copy(self, file: ShardIndex, old: Grid, numbers: Sequence[int]) -> None:
-        """Copy the frames of full chunks from another file of a grid."""
+        """Copy the frames of chunks from another file of a grid."""
         self.flush()
         for number in numbers[-1:] if old.is_rows else numbers:
             self._cover(number, lengths(old.box(number)))
@@ -145,20 +143,18 @@ class NewShard:
             self._trailer.add(position, position + nbytes)
             position += nbytes
         self._written = self._position
-        self._last_nbytes = self._sharding.chunk_nbytes
 
     def finish(self) -> int:
         """Write the trailer and the sections in front; return the size in bytes."""
         trailer = self._trailer.blocks(self._position)
         sharding, nchunks = self._sharding, len(self._offsets)
-        nbytes = (nchunks - 1) * sharding.chunk_nbytes + self._last_nbytes
         header = BloscpackHeader(
             offsets=True,
             metadata=True,
             checksum=CHECKSUM.name,
             typesize=self._typesize,
-            chunk_size=min(nbytes, sharding.chunk_nbytes),
-            last_chunk=self._last_nbytes,
+            chunk_size=sharding.chunk_nbytes,
+            last_chunk=sharding.chunk_nbytes,
             nchunks=nchunks,
             max_app_chunks=self._slots - nchunks,
         )
@@ -247,11 +243,10 @@ class ShardWriter:
         finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self.grid = sharding.grid
-        most = MAX_SLOTS_OF_ROWS if self.grid.is_rows else MAX_SLOTS
-        if self.grid.slots > most:
+        if self.grid.slots > MAX_SLOTS:
             raise UsageError(
                 "a file with room for '%d' chunks can't be written: the tables in it "
-                "have room for at most '%d'" % (self.grid.slots, most)
+                "have room for at most '%d'" % (self.grid.slots, MAX_SLOTS)
             )
         self.sizes: dict[str, int] = {}
         self.sharding = sharding
@@ -267,7 +262,6 @@ class ShardWriter:
         self._shard = -1
         self._may_keep: Iterator[tuple[int, int]] = iter(())
         self._first_kept: tuple[int, int] | None = None
-        self._full: set[int] | None = None  # those that are complete, once it is known
         self._current: NewShard | None = None
         self._unfinished: set[UnfinishedFile] = set()
 
@@ -282,7 +276,7 @@ class ShardWriter:
             yield from self.rest()
             self._shard = shard
             self._may_keep = self._old_chunks(shard)
-            self._first_kept, self._full = next(self._may_keep, None), None
+            self._first_kept = next(self._may_keep, None)
         yield from self._kept(number)
         if self._first_kept is not None and self._first_kept[0] == number:
             self._first_kept = next(self._may_keep, None)
@@ -310,16 +304,15 @@ class ShardWriter:
     def _kept(self, stop: int) -> Iterator[Piece]:
         """Yield the chunks in front of the number `stop` that the shard keeps.
 
-        The items of chunks that are not stored in full are read.
+        A chunk that the file lacks is written, with the fill value.
         """
         old, run = self._old, Kept(self._shard, [])
         while self._first_kept is not None and self._first_kept[0] < stop:
             assert old is not None
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
-            if self._full is None:
-                self._full = old.full_chunks(before // old.slots)
-            if before in self._full:
+            file = old.file(before // old.slots)
+            if file is not None and file.sizes[before % old.slots]:
                 run.numbers.append(before)
                 continue
             if run.numbers:
@@ -335,8 +328,10 @@ class ShardWriter:
             return piece
         number, items = piece
         shape, grid = items.shape, self.grid
-        if shape != grid.chunk and not grid.is_rows:
-            padded = numpy.full(grid.chunk, self.sharding.fill_value, items.dtype)
+        if shape != grid.chunk:
+            padded = numpy.zeros(grid.chunk, items.dtype)
+            if self.sharding.fill_value is not None:
+                padded[...] = self.sharding.fill_value
             padded[tuple(slice(0, n) for n in shape)] = items
             items = padded
         # An item of an array without axes is a scalar, whose text may be shorter.

@@ -67,17 +67,18 @@ def detect(folder: Folder) -> str | None:
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
-        if kind == "array" and why_not_native(document):
-            is_own = read_identity(content, attributes.get(KEY))[1]
+        is_own = read_identity(content, attributes.get(KEY))[1]
+        if kind == "array" and not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
-            is_copy = is_unsharded(document) and not is_own
-            if is_copy or not seems_signed(content):
-                return None  # for another layout
+            is_copy = is_unsharded(document) or not seems_signed(content)
+            kind = "" if is_copy else kind
     except FormatError:  # the error of opening it is better
         return "group"
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return "table" if kind == "group" and COLUMN_ORDER in attributes else kind
+    if kind == "group" and COLUMN_ORDER in attributes:
+        return "table"
+    return kind or None  # for another layout
 
 
 def check_node(folder: Folder, value: Json) -> tuple[str, JsonObject]:

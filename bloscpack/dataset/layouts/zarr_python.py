@@ -326,7 +326,8 @@ class ZarrChunks(ChunkFiles):
     ) -> None:
         self._dtype = numpy.dtype(found.dtype)
         super().__init__(folder, names, grid, self._dtype.itemsize, bool)
-        self.grid = grid  # full chunks, also those of rows
+        # All chunks are of full size.
+        self.nbytes = self.nfiles * self.slots * self.chunk_size
         self._found = found
 
     def load(
