@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ._commit.snapshot import Check
     from ._format.blosc_header import BloscHeader
     from ._format.sections import Beginning
-    from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions
-    from .headers import BloscpackHeader, MetadataHeader
+    from ._types import Json, JsonObject, Path, Seekable, StorageOptions
+    from .headers import MetadataHeader
 
 
 class InfoRecord:
@@ -261,36 +261,20 @@ class FileInfo(InfoRecord):
 COMMON_FIELDS = ("codec", "filter", "typesize", "blocksize", "nbytes")
 
 
-class Inspected(InfoRecord):
-    """A description, and the damage that it can't show.
-
-    Attributes
-    ----------
-    info
-        The description.
-    damage
-        Why the chunks could not be counted; None if they were, or if the file header
-        contains the sizes.
-    """
-
-    info: FileInfo
-    damage: FormatError | None
-
-
 def inspect_file(
     path: Path,
     *,
     strict: bool = False,
     lenient: bool = False,
     storage_options: StorageOptions | None = None,
-) -> Inspected:
-    """Return the description of a file, and its damage; see `describe` for `strict`.
+) -> tuple[FileInfo, FormatError | None]:
+    """Return the description of a file, and damage; see `describe` for `strict`.
 
-    If `lenient`, damage among chunks that are counted is no error: see
-    `Inspected.damage`.
+    If `lenient`, damage among chunks that are counted is no error: it is returned. It
+    is None if all chunks were counted, or if the file header contains the sizes.
     """
 
-    def read(fp: Seekable, check: Check) -> Inspected:
+    def read(fp: Seekable, check: Check) -> tuple[FileInfo, FormatError | None]:
         cursor = Cursor(fp, to_end=True)
         cbytes = cursor.left()
         beginning = read_beginning(cursor)
@@ -301,7 +285,16 @@ def inspect_file(
         try:
             head = cursor.peek(BLOSC_HEADER_LENGTH)
             if header.nchunks and not (header.nchunks == -1 and not head):
-                first = _decode_first(cursor, header, head, strict)
+                try:
+                    if strict and header.nbytes is not None:
+                        from ._format.chunks import read_chunk_header
+
+                        first = read_chunk_header(cursor, header, 0)
+                    else:
+                        first = decode_header(head)
+                except FormatError as error:
+                    error.locate(0, first_at)
+                    raise
             if walked:
                 from ._format.chunks import frames_of
 
@@ -345,24 +338,9 @@ def inspect_file(
             shard=shard,
             first_chunk=_describe_chunk(first),
         )
-        return Inspected(info=info, damage=damage)
+        return info, damage
 
     return read_snapshot(path, read, parts=True, storage_options=storage_options)
-
-
-def _decode_first(
-    cursor: Cursor, header: BloscpackHeader, head: Buffer, strict: bool
-) -> BloscHeader:
-    """Return the header of the first chunk, which begins with `head`."""
-    try:
-        if strict and header.nbytes is not None:
-            from ._format.chunks import read_chunk_header
-
-            return read_chunk_header(cursor, header, 0)
-        return decode_header(head)
-    except FormatError as error:
-        error.locate(0, cursor.position)
-        raise
 
 
 def ratio_of(nbytes: int, cbytes: int) -> float:
@@ -499,7 +477,7 @@ def info(path: Path, *, storage_options: StorageOptions | None = None) -> FileIn
     >>> found.nbytes, found.nchunks, found.first_chunk.codec
     (1000000, 1, 'blosclz')
     """
-    return inspect_file(path, storage_options=storage_options).info
+    return inspect_file(path, storage_options=storage_options)[0]
 
 
 def describe(
@@ -510,5 +488,5 @@ def describe(
     If `strict` is False, a first chunk whose size differs from the size in the file
     header is accepted, as `info` does: old releases wrote files like that.
     """
-    found = inspect_file(path, strict=strict, storage_options=storage_options)
-    return found.info.as_dict()
+    found, _ = inspect_file(path, strict=strict, storage_options=storage_options)
+    return found.as_dict()

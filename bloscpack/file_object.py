@@ -148,20 +148,24 @@ class BloscpackFile(io.BufferedIOBase):
                 sync=sync is not None,
                 **dict.fromkeys(others, True),
             )
-            how = {"whole": whole, "storage_options": storage_options}
-            self._open_input(nthreads, limits, how)
+            how = {"limits": limits, "whole": whole, "storage_options": storage_options}
+            self._open_input(nthreads, how)
         else:
             _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
             if compresslevel is not None:
                 others["clevel"] = compresslevel
             args = chunk_size, metadata, nthreads, sync, storage_options
-            self._open_output(OutputSettings(*args, others))
+            how_to_write = OutputSettings(*args, others)
+            if isinstance(self._file, str):
+                self._output = output_to_path(self._file, self._kind, how_to_write)
+            elif hasattr(file, "write"):
+                self._output = output_to_object(file, self._kind, how_to_write)
+            else:
+                raise _no_file(file)
         self._closed = False
 
-    def _open_input(
-        self, nthreads: int | None, limits: AnyLimits | None, remote: dict[str, Any]
-    ) -> None:
-        """Open the file; `remote` has the keywords for URLs."""
+    def _open_input(self, nthreads: int | None, how: dict[str, Any]) -> None:
+        """Open the file; `how` has other keywords of `OpenedFile`."""
         file: Any = self._file
         if isinstance(file, str):
             file = local_path(file)
@@ -171,26 +175,17 @@ class BloscpackFile(io.BufferedIOBase):
             raise _no_file(file)
         if hasattr(file, "read"):
             if bytes_left(file) is None:
-                raw: io.RawIOBase = PlainPipe(file, limits, nthreads)
-                self._buffer = io.BufferedReader(raw, BUFFER_NBYTES)
+                pipe = PlainPipe(file, how["limits"], nthreads)
+                self._buffer = io.BufferedReader(pipe, BUFFER_NBYTES)
                 return
             file = storage_of(file)
         try:
-            self._parts = OpenedFile(file, nthreads=nthreads, limits=limits, **remote)
+            self._parts = OpenedFile(file, nthreads=nthreads, **how)
         except FormatError as error:
             self._failure = stream_error(error)
             return
         raw = PlainFile(self._parts, nthreads)
         self._buffer = io.BufferedReader(raw, BUFFER_NBYTES)
-
-    def _open_output(self, settings: OutputSettings) -> None:
-        file, kind = self._file, self._kind
-        if isinstance(file, str):
-            self._output = output_to_path(file, kind, settings)
-        elif hasattr(file, "write"):
-            self._output = output_to_object(file, kind, settings)
-        else:
-            raise _no_file(file)
 
     # State
 

@@ -220,7 +220,7 @@ def open_ndarray(
         origin = partial(open_ndarray, full_name(os.fsdecode(file)), **options)
     parts = OpenedFile(file, **options)
     try:
-        with naming_errors(parts.name or ""):
+        with naming_errors(parts.name):
             return LazyArray(parts, origin)
     except BaseException:
         parts.close()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy
+
 from ._engine.blosc_settings import own_settings
 from ._file.opened import OpenedFile, storage_from
 from ._format.array_metadata import Description
@@ -81,19 +83,13 @@ class SpacedPieces:
             position, count = position + self.pitch, count - 1
         complete = min(count, (len(plain) - position - self.size) // self.pitch + 1)
         if complete > 0:
-            parts.append(self._gather(plain, position, complete))
+            shape, strides = (complete, self.size), (self.pitch, 1)
+            pieces = numpy.ndarray(shape, "u1", plain, position, strides)
+            parts.append(pieces.tobytes())
             position, count = position + complete * self.pitch, count - complete
         if count > 0:  # the last piece ends in the chunk after
             parts.append(bytes(plain[position:]))
         return b"".join(parts)
-
-    def _gather(self, plain: memoryview, position: int, count: int) -> bytes:
-        if count == 1:
-            return bytes(plain[position : position + self.size])
-        import numpy
-
-        shape, strides = (count, self.size), (self.pitch, 1)
-        return numpy.ndarray(shape, "u1", plain, position, strides).tobytes()
 
 
 class Reader:
@@ -196,7 +192,7 @@ class Reader:
             return selection.cut(plain, span(number)[0])
 
         numbers = self._numbers(selection)
-        self._file.ordered(numbers, cut, deliver, nthreads=nthreads)
+        self._file.load(numbers, cut, deliver=deliver, nthreads=nthreads)
 
     def select(self, span: slice) -> SpacedPieces:
         """Return the selection of a span of plain bytes; the step is ignored.
@@ -230,8 +226,6 @@ class Reader:
         NotANumpyArray
             If the metadata do not describe an array.
         """
-        from ._format.array_metadata import Description
-
         description = Description(self.metadata)
         description.check_nbytes(self.nbytes)
         return description
@@ -290,8 +284,6 @@ class Reader:
         FormatError
             If a chunk that holds some of the rows is damaged.
         """
-        import numpy
-
         array = self.describe()
         if array.grid is not None:
             empty = numpy.empty((0, *array.shape[1:]), array.dtype)

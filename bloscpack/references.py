@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ._compat import make_callable
-from ._file.opened import OpenedFile
+from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description, Labels, default_dims
 from ._format.chunks import compress
 from ._format.dtypes import DType, decode_dtype
@@ -186,7 +186,7 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
     shape: tuple[int, ...] = (opened.nbytes,)
     if is_array(opened.metadata):
         stored = Description(opened.metadata)
-        stored.check_source(opened)
+        reader_of(opened, stored)  # checks the chunks
         dtype, shape, grid = stored.dtype, stored.shape, stored.grid
         order = stored.order if len(shape) > 1 else "C"
     fields = [(dtype,)] if dtype.fields is None else dtype.fields.values()

@@ -105,12 +105,12 @@ def info(file_: str) -> int:
     console.need_output()
     check_exists("file", file_)
     try:
-        found = inspect_file(file_, lenient=True)
+        found, damage = inspect_file(file_, lenient=True)
     except NotReadable as error:
         console.say_all(info_lines(described_source(file_, error)))
         return EXIT_OK
-    console.say_all(info_lines(facts_of_file(found.info, found.damage)))
-    return EXIT_OK if found.damage is None else EXIT_DAMAGED
+    console.say_all(info_lines(facts_of_file(found, damage)))
+    return EXIT_OK if damage is None else EXIT_DAMAGED
 
 
 def described_source(file_: str, error: NotReadable) -> JsonObject:

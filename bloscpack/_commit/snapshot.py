@@ -12,12 +12,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-import stat
 
-from .._storage.base import naming_errors
+from .._storage.base import naming_errors, status_of
 from .._storage.disk import disk
-from .._storage.paths import is_url, local_path
-from ..constants import BLOSCPACK_HEADER_LENGTH
+from .._storage.paths import is_url, local_path, shown_name
 from ..exceptions import FormatError, StorageError
 from ..headers import has_undo_record
 
@@ -54,6 +52,12 @@ class FileChanged(Exception):
     """The file has been changed or replaced since it was opened."""
 
 
+def always_changed(name: Path | None) -> StorageError:
+    """Return the error for a file that was changed during each attempt to read it."""
+    why = "the file was changed each time it was read"
+    return StorageError(errno.EAGAIN, why, shown_name(name or ""))
+
+
 class Snapshot:
     """An open file and its state when it was opened.
 
@@ -66,7 +70,7 @@ class Snapshot:
     def __init__(self, path: Path, fp: BinaryIO) -> None:
         self._path = path
         self._real_fp = fp
-        self._state = self._current_state()
+        self._status = status_of(fp)
         self.fp: BinaryIO | io.BufferedReader = fp
         self.beginning_read = False
         self.digested = False
@@ -77,30 +81,16 @@ class Snapshot:
         Raises `FormatError` if the undo record is damaged, which may be because the
         change has ended.
         """
-        if self._state is not None:
-            header = self._state[2]
+        if self._status is not None:
+            header = self._status[2]
             if has_undo_record(header) or not header:
                 from .undo import settled_file  # rarely needed: `info` must start fast
 
                 self.fp = settled_file(self._real_fp)
 
-    def _current_state(self) -> tuple[int, int, bytes] | None:
-        """Return values that change when the file changes; None for no regular file.
-
-        The clock of a file system may be too coarse to tell two steps of a change
-        apart. The header does: its bit is set between them.
-        """
-        number, header = self._real_fp.fileno(), b""
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        if hasattr(os, "pread"):  # past the buffer of the file object
-            header = os.pread(number, BLOSCPACK_HEADER_LENGTH, 0)
-        return status.st_size, status.st_mtime_ns, header
-
     def is_current(self) -> bool:
         """Return whether the file has been neither changed nor replaced since."""
-        if self._state != self._current_state():
+        if self._status != status_of(self._real_fp):
             return False
         try:
             status = os.stat(self._path)
@@ -174,6 +164,4 @@ def read_snapshot(
                 if snapshot.is_current():
                     raise
             attempts -= snapshot.beginning_read
-    raise StorageError(
-        errno.EAGAIN, "the file was changed each time it was read", os.fsdecode(path)
-    )
+    raise always_changed(path)

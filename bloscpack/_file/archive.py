@@ -12,7 +12,6 @@ import io
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -140,7 +139,7 @@ class ArchiveFile(Directory):
         self._close = None if self.name is None else close
         try:
             storage = source if isinstance(source, Storage) else whole_file(source)
-            with nullcontext() if self.name is None else naming_errors(self.name):
+            with naming_errors(self.name):
                 super().__init__(storage)
                 self.read_list()
                 self.arrays = self._find_arrays()

@@ -27,14 +27,12 @@ A file that is replaced under its name changes nothing here: the old file stays 
 from __future__ import annotations
 
 import errno
-import io
 import math
 import os
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
 from typing import Any, BinaryIO
 
 import numpy
@@ -48,7 +46,7 @@ from .._arrays.source import (
     Needs,
     Room,
 )
-from .._commit.snapshot import BEGINNING_ATTEMPTS
+from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
@@ -70,14 +68,14 @@ from .._storage.base import (
     Closing,
     MemoryStorage,
     Storage,
-    StorageFile,
     naming_errors,
     refuse_text,
+    status_of,
 )
-from .._storage.cursor import Cursor, StorageCursor
+from .._storage.cursor import StorageCursor
 from .._storage.disk import disk
 from .._storage.local import whole_file
-from .._storage.paths import is_url, local_path, shown_name
+from .._storage.paths import is_url, local_path
 from .._types import Buffer, Path, Seekable, StorageOptions
 from ..abstract_io import nthreads_to_read
 from ..args import AnyLimits, Limits, effective_limits
@@ -104,8 +102,8 @@ Extent = tuple[int, int, int, int]
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
-# Number of bytes at the beginning of a local file that are read at once: the sections
-# in front of the chunks of most files.
+# Number of bytes of a local file that are read at once at its beginning, where most
+# files have the sections in front of the chunks, and for the header of each chunk.
 FRONT_NBYTES = 4096
 # Size of the reads of a remote file, when its chunk headers are read.
 REMOTE_READ = 2**20
@@ -113,8 +111,6 @@ REMOTE_READ = 2**20
 MAX_FILE_SIZE = 2**63 - 1
 # Maximum number of bytes by which Blosc makes a chunk longer.
 BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
-# Number of chunks whose extents are in memory at a time.
-MANY = 4096
 # Maximum number of plain bytes in a run of several chunks of a local file: a longer run
 # would leave threads without work.
 LOCAL_RUN = 512 * 2**10
@@ -141,11 +137,11 @@ class Run:
 
     __slots__ = ("chunks", "content", "nbytes", "offset", "plain", "stop")
 
-    def __init__(self, chunk: Extent) -> None:
+    def __init__(self, chunk: Extent, plain: Buffer | None = None) -> None:
         self.chunks = [chunk]
         _, self.offset, self.stop, self.nbytes = chunk
         self.content: Buffer | None = None
-        self.plain: Buffer | None = None
+        self.plain = plain
 
 
 def plan_runs(
@@ -165,24 +161,20 @@ def plan_runs(
     is_remote
         Whether each read is a round trip.
     """
-    gap = REMOTE_GAP if is_remote else 0
+    gap, most = (REMOTE_GAP, REMOTE_RUN) if is_remote else (0, LOCAL_RUN)
     run = None
     for chunk in extents:
         number, offset, stop, size = chunk
         plain = cached(number, size) if cached is not None else None
         if run is not None:
             in_all = stop - run.offset if is_remote else run.nbytes + size
-            fits = in_all <= (REMOTE_RUN if is_remote else LOCAL_RUN)
-            if plain is None and fits and 0 <= offset - run.stop <= gap:
+            is_near = in_all <= most and 0 <= offset - run.stop <= gap
+            if is_near and plain is None and run.plain is None:
                 run.chunks.append(chunk)
                 run.stop, run.nbytes = stop, run.nbytes + size
                 continue
             yield run
-        run = Run(chunk)
-        if plain is not None:
-            run.plain = plain
-            yield run
-            run = None
+        run = Run(chunk, plain)
     if run is not None:
         yield run
 
@@ -222,7 +214,6 @@ class FileState(ChunkSpans):
 
     status: tuple[int, int, bytes] | None = None
     witness: tuple[int, int, int] | None = None
-    _from_table = False
 
     def __init__(
         self,
@@ -235,13 +226,15 @@ class FileState(ChunkSpans):
         self._limits = limits
         self._lock = lock
         self._end: int | None = None
-        # Position and content of bytes that were read before, and are not read again.
+        # Position and content of bytes at the end that are not read again.
         self._tail = 0, b""
         self.is_cut = self.replaced_table = False
         # Exact reads: the sections in front of the chunks are few and small.
         cursor = StorageCursor(storage, head)
         self.beginning = read_beginning(cursor, limits)
         self.header = self.beginning.header
+        # The maximum of it: an extent may be too long by one byte.
+        self._overhead = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1
         self._first = cursor.position
         if self._take_table(storage.size):
             return
@@ -266,7 +259,6 @@ class FileState(ChunkSpans):
         # A header with a single chunk need not state the chunk size.
         self.chunk_size = max(0, header.chunk_size)
         self.starts = [] if self.chunk_size else [0] * self.nchunks
-        self._from_table = True
         return True
 
     def _read_headers(self) -> None:
@@ -275,20 +267,19 @@ class FileState(ChunkSpans):
         Raises `FormatError` if one of them is damaged or if the plain bytes exceed the
         limits.
         """
-        size = REMOTE_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
+        ahead = REMOTE_READ if self.storage.is_remote else FRONT_NBYTES
         offsets, starts, nbytes = [], [], 0
-        with io.BufferedReader(StorageFile(self.storage), size) as fp:
-            cursor = Cursor(fp)
-            cursor.move(self._first)
-            for frame in frames_of(cursor, self.header, self._limits):
-                offsets.append(frame.offset or 0)
-                starts.append(frame.start)
-                nbytes = frame.start + frame.header.nbytes
-            self._end = cursor.position
+        cursor = StorageCursor(self.storage, ahead=ahead)
+        cursor.move(self._first)
+        for frame in frames_of(cursor, self.header, self._limits):
+            offsets.append(frame.offset or 0)
+            starts.append(frame.start)
+            nbytes = frame.start + frame.header.nbytes
+        self._end = cursor.position
         self.offsets = numpy.array(offsets, "i8")
         self.starts: Sequence[int] | Array = numpy.array(starts, "i8")
         self.nchunks, self.nbytes = len(offsets), nbytes
-        self._from_table, self.chunk_size = False, 0
+        self.chunk_size = 0
 
     def entry_offset(self, number: int) -> int:
         """Return the file position of an entry of the offset table."""
@@ -308,11 +299,13 @@ class FileState(ChunkSpans):
             offset = int(self.offsets[-1])
             start, stop = self.span(self.nchunks - 1)
             digest_size = self.header.checksum_impl.size
+            cursor = StorageCursor(self.storage)
+            cursor.move(offset)
             if self.storage.is_remote:
                 most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
-                self._tail = offset, self.storage.read_at(offset, most)
+                self._tail = offset, bytes(cursor.peek(most))
             try:
-                last = decode_header(self.read(offset, BLOSC_HEADER_LENGTH))
+                last = decode_header(cursor.peek(BLOSC_HEADER_LENGTH))
             except FormatError:
                 last = None
             if last is None or last.nbytes != stop - start:
@@ -320,99 +313,66 @@ class FileState(ChunkSpans):
                 self._read_headers()
                 return self._end or 0
             end = offset + last.ctbytes + digest_size
-            if end < self.storage.size and starts_with_frame(
-                partial(self.read, end), self.header
-            ):
+            cursor.move(end)
+            if end < self.storage.size and starts_with_frame(cursor.peek, self.header):
                 raise frame_behind(self.header, end)
             self._end = end
             return end
 
-    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
-        """Yield number, start, end and plain size of chunks; the end is in the file.
+    def extent(self, number: int) -> Extent:
+        """Return number, start, end and plain size of a chunk; the end is in the file.
 
         The extent includes the digest. It is at most one byte longer than a chunk and
         its digest can be: a table that states a longer one is wrong, and the rest is
-        not read. Raises `FormatError` at the last chunk if the end is damaged.
+        not read. Raises `FormatError` for the last chunk if the end is damaged.
         """
-        most = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1
-        last = self.nchunks - 1
-        for i in range(0, len(numbers), MANY):
-            some = numbers[i : i + MANY]
-            spans = [(n, n + 1) for n in some]
-            if some[-1] - some[0] + 1 == len(some):
-                spans = [(some[0], some[-1] + 1)]
-            for first, after in spans:
-                begins = self.offsets[first : after + 1].tolist()
-                sizes = [self.chunk_size] * (after - first)
-                if not self.chunk_size or after > last:
-                    found = map(self.span, range(first, after))
-                    sizes = [stop - start for start, stop in found]
-                for number in range(first, after):
-                    offset, size = begins[number - first], sizes[number - first]
-                    if number == last:
-                        yield number, offset, self.check_end(), size
-                    else:
-                        end = min(begins[number - first + 1], offset + size + most)
-                        yield number, offset, end, size
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file; the bytes of the tail come from memory."""
-        start, tail = self._tail
-        if start <= offset and offset + size <= start + len(tail):
-            return tail[offset - start : offset - start + size]
-        return self.storage.read_at(offset, size)
+        start, stop = self.span(number)
+        offset, size = self.offsets.item(number), stop - start
+        if number + 1 == self.nchunks:
+            return number, offset, self.check_end(), size
+        most = offset + size + self._overhead
+        return number, offset, min(self.offsets.item(number + 1), most), size
 
     def with_content(self, runs: Iterator[Run]) -> Iterator[Run]:
-        """Yield runs with their bytes, which are requested before they are due."""
-        if not self.storage.is_remote:
-            for run in runs:
-                if run.plain is None:
-                    run.content = self.read(run.offset, run.stop - run.offset)
-                yield run
-            return
+        """Yield runs with their bytes, which are requested in groups.
 
-        def groups() -> Iterator[list[Run]]:
-            """Yield the runs in groups that are requested together."""
-            group, nbytes = [], 0
-            for run in runs:
-                group.append(run)
-                nbytes += run.stop - run.offset
-                if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
-                    yield group
-                    group, nbytes = [], 0
-            if group:
-                yield group
+        The next group is requested before it is due, by one more thread, unless only
+        the thread of the caller may read.
+        """
+        storage = self.storage
+        most = REQUESTS_AT_A_TIME if storage.is_remote else 1
+        nahead = GROUPS_AHEAD if storage.is_remote and storage.concurrent else 0
 
         def fetch(group: list[Run]) -> list[Run]:
-            wanted = []
             start, tail = self._tail
+            wanted = []
             for run in group:
-                if run.plain is not None:
-                    continue
                 if start <= run.offset and run.stop <= start + len(tail):
                     run.content = tail[run.offset - start : run.stop - start]
-                else:
+                elif run.plain is None:
                     wanted.append(run)
             if wanted:
-                extents = [(run.offset, run.stop) for run in wanted]
-                contents = self.storage.read_many(extents)
+                contents = storage.read_many([(run.offset, run.stop) for run in wanted])
                 for run, content in zip(wanted, contents, strict=True):
                     run.content = content
             return group
 
-        remaining = groups()
-        first = list(islice(remaining, 2))
-        if len(first) < 2 or not self.storage.concurrent:
-            for group in chain(first, remaining):
-                yield from fetch(group)
-            return
-        ahead = Ahead(1 + GROUPS_AHEAD, waits=True)
+        ahead = Ahead(1 + nahead, waits=True)
         tasks: list[Task] = []
+        group, nbytes = [], 0
         try:
-            for group in chain(first, remaining):
-                tasks.append(ahead.submit(partial(fetch, group)))
-                if len(tasks) > GROUPS_AHEAD:
+            for run in runs:
+                group.append(run)
+                nbytes += run.stop - run.offset
+                if len(group) == most or nbytes >= BYTES_AT_A_TIME:
+                    tasks.append(ahead.submit(partial(fetch, group)))
+                    group, nbytes = [], 0
+                if len(tasks) > nahead:
                     yield from ahead.result(tasks.pop(0))
+            if not tasks:  # a single group needs no other thread
+                yield from fetch(group)
+                return
+            tasks.append(ahead.submit(partial(fetch, group)))
             for task in tasks:
                 yield from ahead.result(task)
         finally:
@@ -426,7 +386,7 @@ class FileState(ChunkSpans):
         `found` is the number of bytes that were read for them.
         """
         behind = number + 1
-        if self._from_table and behind < self.nchunks:
+        if self.chunk_size and behind < self.nchunks:  # not from the headers
             entry, end = int(self.offsets[behind]), int(self.offsets[number]) + expected
             if entry != end:
                 return DamageError(
@@ -496,13 +456,14 @@ class OpenedFile(Closing, ChunkSource):
         self._lock = ForkSafeLock()
         # A chunk that was read before the file changed.
         self._witness: tuple[int, int, int] | None = None
-        remote = {"whole": None if whole else False, "limits": limits}
-        options = {**remote, "storage_options": storage_options}
-        self._source, self.name = open_source(file, **options)
-        self.name = self.name or name
-        self._naming_errors: AbstractContextManager[None] = (
-            nullcontext() if self.name is None else naming_errors(self.name)
+        self._source, self.name = open_source(
+            file,
+            whole=None if whole else False,
+            limits=limits,
+            storage_options=storage_options,
         )
+        self.name = self.name or name
+        self._naming_errors = naming_errors(self.name)
         try:
             with self._naming_errors:
                 self._first = self.state = state = self._read_state()
@@ -546,45 +507,29 @@ class OpenedFile(Closing, ChunkSource):
 
     # States
 
-    def _status(
-        self, storage: Storage, nbytes: int = BLOSCPACK_HEADER_LENGTH
-    ) -> tuple[int, int, bytes]:
-        """Return values that change when the local file changes.
-
-        They are its size, the time of its last change, and `nbytes` at its beginning.
-        The clock of a file system may be too coarse to tell two steps of a change
-        apart. The header does: its bit is set between them.
-        """
-        assert not isinstance(self._source, Storage)
-        status = os.fstat(self._source.fileno())
-        # Past the buffer of the file object, if the system can do that.
-        head = storage.read_at(0, nbytes) if storage.concurrent else b""
-        return status.st_size, status.st_mtime_ns, head
-
     def _read_state(self) -> FileState:
         """Read the present state of the file, through its undo record if it has one."""
         source, how = self._source, (self._limits, self._lock)
         if isinstance(source, Storage):
             return FileState(settled(source), *how)
         for _ in range(BEGINNING_ATTEMPTS):
-            self._whole = whole = whole_file(source)
-            size, time, head = self._status(whole, FRONT_NBYTES)
-            if whole.concurrent and whole.size != size:
-                continue  # it has changed between the two calls
+            status, storage = status_of(source, FRONT_NBYTES), whole_file(source)
+            if status is None:
+                return FileState(settled(storage), *how)
+            size, time, head = status
             status = size, time, head[:BLOSCPACK_HEADER_LENGTH]
             try:
                 if has_undo_record(head) or not head:
-                    state = FileState(settled(whole), *how)
-                else:
-                    state = FileState(whole, *how, head)
+                    storage, head = settled(storage), b""
+                state = FileState(storage, *how, head)
             except (FormatError, StorageError):
-                if status == self._status(whole):
+                if status == status_of(source):
                     raise
             else:
                 state.status = status
-                if status == self._status(whole):
+                if status == status_of(source):
                     return state
-        raise self._always_changed()
+        raise always_changed(self.name)
 
     def _has_changed(self, state: FileState) -> bool:
         """Return whether the file has changed since `state`; if so, read it again.
@@ -592,15 +537,19 @@ class OpenedFile(Closing, ChunkSource):
         Raises `StorageError` if it was changed by more than an append: that moves no
         chunk, and only adds to the plain bytes.
         """
-        if state.status is None or state.status == self._status(self._whole):
+        if state.status is None:
+            return False
+        assert not isinstance(self._source, Storage)
+        if state.status == status_of(self._source):
             return False
         with self._lock:
             if self.state is not state:  # another thread has read it
                 return True
             new, last = self._read_state(), self.nchunks - 1
-            continues = new.nchunks > last and new.nbytes >= self.nbytes
-            continues = continues and bool(
-                (new.offsets[: last + 1] == self._offsets).all()
+            continues = (
+                new.nchunks > last
+                and new.nbytes >= self.nbytes
+                and bool((new.offsets[: last + 1] == self._offsets).all())
                 # All chunks but the last had the same size, and it does not change.
                 and (last < 0 or new.span(last)[0] == self.span(last)[0])
             )
@@ -616,20 +565,47 @@ class OpenedFile(Closing, ChunkSource):
             self.state = new
         return True
 
-    def _read_consistently(
-        self, read: Callable[[FileState], object], *, again: bool = True
-    ) -> None:
-        """Call `read` with the state of the file; again, if the file has changed.
+    # Reading
 
-        With `again` False, what was read can't be taken back: unless digests prove that
-        it was right, the change is an error.
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], Any],
+        *,
+        room: Room | None = None,
+        needs: Needs | None = None,
+        deliver: Callable[[Any], object] | None = None,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
+
+        Parameters
+        ----------
+        deliver
+            Called with what ``use`` returns, in the thread of the caller and in order;
+            also for all chunks in front of a damaged one. It is called once for each
+            chunk: if the file changes, and has no digests, this raises `StorageError`.
+        nthreads
+            Number of threads; None for the number that the opened file has.
         """
+        done = 0
+
+        def deliver_run(found: tuple[list[Any], FormatError | None]) -> None:
+            nonlocal done
+            results, error = found
+            if deliver is not None:
+                for result in results:
+                    done += 1
+                    deliver(result)
+            if error is not None:
+                raise error
+
         with self._naming_errors:
             for _ in range(BEGINNING_ATTEMPTS):
-                state = self.state
+                state, left = self.state, numbers[done:] if done else numbers
                 digested = state.header.checksum_impl.size
                 try:
-                    read(state)
+                    self._load(state, left, use, room, needs, deliver_run, nthreads)
                 except (FormatError, StorageError):
                     if not self._has_changed(state):
                         raise
@@ -641,86 +617,28 @@ class OpenedFile(Closing, ChunkSource):
                     # it is a chunk of the file that was opened.
                     if digested and not state.replaced_table:
                         return
-                if not (again or digested):
+                if deliver is not None and not digested:
                     break
-        raise self._always_changed()
-
-    def _always_changed(self) -> StorageError:
-        name = shown_name(self.name or "")
-        why = "the file was changed each time it was read"
-        return StorageError(errno.EAGAIN, why, name)
-
-    # Reading
-
-    def load(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        *,
-        room: Room | None = None,
-        needs: Needs | None = None,
-    ) -> None:
-        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
-        how = use, None, room, needs, self._nthreads
-        self._read_consistently(lambda state: self._load(state, numbers, *how))
-
-    def ordered(
-        self,
-        numbers: Sequence[int],
-        work: Callable[[int, memoryview], Any],
-        deliver: Callable[[Any], object],
-        *,
-        nthreads: int | None = None,
-    ) -> None:
-        """Call ``deliver(work(number, plain))`` for chunks.
-
-        Parameters
-        ----------
-        numbers
-            The numbers of the chunks, ascending.
-        work
-            Called in any thread and in any order. The bytes are valid during the call.
-        deliver
-            Called in the thread of the caller and in order.
-        nthreads
-            Number of threads; None for the number that the opened file has.
-
-        Raises
-        ------
-        FormatError
-            If a chunk is damaged. `deliver` has been called for all chunks before it.
-        StorageError
-            If the file has changed meanwhile, and has no digests.
-        """
-        done = 0
-
-        def deliver_next(result: object) -> None:
-            nonlocal done
-            done += 1
-            deliver(result)
-
-        count = self._nthreads if nthreads is None else nthreads
-        how = None, None, count
-        self._read_consistently(
-            lambda state: self._load(state, numbers[done:], work, deliver_next, *how),
-            again=False,
-        )
+        raise always_changed(self.name)
 
     def _load(
         self,
         state: FileState,
         numbers: Sequence[int],
-        work: Callable[[int, memoryview], Any],
-        deliver: Callable[[Any], object] | None,
+        use: Callable[[int, memoryview], Any],
         room: Room | None,
         needs: Needs | None,
+        deliver: Callable[[tuple[list[Any], FormatError | None]], None],
         nthreads: int | None,
     ) -> None:
-        """Call `work` and `deliver` for chunks of a state, as `load` and `ordered`."""
+        """Do the work of `load` in one state of the file.
+
+        `deliver` gets the results for the chunks of a run, and the error that ended it.
+        """
         if not numbers:
             return
-        is_remote, storage = state.storage.is_remote, state.storage
-        if numbers[-1] + 1 == state.nchunks:
+        storage, first, last = state.storage, numbers[0], numbers[-1]
+        if last + 1 == state.nchunks:
             # This may replace the table: no extent of it may be used before. An error
             # is raised again when the last chunk is reached.
             with suppress(FormatError):
@@ -728,26 +646,12 @@ class OpenedFile(Closing, ChunkSource):
         # If the cache has no room for all chunks, each would be removed before it is
         # used again, and decompressing into memory that is in use already is faster.
         # Only the last chunk is kept then, where the next read may go on.
-        size, limit = self.chunk_size or self.nbytes // self.nchunks, self._cache.limit
-        keep_from = numbers[0 if len(numbers) * size <= limit else -1]
-        # The last chunk may have grown since the file was opened: it is not kept.
-        last = self.nchunks - 1
-        grown = numbers[-1] == last and state.span(last) != self.span(last)
-        if size > limit or grown:
-            keep_from = self.nchunks
-        decode = partial(self._decode, state, keep_from)
+        size = self.chunk_size or self.nbytes // self.nchunks
+        keep_from = first if len(numbers) * size <= self._cache.limit else last
 
-        def work_on(run: Run) -> tuple[list[Any], FormatError | None]:
+        def use_run(run: Run) -> tuple[list[Any], FormatError | None]:
             """Return the results for the chunks, and the error that ended the run."""
-            if run.plain is not None:
-                first = run.chunks[0][0]
-                plain = memoryview(run.plain)
-                target = room(first) if room is not None else None
-                if target is not None:
-                    target[:] = plain
-                    plain = target
-                return [work(first, plain)], None
-            content = run.content
+            content: Any = run.content if run.plain is None else run.plain
             if content is None:
                 content = self._workspace.view(run.stop - run.offset)
                 content = content[: storage.read_into(content, run.offset)]
@@ -755,123 +659,103 @@ class OpenedFile(Closing, ChunkSource):
             try:
                 for chunk in run.chunks:
                     number, offset, stop, _ = chunk
-                    frame = content[offset - run.offset : stop - run.offset]
                     target = room(number) if room is not None else None
-                    if grown and number == last:
-                        start, end = self.span(last)
-                        plain = decode(chunk, frame)[: end - start]
+                    if run.plain is None:
+                        frame = content[offset - run.offset : stop - run.offset]
+                        keep = number >= keep_from
+                        plain = self._decode(state, chunk, frame, target, needs, keep)
+                    else:
+                        plain = content
                         if target is not None:
                             target[:] = plain
-                            plain = target
-                    else:
-                        part = needs if target is None else None
-                        plain = decode(chunk, frame, target, part)
-                    results.append(work(number, plain))
+                    results.append(use(number, plain))
             except FormatError as error:
                 return results, error
             return results, None
 
-        def deliver_run(done: tuple[list[Any], FormatError | None]) -> None:
-            results, error = done
-            if deliver is not None:
-                for result in results:
-                    deliver(result)
-            if error is not None:
-                raise error
-
+        by_caller = storage.is_remote or not storage.concurrent
+        if len(numbers) == 1 and not by_caller and nthreads is None:
+            # The plan and the threads would take longer than a block.
+            chunk = state.extent(first)
+            with own_settings:
+                deliver(use_run(Run(chunk, self._cache.get(first, chunk[3]))))
+            return
         # An empty cache has no chunk.
         cached = self._cache.get if self._cache else None
-        runs = plan_runs(state.extents(numbers), cached, is_remote)
-        if is_remote or not storage.concurrent:
+        runs = plan_runs(map(state.extent, numbers), cached, storage.is_remote)
+        if by_caller:
             runs = state.with_content(runs)
         # From the first chunk to the last one.
-        nbytes = state.span(numbers[-1])[1] - state.span(numbers[0])[0]
-        nruns = len(numbers)  # about
-        if not is_remote:
+        nbytes = state.span(last)[1] - state.span(first)[0]
+        nruns, batch = len(numbers), 1  # about
+        if not storage.is_remote:
             nruns = max(1, min(nruns, -(-nbytes // LOCAL_RUN)))
         with own_settings:
-            nthreads = nthreads_to_read(nthreads, len(numbers), self.chunk_size)
-            nthreads = min(nruns, nthreads)
-            batch = 1
-            if room is not None and not is_remote:
-                batch = run_length(nruns, nbytes // nruns, nthreads)
-            ordered(runs, work_on, deliver_run, nthreads, batch)
-
-    def read_part(self, number: int, start: int, view: memoryview) -> None:
-        """Fill `view` with plain bytes of a chunk, as `ChunkSource.read_part` says."""
-        if self._first.storage.is_remote:
-            super().read_part(number, start, view)
-            return
-        stop = start + len(view)
-
-        def read(state: FileState) -> None:
-            """Do without the threads, which take longer than a block."""
-            if number + 1 == state.nchunks:
-                state.check_end()
-            (extent,) = state.extents((number,))
-            frame = self._workspace.view(extent[2] - extent[1])
-            frame = frame[: state.storage.read_into(frame, extent[1])]
-            # A last chunk that has grown since the file was opened is not kept.
-            begin, end = self.span(number)
-            keep = extent[3] == end - begin <= self._cache.limit
-            with own_settings:
-                keep_from = number if keep else number + 1
-                part = start, stop
-                plain = self._decode(
-                    state, keep_from, extent, frame, needs=lambda _: part
-                )
-            view[:] = plain[start:stop]
-
-        self._read_consistently(read)
+            nthreads = self._nthreads if nthreads is None else nthreads
+            count = nthreads_to_read(nthreads, len(numbers), self.chunk_size)
+            count = min(nruns, count)
+            if room is not None and not storage.is_remote:
+                batch = run_length(nruns, nbytes // nruns, count)
+            ordered(runs, use_run, deliver, count, batch)
 
     def _decode(
         self,
         state: FileState,
-        keep_from: int,
-        extent: Extent,
+        chunk: Extent,
         frame: memoryview,
-        target: memoryview | None = None,
-        needs: Needs | None = None,
+        target: memoryview | None,
+        needs: Needs | None,
+        keep: bool,
     ) -> memoryview:
-        """Return the plain bytes of a chunk, in `target` if that is given.
+        """Return the plain bytes of a chunk, which are in `target` if that is given.
 
-        Otherwise they are put into the cache if the chunk is one of those from
-        `keep_from` on; the memory is valid until this thread calls the method again.
-        Only the bytes that are needed are defined. Raises `FormatError` unless chunk
-        and digest fill the extent, and the digest fits.
+        Otherwise only the bytes that are needed are defined, and they are valid until
+        this thread calls the method again. To `keep` all of them, they are put into the
+        cache. Raises `FormatError` unless chunk and digest fill the extent, and the
+        digest fits.
         """
-        number, offset, stop, size = extent
+        number, offset, stop, size = chunk
         checksum, part = state.header.checksum_impl, None
-        keep = target is None and number >= keep_from
+        # The last chunk may have grown since the file was opened: it is not kept.
+        start, end = self.span(number) if number + 1 == self.nchunks else (0, size)
+        has_grown = end - start < size
+        fits = size <= self._cache.limit
+        keep = keep and fits and target is None and not has_grown
+        memory = None if has_grown else target
         try:
             header = decode_header(frame)
-            end = header.ctbytes
-            if not end + checksum.size == stop - offset == len(frame):
-                raise state.wrong_size(number, end + checksum.size, len(frame))
-            check_digest(frame[:end], frame[end:], checksum)
+            after = header.ctbytes
+            if not after + checksum.size == stop - offset == len(frame):
+                raise state.wrong_size(number, after + checksum.size, len(frame))
+            check_digest(frame[:after], frame[after:], checksum)
             if state.witness is None and number + 1 < state.nchunks:
-                proof = frame[end:] or frame
+                proof = frame[after:] or frame
                 state.witness = stop - len(proof), len(proof), zlib.crc32(proof)
-            if target is None:
+            if memory is None:
                 check_plain_size(header, size)  # before memory is allocated
                 if keep:  # new memory, which is not filled with zeros
                     items: Any = numpy.empty(size, "u1")
-                    target = memoryview(items)
+                    memory = memoryview(items)
                 else:
-                    target = self._plain_workspace.view(size)
+                    memory = self._plain_workspace.view(size)
             if (
                 needs is not None
+                and target is None
                 and 2 * header.blocksize <= size
                 and (not keep or self._cache.is_first_part(number))
             ):
                 part = partial(needs, number)
-            is_whole = decompress_into(frame[:end], target, header, part)
+            is_whole = decompress_into(frame[:after], memory, header, part)
         except FormatError as error:
             error.locate(number, offset)
             raise
         if keep and is_whole:
-            self._cache.put(number, target.toreadonly())
-        return target
+            self._cache.put(number, memory.toreadonly())
+        if has_grown:
+            memory = memory[: end - start]
+            if target is not None:
+                target[:] = memory
+        return memory
 
     def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
@@ -893,17 +777,20 @@ def reader_of(opened: OpenedFile, description: Description | None = None) -> Rea
     """
     if description is None:
         description = Description(opened.metadata)
-    description.check_source(opened)
-    shape, order, size = description.shape, description.order, opened.chunk_size
+    description.check_nbytes(opened.nbytes)
+    shape, order = description.shape, description.order
+    size = opened.chunk_size if opened.nchunks > 1 else opened.nbytes
     opened.cut = description.grid
-    row = math.prod(shape[1:]) * description.dtype.itemsize
-    if opened.nchunks == 1:
-        size = max(row, opened.nbytes)
-    is_cut = bool(row and size and not size % row)
-    if opened.cut is None and order == "C" and shape and is_cut:
-        start, stop = opened.span(opened.nchunks - 1)
-        if stop - start <= size:  # chunks of whole rows
-            opened.cut = Grid.of_rows(shape, size // row)
+    if opened.cut is not None:
+        description.chunk_at(0, size)  # raises
+    elif shape and order == "C":
+        row = math.prod(shape[1:]) * description.dtype.itemsize
+        if opened.nchunks == 1:
+            size = max(row, size)
+        if row and size and not size % row:
+            start, stop = opened.span(opened.nchunks - 1)
+            if stop - start <= size:  # chunks of whole rows
+                opened.cut = Grid.of_rows(shape, size // row)
     return Reader(opened, description.dtype, shape, order)
 
 

@@ -25,7 +25,7 @@ import math
 import sys
 from collections.abc import Sequence
 from operator import index
-from typing import TYPE_CHECKING, Literal, TypeGuard
+from typing import Literal, TypeGuard
 
 import numpy
 
@@ -50,9 +50,6 @@ from ..serializers import (
 )
 from .dtypes import Array, DType, decode_dtype, encode_dtype, refuse, shown
 from .grid import MAX_SLOTS, Grid, cut
-
-if TYPE_CHECKING:
-    from .._file.opened import OpenedFile
 
 # Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
@@ -222,13 +219,6 @@ class Description:
         """Raise `FormatError` unless the array has `nbytes`, as many as the chunks."""
         if nbytes != self.stored_nbytes:
             raise DamageError(self.differs_from(nbytes), section="metadata")
-
-    def check_source(self, chunks: OpenedFile) -> None:
-        """Raise `FormatError` unless the chunks of a file are those of the array."""
-        self.check_nbytes(chunks.nbytes)
-        if self.grid is not None:
-            several = chunks.nchunks > 1
-            self.chunk_at(0, chunks.chunk_size if several else chunks.nbytes)
 
     def chunk_at(self, start: int, nbytes: int) -> int:
         """Return the number of the chunk of a grid at a position in the plain bytes.

@@ -404,7 +404,7 @@ def is_plausible_table(table: bytes, first: int, stop: int, smallest: int) -> bo
         if some.min() < first or some.max() > stop:
             return False
         # Differences of valid entries do not overflow.
-        if (numpy.diff(some) < smallest).any():
+        if (some[1:] - some[:-1] < smallest).any():
             return False
     return True
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 
+from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
 from .paths import shown_name
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from .._types import Buffer, Path, Readable, Seekable, Writable
 
     Self = TypeVar("Self", bound="Closing")
+    # The size of a file, the time of its last change, and its first bytes.
+    Status = tuple[int, int, bytes]
 
 # Errors of files that have no end to seek to: pipes, and files that the system
 # generates while they are read. `io.UnsupportedOperation` has no number.
@@ -258,16 +262,18 @@ class StorageFile(io.RawIOBase):
 class naming_errors:
     """Add the name of a file to `FormatError` and `UsageError` about that file.
 
-    An error that already names a file keeps that name.
+    An error that already names a file keeps that name. None for a file without a name.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
+        if self._path is None or error is None:
+            return
         # An error about an argument of the call is no RuntimeError: the file has no
         # part in it.
         about_file = isinstance(error, (FormatError, RuntimeError))
@@ -306,6 +312,22 @@ def bytes_left(fp: Seekable) -> int | None:
     end: int = fp.tell()
     fp.seek(position)
     return max(0, end - position)
+
+
+def status_of(fp: BinaryIO, nbytes: int = BLOSCPACK_HEADER_LENGTH) -> Status | None:
+    """Return values that change when an open file changes; None for no regular file.
+
+    They are its size, the time of its last change, and its first bytes, without those
+    where the system can't read past the buffer of the file object. The clock of a file
+    system may be too coarse to tell two steps of a change apart. The header does: its
+    bit is set between them.
+    """
+    number = fp.fileno()
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    head = os.pread(number, nbytes, 0) if hasattr(os, "pread") else b""
+    return status.st_size, status.st_mtime_ns, head
 
 
 def read_up_to(fp: Readable, size: int) -> bytes:

@@ -145,11 +145,13 @@ class Cursor:
 class StorageCursor(Cursor):
     """A position in a storage, which knows its size.
 
-    `head` has the first bytes, which are not read again.
+    `head` has the first bytes, which are not read again. At least `ahead` bytes are
+    read at a time.
     """
 
-    def __init__(self, storage: Storage, head: bytes = b"") -> None:
+    def __init__(self, storage: Storage, head: bytes = b"", ahead: int = 0) -> None:
         self._storage = storage
+        self._ahead = ahead
         self.position = 0
         self._total = storage.size
         # The bytes that were read last, and where they start: a header that was looked
@@ -163,9 +165,9 @@ class StorageCursor(Cursor):
         first = self.position - self._start
         known = self._known[first : first + size] if first >= 0 else b""
         if len(known) < size:
-            known = self._storage.read_at(self.position, size)
+            known = self._storage.read_at(self.position, max(size, self._ahead))
             self._start, self._known = self.position, known
-        return known
+        return known[:size]
 
     peek_behind = peek
 

@@ -227,9 +227,9 @@ def test_only_the_chunks_of_the_rows_are_read(run, monkeypatch):
     loaded = []
     decode = OpenedFile._decode
 
-    def counted(self, state, keep_from, extent, *args, **options):
-        loaded.append(extent[0])
-        return decode(self, state, keep_from, extent, *args, **options)
+    def counted(self, state, chunk, *args):
+        loaded.append(chunk[0])
+        return decode(self, state, chunk, *args)
 
     monkeypatch.setattr(OpenedFile, "_decode", counted)
     lines(run, "n.blp")

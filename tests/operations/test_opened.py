@@ -106,7 +106,7 @@ def test_all_chunks_into_memory(offsets, kind, tmp_path):
 def test_chunks_in_order(kind, tmp_path):
     got = []
     with opened_as(kind, packed(PLAIN, 100), tmp_path, nthreads=3) as opened:
-        opened.ordered(range(3, 38), lambda _, plain: bytes(plain), got.append)
+        opened.load(range(3, 38), lambda _, plain: bytes(plain), deliver=got.append)
     assert PLAIN[300:] == b"".join(got)
 
 
@@ -120,7 +120,7 @@ def test_chunks_in_front_of_a_damaged_one_are_delivered(tmp_path):
             OpenedFile(bytes(data), nthreads=nthreads) as opened,
             pytest.raises(FormatError, match="chunk 20"),
         ):
-            opened.ordered(range(38), lambda _, plain: bytes(plain), got.append)
+            opened.load(range(38), lambda _, plain: bytes(plain), deliver=got.append)
         assert PLAIN[:2000] == b"".join(got)
 
 
@@ -137,9 +137,9 @@ def test_file_that_grows_while_its_chunks_are_delivered(checksum, tmp_path):
     with OpenedFile(path, nthreads=1, cache_nbytes=0) as opened:
         if checksum == "None":  # nothing proves that the chunks were read whole
             with pytest.raises(StorageError, match="changed each time"):
-                opened.ordered(range(38), lambda _, plain: bytes(plain), deliver)
+                opened.load(range(38), lambda _, plain: bytes(plain), deliver=deliver)
         else:
-            opened.ordered(range(38), lambda _, plain: bytes(plain), deliver)
+            opened.load(range(38), lambda _, plain: bytes(plain), deliver=deliver)
             assert PLAIN == b"".join(got)
         memory = bytearray(len(PLAIN))
         opened.read_into(memoryview(memory), 0)
