@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -165,7 +165,7 @@ def read(path: str, request: Request) -> Content:
                     raise UsageValueError("there are two columns '%s'" % key)
                 column.file_name, column.has_mask = field.name, has_nulls
                 column.is_mask = key != name
-                column.read = partial(_rows, file, path, key, column)
+                column.read = partial(_rows, file, path, key, replace(column))
                 columns[key] = column
         attrs = _attributes(schema.metadata, path)
     blocks = partial(_blocks, file, path, columns)
