@@ -1,5 +1,7 @@
 Looking at data: show, diff, info, and convert to standard output.
 
+  $ python3 -c 'import pyarrow' 2> /dev/null || exit 80  # reads CSV
+
   $ printf 'time,price,name\n' > t.csv
   $ for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo "$i,$i.5,n$i"; done >> t.csv
   $ blpk convert t.csv t.zarr

@@ -111,6 +111,7 @@ def test_create_from_standard_input(blpk, monkeypatch):
 
 
 def test_create_a_dataset(blpk):
+    pytest.importorskip("pyarrow")
     for _ in range(2):
         assert (0, "") == blpk("--create", "rows.zarr", "rows.npy")
         assert (0, "") == blpk("--create", "table.zarr", "table.csv")
@@ -256,6 +257,7 @@ def test_a_packed_file_is_not_appended_to_an_array(blpk):
 
 
 def test_csv_to_a_table(blpk, folder):
+    pytest.importorskip("pyarrow")
     dataset.create_table("t", {"n": [7], "word": np.array(["abc"])}).close()
     assert (0, "") == blpk("t", "table.csv")
     rows = [(7, "abc"), (1, "a"), (2, "bb")]
@@ -275,6 +277,7 @@ def test_csv_to_a_table(blpk, folder):
 
 
 def test_csv_to_an_array(blpk):
+    pytest.importorskip("pyarrow")
     dataset.create_array("a", [1, 2]).close()
     code, message = blpk("a", "table.csv")
     assert (2, True) == (code, "expected an array, found table (csv)" in message)

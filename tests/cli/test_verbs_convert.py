@@ -126,6 +126,8 @@ def piped(data, *arguments):
 
 @pytest.mark.parametrize("to", ["npy", "npz", "blp", "csv"])
 def test_to_standard_output(to):
+    if to == "csv":
+        pytest.importorskip("pyarrow")
     code, data, err = piped(b"", "--to", to, "a.blp", "-")
     assert 0 == code
     lost = "blpk: standard output can't hold the attributes of 'a.blp'\n"
@@ -170,6 +172,7 @@ def test_from_standard_input(data, arguments):
 
 
 def test_text_from_standard_input():
+    pytest.importorskip("pyarrow")
     arguments = ("--dtype", "x=i2", "-", "b.npy")
     assert (0, b"", "") == piped(b"x,y\n1,a\n2,bc\n", *arguments)
     found = np.load("b.npy")
@@ -185,6 +188,7 @@ def test_text_from_standard_input():
     ],
 )
 def test_wrong_text_from_standard_input(code, message, arguments):
+    pytest.importorskip("pyarrow")
     found, _, err = piped(b"x,y\n1\n", *arguments, "-", "c.npy")
     assert code == found
     assert re.fullmatch("blpk: error: %s\n" % message, err)
@@ -201,6 +205,7 @@ def test_raw_items_need_a_type(items):
 
 @pytest.mark.parametrize("text", [b"a,b\n\xe9,1\n", b"a;b\n1,5;2\n", b""])
 def test_text_that_is_no_csv(text, tmp_path):
+    pytest.importorskip("pyarrow")
     (tmp_path / "c.csv").write_bytes(text)
     code, _, err = piped(b"", str(tmp_path / "c.csv"), "c.npy")
     assert (1, True) == (code, "it is no CSV: expected " in err)
@@ -290,12 +295,17 @@ def test_missing_source():
         blpk("x", "b.npy")
 
 
-def test_missing_package(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "begin", "what"), [("a.x", b"PAR1", "Parquet"), ("a.csv", b"x,y\n", "CSV")]
+)
+def test_missing_package(monkeypatch, name, begin, what):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with open("a.parquet", "wb") as fp:
-        fp.write(b"PAR1")
-    with pytest.raises(bloscpack.UsageError, match=r"pip install '\.\[tables\]'"):
-        blpk("a.parquet", "b.npy")
+    with open(name, "wb") as fp:
+        fp.write(begin)
+    message = r"%s needs the package pyarrow: pip install '\.\[tables\]'" % what
+    with pytest.raises(bloscpack.UsageError, match=message):
+        blpk(name, "b.npy")
+    dataset.convert("a.blp", "b.csv")  # only reading needs it
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

@@ -258,6 +258,7 @@ def test_values_of_attributes(run, a, b, equal):
 
 
 def test_a_file_and_its_plain_bytes(run):
+    pytest.importorskip("pyarrow")
     with open("words.csv", "w") as fp:
         fp.write("a,b\n1,2\n" * 500)
     assert 0 == run("compress", "words.csv")[0]

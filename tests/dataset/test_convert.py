@@ -741,6 +741,7 @@ def test_archive_of_another_program(name):
     ("mark", "shown"), [(";", "semicolons"), ("\t", "tabs"), (",", None)]
 )
 def test_other_marks(mark, shown):
+    pytest.importorskip("pyarrow")
     with open("a.csv", "w") as fp:
         fp.write("x%sy\n1%s2\n" % (mark, mark))
     if shown is None:

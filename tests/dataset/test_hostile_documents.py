@@ -259,6 +259,7 @@ def values(found):
 
 
 def test_one_long_text(monkeypatch):
+    pytest.importorskip("pyarrow")
     from bloscpack.dataset.conversion import parquet_files
 
     monkeypatch.setattr(parquet_files, "MAX_PADDED", 10**6)

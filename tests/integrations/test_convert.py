@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import os
+import re
+import time
 import zipfile
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack.dataset.conversion import contents, csv_files
+from bloscpack.dataset.conversion import contents, csv_files, parquet_files
 from bloscpack.exceptions import FormatError, UsageError
 
 
@@ -20,8 +24,7 @@ from bloscpack.exceptions import FormatError, UsageError
 def small_blocks(monkeypatch, tmp_path):
     """Make even small tables several blocks."""
     monkeypatch.setattr(contents, "BLOCK_NBYTES", 1000)
-    monkeypatch.setattr(csv_files, "SCAN_ROWS", 7)
-    monkeypatch.setattr(csv_files, "WRITTEN_ROWS", 5)
+    monkeypatch.setattr(csv_files, "WRITTEN_VALUES", 70)
     monkeypatch.chdir(tmp_path)
 
 
@@ -61,6 +64,11 @@ def assert_same(expected, found):
 
 
 class TestCsv:
+    @pytest.fixture(autouse=True)
+    def pyarrow(self, tmp_path):
+        pytest.importorskip("pyarrow.csv", reason="needs the extra 'tables'")
+        self.folder = tmp_path
+
     def test_all_types(self):
         rows = rows_of(table())
         np.save("a.npy", rows)
@@ -129,7 +137,10 @@ class TestCsv:
             ("x,y\n" + "1,2\n" * 9 + "\n \n3\n", "'2' values.*'1' in line 13.*a.csv"),
             ('x,y\n1,"\n"\n2\n', "'1' in line 4"),
             ("x,y,z\n1,2,3\n,\n", "'2' in line 3"),
-            ("x,y\n%s,2\n3\n" % ("q" * 2**18), "'1' in line 3"),
+            (
+                "x,y\n%s,2\n3\n" % ("q" * 2**18),
+                "behind line 1: .*2 columns, got 1: 3",
+            ),
             ("x,y\n1,2,3\n1,2,3\n", "'2' values.*'3' in line 2"),
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),
@@ -213,6 +224,110 @@ class TestCsv:
             fp.write("x,y\n1,abc\n22,d\n")
         dataset.convert("a.csv", "b.zarr", dtypes={"x": "U", "y": "S"})
         assert [("1", b"abc"), ("22", b"d")] == dataset.open("b.zarr")[:].tolist()
+
+    @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("is_misplaced", [False, True])
+    def test_parts_of_any_size(self, monkeypatch, line_end, is_misplaced):
+        """No value depends on where a part of the file ends."""
+        texts = [
+            "\ufeffb",
+            "two\nlines",
+            "\r\n",
+            "\r",
+            'say "hi"',
+            '"',
+            "",
+            ",",
+            "ä€😀",
+        ]
+        texts += ['5" pipe'] * is_misplaced
+        with open("a.csv", "w", encoding="utf-8", newline="") as fp:
+            writer = csv.writer(
+                fp, quoting=csv.QUOTE_NONNUMERIC, lineterminator=line_end
+            )
+            writer.writerows([["text", "n"], *([text, 7] for text in texts)])
+            if is_misplaced:  # quotes inside of a value without quotes
+                fp.write('6" pipe,7%s"7"" ""pipe"",x",7' % line_end)
+                texts += ['6" pipe', '7" "pipe",x']
+        for size in range(1, 60):
+            monkeypatch.setattr(contents, "BLOCK_NBYTES", size)
+            dataset.convert("a.csv", "b.npy", force=True)
+            assert texts == np.load("b.npy")["text"].tolist()
+            assert {7} == set(np.load("b.npy")["n"].tolist())
+
+    @pytest.mark.parametrize("value", ["abc", "1.5", "", "0x1f", "1_0", "128", "+-1"])
+    def test_line_of_a_wrong_value(self, value):
+        rows = '"two\nlines",1\n\n' + "a,2\n" * 500
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n" + rows + "b,%s\n" % value + "c,3\n" * 500)
+        message = r"column 'y': .* dtype 'int8': found '%s' \(line 505\)"
+        with pytest.raises(UsageError, match=message % re.escape(value)):
+            dataset.convert("a.csv", "b.npy", dtypes={"y": "i1"})
+
+    def test_inexact_integer_of_any_block(self):
+        """An integer that a float holds is a float, wherever it is in the file."""
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n" + "1,1\n" * 500 + "%d,%d\n,\n" % (2**60, 2**60 + 1))
+        with pytest.raises(UsageError, match=r"'y'.*504606846977.*line 502"):
+            dataset.convert("a.csv", "b.npy")
+        dataset.convert("a.csv", "b.npy", dtypes={"y": "U"})
+        assert 2.0**60 == np.load("b.npy")["x"][500]
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("d\n2020-01-01\nNA\n", "'d' of 'a.csv' has times.*--dtype 'd=M8.D.'"),
+            ("d\n2020-01-01 10:00:59\n", "--dtype 'd=M8.s.'"),
+            ("d\n2020-01-01T10:00:00.5Z\n", "--dtype 'd=M8.us.'"),
+            ("1,2.5\n3,4.5\n", "the first line of 'a.csv' has numbers"),
+            ("0,1\n3,4.5\n", ""),
+            ("1,a\n3,4.5\n", ""),
+            ("d\n2020-01-01\nx\n", ""),
+        ],
+    )
+    def test_notices(self, text, message):
+        with open("a.csv", "w") as fp:
+            fp.write(text)
+        with contextlib.ExitStack() as stack:
+            if message:
+                stack.enter_context(pytest.warns(RuntimeWarning, match=message))
+            dataset.convert("a.csv", "b.npy")
+
+    def test_words_for_the_present_time(self):
+        with open("a.csv", "w") as fp:
+            fp.write("d\n2020-01-01\ntoday\n")
+        with pytest.raises(UsageError, match=r"found 'today' \(line 3\)"):
+            dataset.convert("a.csv", "b.npy", dtypes={"d": "M8[D]"})
+
+    @pytest.mark.parametrize(
+        "value",
+        [" ", "\t", "0", "1", "-", "+00", "1e", "2020-01-01T00:00+", '""', "T0"],
+    )
+    def test_linear_time(self, monkeypatch, value):
+        """A pattern that goes back and forth would take minutes."""
+        monkeypatch.undo()
+        monkeypatch.chdir(self.folder)
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n" + (value * 20000 + "x,1\n") * 3)
+        start = time.process_time()
+        for dtype in ("U", "f8", "M8[s]", "i4"):
+            with contextlib.suppress(UsageError):
+                dataset.convert("a.csv", "b.npy", force=True, dtypes={"x": dtype})
+        dataset.convert("a.csv", "b.npy", force=True)
+        assert time.process_time() - start < 5
+
+    def test_many_columns(self, monkeypatch):
+        """A column is read without the others."""
+        monkeypatch.undo()
+        monkeypatch.chdir(self.folder)
+        with open("a.csv", "w") as fp:
+            fp.writelines(
+                ",".join(map(str, range(i, i + 1000))) + "\n" for i in range(3)
+            )
+        start = time.process_time()
+        dataset.convert("a.csv", "b.npz")
+        assert time.process_time() - start < 10
+        assert [1000, 1001] == np.load("b.npz")["999"].tolist()
 
     def test_arrays(self):
         np.save("a.npy", np.arange(6).reshape(3, 2))
@@ -382,6 +497,56 @@ class TestParquet:
                 self.write(pyarrow, array)
                 dataset.convert("a.parquet", "b.npy", force=True)
                 assert values == np.load("b.npy")["x"].tolist()
+
+    def test_a_long_text_of_many_rows(self, pyarrow, monkeypatch):
+        """The text is in the memory once, not once for each row."""
+        indices = pyarrow.array(np.zeros(2000, "i4"))
+        text = pyarrow.DictionaryArray.from_arrays(indices, ["x" * 10**6])
+        self.write(pyarrow, text)
+        lengths_of, used = parquet_files.lengths_of, []
+
+        def watched(array, kind):
+            used.append(pyarrow.total_allocated_bytes())
+            return lengths_of(array, kind)
+
+        monkeypatch.setattr(parquet_files, "lengths_of", watched)
+        before = pyarrow.total_allocated_bytes()
+        request = contents.Request("")
+        with request.resources:
+            found = parquet_files.read("a.parquet", request)
+        assert np.dtype("U1000000") == found.columns["x"].dtype
+        assert max(used) - before < 10**8
+
+    def test_a_long_row_that_is_missing(self, pyarrow, monkeypatch):
+        """It is refused before it is made."""
+        self.write(pyarrow, pyarrow.array([None], pyarrow.list_(pyarrow.int8(), 2**20)))
+        monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", None)
+        with pytest.raises(UsageError, match="'x' has missing values"):
+            dataset.convert("a.parquet", "b.npy")
+        empty = pyarrow.list_(pyarrow.int64(), 2**27 + 1)
+        schema = pyarrow.schema([("x", empty)])
+        pyarrow.parquet.write_table(schema.empty_table(), "a.parquet")
+        with pytest.raises(UsageError, match="'x': a row has more than '1073741824'"):
+            dataset.convert("a.parquet", "b.npy")
+
+    @pytest.mark.parametrize("text", [b"[" * 10**5, b"{", b"\xff", b'{"a":' * 10**5])
+    def test_wrong_attributes(self, pyarrow, text):
+        metadata = {b"bloscpack.attributes": text}
+        field = pyarrow.field("x", pyarrow.int64(), metadata=metadata)
+        for schema in (
+            pyarrow.schema([field]),
+            pyarrow.schema([("x", pyarrow.int64())], metadata),
+        ):
+            made = pyarrow.table({"x": [1]}, schema)
+            pyarrow.parquet.write_table(made, "a.parquet")
+            with pytest.raises(FormatError, match="attributes: "):
+                dataset.convert("a.parquet", "b.npy")
+
+    def test_text_that_is_no_utf8(self, pyarrow):
+        buffers = pyarrow.array([b"\xff"]).buffers()
+        self.write(pyarrow, pyarrow.Array.from_buffers(pyarrow.string(), 1, buffers))
+        with pytest.raises(FormatError, match="utf-8"):
+            dataset.convert("a.parquet", "b.npy")
 
     def test_time_zone(self, pyarrow):
         self.write(pyarrow, pyarrow.array([5], pyarrow.timestamp("s", "UTC")))

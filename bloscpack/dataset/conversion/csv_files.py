@@ -1,9 +1,11 @@
 """CSV: text with a line of names, and a line for each row.
 
-The file is read twice, in parts: for the types of the columns, and for the rows. The
-type of a column is one that all values have, or the next wider one: integers become
-floats, and anything becomes text. Integers with zeros in front, such as ``007``, are
-text.
+pyarrow splits the text into values. Its own types would change some of them: ``007``
+would become 7, ``0x1f`` 31, and a long integer a float. So it reads all values as text,
+and the patterns of this module say which are numbers. The file is read twice, in parts
+of bounded size: for the types of the columns, and for the rows. The type of a column is
+one that all values have, or the next wider one: integers become floats, and anything
+becomes text. Integers with zeros in front, such as ``007``, are text.
 """
 
 from __future__ import annotations
@@ -12,55 +14,59 @@ import csv
 import io
 import re
 import warnings
-from _thread import allocate_lock
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from bisect import bisect_left
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy
 
 from ... import log
+from ..._compat import import_extra
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ..._format.dtypes import Array, DType
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
 from . import contents
-from .parquet_files import Lengths, fixed
+from .parquet_files import UNSIZED, Lengths, bytes_of, lengths_of, text_items
 
-NoteLoss = Callable[[str], None]
+if TYPE_CHECKING:
+    import pyarrow
 
-# Maximum number of rows that are read at a time.
-SCAN_ROWS = 65536
-# Number of rows that are written at a time.
-WRITTEN_ROWS = 16384
-# Number of bytes that are searched for long lines at a time.
-SEARCHED_NBYTES = 2**20
-# Maximum size in bytes of a line without quoted line ends: the size of an item.
+# Maximum size in bytes of a line, with the line ends in quotes: the size of an item.
 MAX_LINE = MAX_ITEM_NBYTES
-# Maximum number of characters of a value: that of a C long everywhere. The default of
-# the module csv is much less.
-MAX_VALUE = 2**31 - 1
+# Number of bytes that are read at a time, of a file with few columns.
+PART_NBYTES = 2**20
+# Number of values that are written at a time.
+WRITTEN_VALUES = 2**17
 # Integers up to this are exact as floats.
 EXACT = 2**53
 # Words for a missing value among numbers and times. A text keeps them.
-MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "None"))
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+TRUE = ("True", "TRUE", "true")
 # Marks that other programs write between values, and their names.
 OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
-BOOLEANS = {
-    **dict.fromkeys(("True", "TRUE", "true"), True),
-    **dict.fromkeys(("False", "FALSE", "false"), False),
-}
-ZERO_FIRST = re.compile(r"^\s*[+-]?0[0-9]+\s*$", re.MULTILINE)
-# Integers among floats that may be larger than `EXACT`.
-LONG_INTEGER = re.compile(r"^\s*[+-]?([0-9]{16,})\s*$", re.MULTILINE)
-# A time zone behind the time of a day.
-ZONE = re.compile(r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.MULTILINE)
-
-_lock = allocate_lock()
-_limits: list[int] = []  # one for each reader that has raised the limit of the module
+# The characters of integers and floats other than digits, with the blanks around them.
+BLANKS = "\t\n\v\f\r "
+INTEGER_MARKS = frozenset(b"+-" + BLANKS.encode())
+FLOAT_MARKS = INTEGER_MARKS | frozenset(b".eEinfatyINFATY")
+# Values in quotes. Quotes elsewhere are text.
+QUOTED = re.compile(rb'(?:^|[,\r\n])"[^"]*(?:""[^"]*)*"?')
+# Patterns of values for RE2, which takes linear time.
+ZERO_FIRST = r"^[\t-\r ]*[+-]?0[0-9]+[\t-\r ]*$"
+BOOLEAN = "^(?:True|TRUE|true|False|FALSE|false)$"
+# The times of NumPy, without its words for the present one.
+TIME = r"^ ?[+-]?[0-9][0-9T:. Z+-]*$|^(?i:nat)$"
+ZONE = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+# Text that is probably a time.
+PROBABLE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$"
+BOOL, INT, FLOAT = map(numpy.dtype, ("?", "i8", "f8"))
 
 
 # Reading
@@ -69,301 +75,419 @@ _limits: list[int] = []  # one for each reader that has raised the limit of the 
 def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
-        dtypes, length = _types(path, request.dtypes)
-    columns = {name: contents.ArrayContent(d, (length,)) for name, d in dtypes.items()}
-    return contents.TableContent(
-        columns, length, partial(_blocks, path, columns, request.note_loss)
-    )
+        file = _File(path, request)
+        scans = [_Scan(request.dtypes.get(name)) for name in file.names]
+        length = 0
+        for batch, _ in file.batches(file.names):
+            length += batch.num_rows
+            for scan, values in zip(scans, batch.columns, strict=True):
+                scan.add(values)
+        dtypes: dict[str, DType] = {}
+        for name, scan in zip(file.names, scans, strict=True):
+            dtypes[name] = scan.dtype(name)
+            if scan.kinds == {"M"} and request.target:
+                most = scan.lengths.most
+                unit = "D" if most <= 10 else "s" if most <= 19 else "us"
+                log.notice(
+                    "the column '%s' of '%s' has times, which become text; --dtype "
+                    "'%s=M8[%s]' makes them times" % (name, path, name, unit)
+                )
+    columns = {
+        name: contents.ArrayContent(dtype, (length,), partial(file.column, name, dtype))
+        for name, dtype in dtypes.items()
+    }
+    return contents.TableContent(columns, length, partial(file.blocks, dtypes))
 
 
-def _types(path: str, given: Mapping[str, DType]) -> tuple[dict[str, DType], int]:
-    """Return the types of all columns, and the number of rows."""
-    _check_lines(path)
-    with closing(_rows(path)) as rows:
-        names = next(rows)
-    _warn_of_mark(path, names)
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise UsageValueError(
-            "there is no column '%s'; the columns are %s"
-            % (unknown[0], ", ".join(names))
-        )
-    scans = {name: _Scan(given.get(name)) for name in names}
-    length = 0
-    for part in _parts(path, SCAN_ROWS):
-        length += len(part[names[0]])
-        for name, scan in scans.items():
-            scan.add(part[name])
-    return {name: scan.dtype(name) for name, scan in scans.items()}, length
+class _File:
+    """A file, whose values are read as text; `names` are those of its columns."""
 
+    def __init__(self, path: str, request: contents.Request) -> None:
+        pyarrow = import_extra("pyarrow", "tables", "CSV needs the package %s")
+        self._path, self._request = path, request
+        self._part_nbytes = min(contents.BLOCK_NBYTES, PART_NBYTES)
+        self.names: list[str] = []
+        for line, text in self._parts():
+            try:
+                _, self.names = next(self._lines(line, text), (0, []))
+            except csv.Error as error:
+                raise NotReadable("it is no CSV: %s" % error) from error
+            if self.names:
+                break
+        if not self.names:
+            raise NotReadable("it is no CSV: expected a line of names, found none")
+        for name, count in Counter(self.names).items():
+            if not name or count > 1:
+                raise NotReadable(
+                    "expected a line with a different name for each column, found '%s'"
+                    % (name or "a column without a name")
+                )
+        for name in request.dtypes.keys() - set(self.names):
+            raise UsageValueError(
+                "there is no column '%s'; the columns are %s"
+                % (name, ", ".join(self.names))
+            )
+        # A part has many rows, even if there are many columns.
+        wanted = max(PART_NBYTES, 2**13 * len(self.names))
+        self._part_nbytes = min(contents.BLOCK_NBYTES, wanted)
+        for mark, marks in OTHER_MARKS.items():
+            if mark in self.names[0] and len(self.names) == 1:
+                log.notice(
+                    "'%s' seems to be separated by %s: its only column is %.100r; only "
+                    "commas separate values" % (path, marks, self.names[0])
+                )
+        # An array without names becomes columns with numbers as names.
+        is_array = self.names == [str(i) for i in range(len(self.names))]
+        if not is_array and _parsed(pyarrow.array(self.names), FLOAT) is not None:
+            log.notice(
+                "the first line of '%s' has numbers, which become the names of the "
+                "columns; is a line of names missing?" % path
+            )
 
-def _blocks(
-    path: str, columns: dict[str, contents.ArrayContent], note_loss: NoteLoss
-) -> Iterator[contents.Columns]:
-    """Yield blocks of rows."""
-    step = contents.rows_in_block(sum(column.row_nbytes for column in columns.values()))
-    with contents.naming_file(path):
-        for part in _parts(path, min(step, SCAN_ROWS)):
-            yield {
-                name: items_of(part[name], column.dtype, name, note_loss)
-                for name, column in columns.items()
-            }
+    def _parts(self) -> Iterator[tuple[int, bytes]]:
+        """Yield parts of whole lines, behind the number of lines before each."""
+        line = 0
+        with open(self._path, "rb") as fp:
+            text = fp.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
+            while True:
+                more = fp.read(max(self._part_nbytes, len(text)))
+                text += more
+                end = _end_of_lines(text) if more else len(text)
+                part, text = text[:end], text[end:]
+                try:
+                    part.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise NotReadable(
+                        "it is no CSV: expected text in UTF-8, found the byte 0x%02x: "
+                        "%s" % (part[error.start], error.reason)
+                    ) from error
+                if part:
+                    yield line, part
+                    line += part.count(b"\n") + part.count(b"\r") - part.count(b"\r\n")
+                elif len(text) > MAX_LINE:
+                    raise NotReadable(
+                        "expected lines of at most '%d' bytes, found a longer one"
+                        % MAX_LINE
+                    )
+                if not more:
+                    return
 
+    def _lines(self, line: int, text: bytes) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number and the values of each line of a part that is not blank.
 
-# Lines
-
-
-def _parts(path: str, count: int) -> Iterator[dict[str, Sequence[str]]]:
-    """Yield the values of `count` lines at a time by the names of their columns."""
-    with closing(_rows(path)) as rows:
-        names = next(rows)
-        while part := list(islice(rows, count)):
-            yield dict(zip(names, zip(*part, strict=True), strict=True))
-
-
-def _rows(path: str) -> Generator[list[str], None, None]:
-    """Yield the names of the columns, and the values of each line."""
-    try:
-        yield from _lines(path)
-    except UnicodeDecodeError as error:
-        raise NotReadable(
-            "it is no CSV: expected text in UTF-8, found the byte 0x%02x: %s"
-            % (error.object[error.start], error.reason)
-        ) from error
-    except csv.Error as error:
-        raise NotReadable("it is no CSV: %s" % error) from error
-
-
-def _lines(path: str) -> Iterator[list[str]]:
-    names: list[str] = []
-    with open(path, encoding="utf-8-sig", newline="") as fp, _long_values():
-        reader = csv.reader(fp)
+        This is slow. It finds the names, and the lines that messages are about.
+        """
+        reader = csv.reader(io.StringIO(text.decode("utf-8"), newline=""))
         for values in reader:
             # A single column may have an empty text, in quotes.
-            if len(values) < 2 and (
-                not values or values[0].isspace() or not (values[0] or len(names) == 1)
-            ):
-                continue
-            if not names:
-                names = values
-                for name in names:
-                    if not name or names.count(name) > 1:
-                        raise NotReadable(
-                            "expected a line with a different name for each column, "
-                            "found '%s'" % (name or "a column without a name")
-                        )
-            if len(values) != len(names):
-                raise NotReadable(
-                    "it is no CSV: expected '%d' values in each line, found '%d' in "
-                    "line %d" % (len(names), len(values), reader.line_num)
-                )
-            yield values
-    if not names:
-        raise NotReadable("it is no CSV: expected a line of names, found none")
+            is_text = len(self.names) == 1 and values == [""]
+            if len(values) > 1 or is_text or "".join(values).strip():
+                yield line + reader.line_num, values
 
+    def batches(
+        self, names: Sequence[str]
+    ) -> Iterator[tuple[pyarrow.RecordBatch, Callable[[int], str]]]:
+        """Yield some columns of the rows in parts, as text.
 
-def _check_lines(path: str) -> None:
-    """Raise `FormatError` for a line that is too long to be read into memory."""
-    length = 0
-    with open(path, "rb") as fp:
-        while block := fp.read(SEARCHED_NBYTES):
-            end = max(block.rfind(b"\n"), block.rfind(b"\r"))
-            length = len(block) - end - 1 + length * (end < 0)
-            if length > MAX_LINE:
-                raise NotReadable(
-                    "expected lines of at most '%d' bytes, found a longer one"
-                    % MAX_LINE
-                )
+        Behind each part is a function that names the line of one of its rows.
+        """
+        import pyarrow.csv
+        from pyarrow import compute
 
-
-def _warn_of_mark(path: str, names: list[str]) -> None:
-    """Warn the user if the values seem to be separated by another mark than a comma."""
-    mark = next((mark for mark in OTHER_MARKS if mark in names[0]), None)
-    if mark is not None and len(names) == 1:
-        log.notice(
-            "'%s' seems to be separated by %s: its only column is %.100r; only commas "
-            "separate values" % (path, OTHER_MARKS[mark], names[0])
+        parse = pyarrow.csv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=_skip_blank
         )
+        columns = pyarrow.csv.ConvertOptions(
+            include_columns=names, column_types=dict.fromkeys(names, pyarrow.string())
+        )
+        has_names = False
+        for line, text in self._parts():
+            # pyarrow drops such a mark in front of the text.
+            data = BOM_UTF8 + text
+            options = pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=len(data), column_names=self.names
+            )
+            try:
+                table = pyarrow.csv.read_csv(
+                    pyarrow.BufferReader(data), options, parse, columns
+                )
+            except pyarrow.ArrowInvalid as error:
+                with suppress(csv.Error):
+                    for number, values in self._lines(line, text):
+                        if len(values) != len(self.names):
+                            expected = len(self.names), len(values), number
+                            raise NotReadable(
+                                "it is no CSV: expected '%d' values in each line, "
+                                "found '%d' in line %d" % expected
+                            ) from error
+                raise NotReadable(
+                    "it is no CSV: behind line %d: %s" % (line, error)
+                ) from error
+            if len(self.names) == 1:
+                is_blank = compute.utf8_is_space(table.column(0))
+                table = table.filter(compute.invert(is_blank))
+            skipped = 0
+            if len(table) and not has_names:
+                if [column[0].as_py() for column in table.columns] != [*names]:
+                    raise NotReadable("it is no CSV: expected a line of names first")
+                has_names, skipped = True, 1
+            for batch in table[skipped:].combine_chunks().to_batches():
+                yield batch, partial(self._where, line, text, skipped)
+
+    def _where(self, line: int, text: bytes, skipped: int, row: int) -> str:
+        """Return the number of the line of a row, in words."""
+        with suppress(csv.Error):
+            for number, _ in islice(self._lines(line, text), skipped + row, None):
+                return "line %d" % number
+        return "behind line %d" % line
+
+    def blocks(self, dtypes: Mapping[str, DType]) -> Iterator[contents.Columns]:
+        """Yield blocks of rows of some columns."""
+        step = contents.rows_in_block(sum(dtype.itemsize for dtype in dtypes.values()))
+        with contents.naming_file(self._path):
+            for batch, where in self.batches(list(dtypes)):
+                for start in range(0, batch.num_rows, step):
+                    block: contents.Columns = {}
+                    for name, dtype in dtypes.items():
+                        values = batch.column(name)[start : start + step]
+                        try:
+                            block[name] = self._items(values, dtype, name)
+                        except _WrongValue as error:
+                            index, why = error.args
+                            raise UsageValueError(
+                                "column '%s': %s (%s)"
+                                % (name, why, where(start + index))
+                            ) from error
+                    yield block
+
+    def column(self, name: str, dtype: DType) -> Iterator[Array]:
+        """Yield blocks of rows of a column, without reading the others."""
+        for block in self.blocks({name: dtype}):
+            yield block[name]
+
+    def _items(self, values: pyarrow.Array, dtype: DType, name: str) -> Array:
+        """Return values as items; raise an error for those that would change."""
+        import pyarrow
+        from pyarrow import compute
+
+        kind = dtype.kind
+        if kind in "US":
+            return text_items(values, dtype, name)
+        present, numbers = values, numpy.arange(len(values))
+        found = _parsed(values, dtype)
+        if found is None and kind in "fcmM":
+            missing = compute.is_in(values, pyarrow.array(MISSING))
+            numbers = numpy.flatnonzero(~numpy.asarray(missing))
+            present = values.filter(compute.invert(missing))
+            parsed = _parsed(present, dtype) if len(present) else numpy.empty(0, dtype)
+            if parsed is not None:
+                nothing = "nan" if kind in "fc" else "NaT"
+                found = numpy.full(len(values), nothing, parsed.dtype)
+                found[numbers] = parsed
+        refused = "the values are not of dtype '%s': found" % dtype
+        if found is None:
+            counts = range(1, len(present) + 1)
+            wrong = bisect_left(
+                counts, True, key=lambda n: _parsed(present[:n], dtype) is None
+            )
+            text = "%s '%.100s'" % (refused, present[wrong].as_py())
+            raise _WrongValue(int(numbers[wrong]), text)
+        if kind in "iu":
+            info = numpy.iinfo(dtype)
+            _check((info.min <= found) & (found <= info.max), values, refused)
+        if kind == "M":
+            if compute.any(compute.match_substring_regex(values, ZONE)).as_py():
+                self._request.note_loss(
+                    "the time zone of the column '%s', whose times become UTC" % name
+                )
+            try:
+                same = found.astype(dtype).astype(found.dtype) == found
+                fits = same | numpy.isnat(found)
+            except OverflowError:  # newer releases of NumPy raise it for distant times
+                distances = abs(found - numpy.datetime64(0, "s"))
+                fits = numpy.arange(len(found)) != numpy.nanargmax(distances)
+            _check(fits, values, "the value", " does not fit the dtype '%s'" % dtype)
+        with numpy.errstate(over="ignore"):
+            items: Array = found.astype(dtype, copy=False)
+        advice = "the type 'U' makes it text: --dtype %s=U" % name
+        if kind in "fc" and numpy.isinf(items).any():
+            named = compute.match_substring(values, "inf", ignore_case=True)
+            fits = ~numpy.isinf(items) | numpy.asarray(named)
+            too_large = " is too large for the dtype '%s'; %s" % (dtype, advice)
+            _check(fits, values, "the number", too_large)
+        if kind == "f" and name not in self._request.dtypes:
+            # A float is the type of missing values and fractions.
+            fits = numpy.ones(len(values), "?")
+            for index in numpy.flatnonzero(abs(found) >= EXACT).tolist():
+                text = values[index].as_py().strip(BLANKS)
+                is_integer = text.lstrip("+-").isdigit()
+                fits[index] = not is_integer or int(text) == int(found[index])
+            inexact = ", which a float does not hold exactly; " + advice
+            between = "there are missing values or fractions, and the integer"
+            _check(fits, values, between, inexact)
+        return items
 
 
-@contextmanager
-def _long_values() -> Iterator[None]:
-    """Let the module csv, whose limit holds for all threads, read long values."""
-    with _lock:
-        _limits.append(csv.field_size_limit(MAX_VALUE))
+def _skip_blank(row: pyarrow.csv.InvalidRow) -> str:
+    """Return what pyarrow does with a line of the wrong number of values."""
+    return "skip" if re.fullmatch(r'\s*|"\s*"', row.text) else "error"
+
+
+def _end_of_lines(text: bytes) -> int:
+    """Return the end of the last whole line of text that begins with one, or 0."""
+    marks = numpy.frombuffer(text, "u1")
+    is_end = (marks == ord("\n")) | (marks == ord("\r"))
+    is_end[-1] &= marks[-1] != ord("\r")  # a line feed may follow
+    if b'"' in text:
+        is_quote = marks == ord('"')
+        quoted = numpy.logical_xor.accumulate(is_quote)
+        before = marks[:-1][(is_quote & quoted)[1:]]
+        if not numpy.isin(before, list(b',"\r\n')).all():
+            # Some quotes are inside of values without quotes.
+            quoted[:] = False
+            for found in QUOTED.finditer(text):
+                quoted[found.start() + 1 : found.end()] = True
+        is_end &= ~quoted
+    return len(text) - int(is_end[::-1].argmax()) if is_end.any() else 0
+
+
+# Values
+
+
+class _WrongValue(Exception):
+    """A value that does not fit its column: its number, and a message."""
+
+
+def _check(fits: Array, values: pyarrow.Array, before: str, behind: str = "") -> None:
+    """Raise an error for the first value that does not fit, with text around it."""
+    if not fits.all():
+        index = int(numpy.argmin(fits))
+        text = "%s '%.100s'%s" % (before, values[index].as_py(), behind)
+        raise _WrongValue(index, text)
+
+
+def _all_match(values: pyarrow.Array, pattern: str) -> bool:
+    """Return whether all values match a pattern."""
+    from pyarrow import compute
+
+    return bool(compute.all(compute.match_substring_regex(values, pattern)).as_py())
+
+
+def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
+    """Return the values of items of a kind, in the finest type of this kind.
+
+    Returns None if one of the values is no such item.
+    """
+    import pyarrow
+    from pyarrow import compute
+
+    kind = dtype.kind
+    marks = set(bytes_of(values).tobytes().translate(None, b"0123456789"))
+    found: Array
     try:
-        yield
-    finally:
-        with _lock:
-            limit = _limits.pop()
-            if not _limits:
-                csv.field_size_limit(limit)
-
-
-# Types
+        if kind == "b":
+            is_true = numpy.asarray(compute.is_in(values, pyarrow.array(TRUE)))
+            return is_true if _all_match(values, BOOLEAN) else None
+        if kind == "M":
+            if not _all_match(values, TIME):
+                return None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # NumPy warns of time zones
+                found = numpy.array(values.to_pylist(), "M8")
+            return found
+        if kind == "c" or dtype.itemsize > 8:
+            # Python knows digits of other scripts, and underscores between digits.
+            if max(marks, default=0) >= 128 or ord("_") in marks:
+                return None
+            found = numpy.array(values.to_pylist()).astype(dtype)
+            return found
+        if not marks <= (FLOAT_MARKS if kind == "f" else INTEGER_MARKS):
+            return None
+        float(values[0].as_py())  # the attempts below are slow for other text
+        if marks & frozenset(BLANKS.encode()):
+            values = compute.ascii_trim(values, BLANKS)
+        if ord("+") in marks:
+            values = compute.replace_substring_regex(values, r"^\+([^+-])", r"\1")
+        if kind == "f":
+            return numpy.asarray(values.cast(pyarrow.float64()))
+        try:
+            found = numpy.asarray(values.cast(pyarrow.int64()))
+        except pyarrow.ArrowInvalid:  # there may be integers of more than 64 bits
+            found = numpy.array(list(map(int, values.to_pylist())), object)
+        return found.astype("i8").astype(dtype) if kind == "m" else found
+    except (ValueError, OverflowError):
+        return None
 
 
 class _Scan:
-    """What the values of a column have in common; `given` is its type if known."""
+    """What the values of a column have in common; `given` is its type if known.
+
+    Attributes
+    ----------
+    kinds
+        The kinds of the values: ``?``, ``i``, ``f``, ``M`` for text that seems to be a
+        time, and ``U`` for any other.
+    lengths
+        Those of the values, if they may become text.
+    """
 
     def __init__(self, given: DType | None) -> None:
         self._given = given
-        self._dtypes: set[str] = set()
-        self._missing = False
-        # The range of the integers.
-        self._low = self._high = 0
-        self._lengths = Lengths()
+        self._text_kind = "U" if given is None else given.kind
+        self.kinds: set[str] = set()
+        self.lengths = Lengths()
+        self._has_missing = False
+        self._low = self._high = 0  # of the integers
 
-    def add(self, values: Sequence[str]) -> None:
+    def add(self, values: pyarrow.Array) -> None:
         """Take more values into account."""
-        given = self._given
-        if given is not None:
-            if given.kind in "US":
-                self._lengths.add(_encoded(values, given))
+        import pyarrow
+        from pyarrow import compute
+
+        if self._given is None or self._given in UNSIZED:
+            self.lengths.add_lengths(lengths_of(values, self._text_kind))
+        if self._given is not None or "U" in self.kinds:
             return
-        self._lengths.add(values)
-        present = [value for value in values if value not in MISSING]
-        self._missing = self._missing or len(present) < len(values)
-        if not present or "U" in self._dtypes:
-            return
-        dtype, numbers = _numbers_in(present)
-        self._dtypes.add(dtype)
-        self._low = min(self._low, *numbers)
-        self._high = max(self._high, *numbers)
+        numbers = _parsed(values, INT)
+        if numbers is None:
+            missing = compute.is_in(values, pyarrow.array(MISSING))
+            present = values.filter(compute.invert(missing))
+            if len(present) < len(values):
+                self._has_missing, values = True, present
+                if not len(present):
+                    return
+                numbers = _parsed(present, INT)
+        if numbers is not None:
+            kind = "i"
+            self._low = min(self._low, int(numbers.min()))
+            self._high = max(self._high, int(numbers.max()))
+        elif _parsed(values, FLOAT) is not None:
+            kind = "f"
+        elif _parsed(values, BOOL) is not None:
+            kind = "?"
+        else:
+            kind = "M" if _all_match(values, PROBABLE_TIME) else "U"
+        if kind in "if":
+            zeros = compute.match_substring_regex(values, ZERO_FIRST)
+            kind = "U" if compute.any(zeros).as_py() else kind
+        self.kinds.add(kind)
 
     def dtype(self, name: str) -> DType:
         """Return the type that holds all values, the given one if there is one."""
-        given, dtypes = self._given, self._dtypes
-        if given is not None:
-            is_known = given.kind not in "US" or given.itemsize
-            return given if is_known else self._lengths.dtype(name, given.kind)
-        if dtypes == {"?"} and not self._missing:
-            return numpy.dtype("?")
-        if dtypes == {"i8"} and not self._missing:
-            for dtype in map(numpy.dtype, ("i8", "u8")):
-                if _fits(self._low, self._high, dtype):
+        if self._given is not None and self._given not in UNSIZED:
+            return self._given
+        if self.kinds == {"?"} and not self._has_missing:
+            return BOOL
+        if self.kinds == {"i"} and not self._has_missing:
+            for dtype in (INT, numpy.dtype("u8")):
+                info = numpy.iinfo(dtype)
+                if info.min <= self._low and self._high <= info.max:
                     return dtype
-        elif dtypes and dtypes <= {"i8", "f8"}:
-            if max(self._high, -self._low) > EXACT:
-                raise UsageValueError(
-                    "column '%s' has missing values or fractions, and integers that a "
-                    "float does not hold exactly; the type 'U' makes it text: --dtype "
-                    "%s=U" % (name, name)
-                )
-            return numpy.dtype("f8")
-        return self._lengths.dtype(name)
-
-
-def _numbers_in(values: Sequence[str]) -> tuple[str, Sequence[int]]:
-    """Return the narrowest type of values, ``?``, ``i8``, ``f8`` or ``U``.
-
-    Also the integers among them; among floats, only those that a float would change.
-    """
-    if values[0] in BOOLEANS and BOOLEANS.keys() >= set(values):
-        return "?", [0]
-    text = "\n".join(values)
-    try:
-        _check_digits(text)
-        float(values[0])  # fails early for most texts
-        if ZERO_FIRST.search(text):
-            return "U", [0]
-        with suppress(ValueError):
-            return "i8", list(map(int, values))
-        list(map(float, values))
-    except ValueError:
-        return "U", [0]
-    # A float of 400 digits is infinite.
-    found = [
-        text for text in LONG_INTEGER.findall(text) if float(text) != int(text[:400])
-    ]
-    return "f8", [0, *(int(text[:400]) for text in found)]
-
-
-def _check_digits(text: str) -> None:
-    """Raise `ValueError` for numbers that only Python knows, such as ``1_000``."""
-    if "_" in text or not text.isascii():
-        raise ValueError("expected digits from 0 to 9, found other characters")
-
-
-def _fits(low: int, high: int, dtype: DType) -> bool:
-    """Return whether a type of integers has all of a range."""
-    info = numpy.iinfo(dtype)
-    return info.min <= low and high <= info.max
-
-
-# From text
-
-
-def _encoded(values: Sequence[str], dtype: DType) -> Sequence[str | bytes]:
-    return [v.encode("utf-8") for v in values] if dtype.kind == "S" else values
-
-
-def items_of(
-    values: Sequence[str], dtype: DType, name: str, note_loss: NoteLoss
-) -> Array:
-    """Return the values of a column as items; `note_loss` gets what the items lack."""
-    if dtype.kind in "US":
-        return fixed(_encoded(values, dtype), dtype, name)
-    try:
-        if dtype.kind == "b":
-            return numpy.array([BOOLEANS[value] for value in values])
-        if dtype.kind in "iu":
-            _check_digits("".join(values))
-            numbers = list(map(int, values))
-            ends = min(numbers), max(numbers)
-            if not _fits(*ends, dtype):
-                raise OverflowError("found '%d' and '%d'" % ends)
-            return numpy.array(numbers, dtype)
-        if dtype.kind in "fc":
-            return _floats(values, dtype, name)
-        values = ["NaT" if value in MISSING else value for value in values]
-        if dtype.kind == "m":
-            return numpy.array([v if v == "NaT" else int(v) for v in values], dtype)
-        return _times(values, dtype, name, note_loss)
-    except (ValueError, TypeError, OverflowError, KeyError) as error:
-        if isinstance(error, UsageValueError):
-            raise
-        raise UsageTypeError(
-            "column '%s': the values are not of dtype '%s': %s" % (name, dtype, error)
-        ) from error
-
-
-def _floats(values: Sequence[str], dtype: DType, name: str) -> Array:
-    """Return floats; raise `UsageError` for a number that would become infinite."""
-    texts = ["nan" if value in MISSING else value for value in values]
-    _check_digits("".join(texts))
-    with numpy.errstate(over="ignore"):
-        items: Array = numpy.array(texts).astype(dtype)
-    for number in numpy.flatnonzero(numpy.isinf(items)).tolist():
-        if "inf" not in texts[number].lower():
-            raise UsageValueError(
-                "column '%s': the number '%.100s' is too large for the dtype '%s'; the "
-                "type 'U' makes it text: --dtype %s=U"
-                % (name, texts[number], dtype, name)
-            )
-    return items
-
-
-def _times(values: list[str], dtype: DType, name: str, note_loss: NoteLoss) -> Array:
-    """Return times; raise `UsageError` if the unit is too coarse for one of them."""
-    if ZONE.search("\n".join(values)):
-        note_loss("the time zone of the column '%s', whose times become UTC" % name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy warns of time zones
-        exact: Array = numpy.array(values, "M8")  # of the finest unit among them
-    try:
-        items = exact.astype(dtype)
-        same = (items.astype(exact.dtype) == exact) | numpy.isnat(exact)
-        wrong = None if same.all() else values[int(numpy.argmin(same))]
-    except OverflowError:  # newer releases of NumPy raise it, and do not name the value
-        farthest = numpy.nanargmax(abs(exact - numpy.datetime64(0, "s")))
-        wrong = values[int(farthest)]
-    if wrong is not None:
-        raise UsageValueError(
-            "column '%s': the value '%s' does not fit the dtype '%s'"
-            % (name, wrong, dtype)
+        elif self.kinds and self.kinds <= {"i", "f"}:
+            return FLOAT
+        return self.lengths.dtype(
+            name, "U" if self._given is None else self._given.kind
         )
-    return items
 
 
 # Writing
@@ -383,22 +507,24 @@ def write(content: contents.Content, request: contents.Request) -> None:
             if unit != "generic":
                 unit = "%d%s" % (count, unit) if count > 1 else unit
                 request.note_loss("the unit '%s' of the column '%s'" % (unit, name))
+    step = max(1, WRITTEN_VALUES // len(table.columns))
     with request.new_file() as out_fp:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
-        writer = csv.writer(LineWriter(text.write, shown), lineterminator="\r\n")
+        writer = csv.writer(_LineWriter(text.write, shown), lineterminator="\r\n")
         writer.writerow(table.columns)
-        for block in contents.regrouped(request.counted(table.read()), WRITTEN_ROWS):
-            lists = [values_of_items(rows, name) for name, rows in block.items()]
-            writer.writerows(zip(*lists, strict=True))
+        for block in request.counted(table.read()):
+            for start in range(0, len(next(iter(block.values()))), step):
+                part = {
+                    name: rows[start : start + step] for name, rows in block.items()
+                }
+                lists = [_texts(rows, name) for name, rows in part.items()]
+                writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
 
 
-# To text
-
-
-def values_of_items(rows: Array, name: str) -> Sequence[object]:
+def _texts(rows: Array, name: str) -> Sequence[object]:
     """Return a column as values whose texts can be read again without a loss."""
     kind = rows.dtype.kind
     if kind in "US":
@@ -419,7 +545,7 @@ def values_of_items(rows: Array, name: str) -> Sequence[object]:
 
 
 @dataclass
-class LineWriter:
+class _LineWriter:
     """A file of lines that end in ``\\n``, for lines of `csv` that end in ``\\r\\n``.
 
     `csv` quotes the values with characters of the end of its lines: all readers take

@@ -9,9 +9,11 @@ A column of text becomes an array with items of one length.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -42,6 +44,18 @@ if TYPE_CHECKING:
 
 # The key of attributes in metadata.
 ATTRIBUTES = b"bloscpack.attributes"
+# Padding all texts to the length of the longest one may make a column as large as this
+# in bytes, or this multiple of the size of the texts.
+MAX_PADDED = 2**34
+MAX_TIMES_PADDED = 100
+# Maximum size in bytes of a row of a column with more axes.
+MAX_ROW_NBYTES = 2**30
+# Maximum number of rows whose texts are measured at a time: of texts that are in the
+# memory once, and of others.
+SHARED_ROWS, SINGLE_ROWS = 2**16, 2**8
+BOOL = numpy.dtype("?")
+# Text of the length of the longest value.
+UNSIZED = (numpy.dtype("U"), numpy.dtype("S"))
 # Number of bytes that are buffered for a column while it is read.
 BUFFER_NBYTES = 2**20
 # The names under which pandas stores the levels of an index that have none.
@@ -53,7 +67,8 @@ UNNAMED = re.compile("__index_level_[0-9]+__")
 
 def _named(path: str) -> AbstractContextManager[None]:
     """Add the name of the file to errors, those of pyarrow among them."""
-    return naming_file(path, _pyarrow().ArrowException, OSError)
+    wrong = _pyarrow().ArrowException, OSError, UnicodeDecodeError
+    return naming_file(path, *wrong)
 
 
 def _pyarrow(module: str = "pyarrow") -> ModuleType:
@@ -61,174 +76,190 @@ def _pyarrow(module: str = "pyarrow") -> ModuleType:
     return import_extra(module, "tables", "Parquet needs the package %s")
 
 
+@dataclass(eq=False)
+class _Column(ArrayContent):
+    """A column of a file.
+
+    Attributes
+    ----------
+    file_name
+        The name of the column in the file.
+    is_mask
+        Whether the items say which values are missing.
+    has_mask
+        Whether another column does so: then missing values become zero.
+    """
+
+    file_name: str = ""
+    is_mask: bool = False
+    has_mask: bool = False
+
+    def items(self, array: pyarrow.Array) -> Array:
+        """Return an array of Arrow as one of NumPy."""
+        count, array = len(array), _decoded(array)
+        if self.is_mask:
+            return numpy.asarray(array.is_null())
+        if self.has_mask:
+            array = array.fill_null(numpy.zeros((), self.dtype).item())
+        for _ in self.shape[1:]:
+            array = _decoded(_whole(array, self.file_name).flatten())
+        kind = self.dtype.kind
+        if kind not in "fmM":
+            array = _whole(array, self.file_name)
+        if kind in "US":
+            return text_items(array, self.dtype, self.file_name)
+        items: Array
+        if kind == "V":
+            items = numpy.frombuffer(b"".join(array.to_pylist()), self.dtype)
+        else:
+            items = array.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
+        return items.reshape(count, *self.shape[1:])
+
+
 def read(path: str, request: Request) -> Content:
     """Return the table in a file."""
     with _named(path):
-        opened = _pyarrow("pyarrow.parquet").ParquetFile(
-            path, buffer_size=BUFFER_NBYTES, pre_buffer=False
-        )
-        request.resources.enter_context(opened)
-        file = _File(path, opened)
-        columns: dict[str, ArrayContent] = {}
-        for number, name in file.names(request).items():
-            field = file.schema.field(number)
-            masks = file.mask(name, field) if request.layout else {}
-            for twice in columns.keys() & {name, *masks}:
-                raise UsageValueError("there are two columns '%s'" % twice)
+        file = _opened(path, request)
+        schema, length = file.schema_arrow, file.metadata.num_rows
+        groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+        names = _names(file, request)
+        types = {number: _dtype_of(schema.field(number), length) for number in names}
+        texts = {number for number, (dtype, _) in types.items() if dtype in UNSIZED}
+        # A long text that many rows refer to is in the memory once, if possible.
+        shared = {
+            number
+            for number in texts
+            if not any("DELTA" in "".join(g.column(number).encodings) for g in groups)
+        }
+        measured = _opened(path, request, [schema.names[number] for number in shared])
+        columns: dict[str, _Column] = {}
+        for number, name in names.items():
+            field, (dtype, inner) = schema.field(number), types[number]
+            chunks = [(group.num_rows, group.column(number)) for group in groups]
+            count = math.prod(inner)
+            if count and any(c.num_values != rows * count for rows, c in chunks):
+                raise _missing(field.name)  # before a row of nothing is made
+            can_mask = bool(request.layout) and _can_mask(field.type)
+            has_nulls, lengths = False, Lengths()
+            if number in texts or can_mask:
+                nbytes = [c.total_uncompressed_size // max(1, n) for n, c in chunks]
+                most = SINGLE_ROWS if number in texts - shared else SHARED_ROWS
+                step = min(most, rows_in_block(max([dtype.itemsize, *nbytes])))
+                for batch in measured.iter_batches(step, columns=[field.name]):
+                    has_nulls = has_nulls or batch.column(0).null_count > 0
+                    if has_nulls and not can_mask:
+                        raise _missing(field.name)
+                    if number in texts:
+                        lengths.add_lengths(lengths_of(batch.column(0), dtype.kind))
+            if number in texts:
+                dtype = lengths.dtype(field.name, dtype.kind)
             if getattr(field.type, "tz", None) is not None:
                 request.note_loss("the time zone of the column '%s'" % field.name)
-            columns |= {name: file.column(name, field), **masks}
-        attrs = _attributes(file.schema.metadata, path)
-    return TableContent(columns, file.length, partial(file.blocks, columns), attrs)
+            attrs = _attributes(field.metadata, path)
+            found = {name: _Column(dtype, (length, *inner), attrs=attrs)}
+            if has_nulls:
+                attrs = {MASK_OF: name}
+                found[MASK_NAME % name] = _Column(BOOL, (length,), attrs=attrs)
+            for key, column in found.items():
+                if key in columns:
+                    raise UsageValueError("there are two columns '%s'" % key)
+                column.file_name, column.has_mask = field.name, has_nulls
+                column.is_mask = key != name
+                column.read = partial(_rows, file, path, key, replace(column))
+                columns[key] = column
+        attrs = _attributes(schema.metadata, path)
+    blocks = partial(_blocks, file, path, columns)
+    return TableContent({**columns}, length, blocks, attrs)
 
 
-class _File:
-    """An open file, and the names that its columns have there."""
+def _opened(path: str, request: Request, texts: Sequence[str] = ()) -> ParquetFile:
+    """Open a file; each different text of the columns `texts` is read once."""
+    file: ParquetFile = _pyarrow("pyarrow.parquet").ParquetFile(
+        path,
+        buffer_size=BUFFER_NBYTES,
+        pre_buffer=False,
+        read_dictionary=texts,
+    )
+    request.resources.enter_context(file)
+    return file
 
-    def __init__(self, path: str, file: ParquetFile) -> None:
-        self.schema = file.schema_arrow
-        self.length = file.metadata.num_rows
-        self._path = path
-        self._file = file
-        self._stored: dict[str, str] = {}
-        # The names in the file of columns with missing items, by those of their masks.
-        self._masks: dict[str, str] = {}
 
-    def _batches(self, stored: str) -> Iterator[pyarrow.Array]:
-        """Yield the rows of a column in parts, as arrays of Arrow."""
-        for batch in self._file.iter_batches(columns=[stored]):
-            yield batch.column(0)
+def _names(file: ParquetFile, request: Request) -> dict[int, str]:
+    """Return the names of the columns by their numbers in the file.
 
-    def names(self, request: Request) -> dict[int, str]:
-        """Return the names of the columns by their numbers in the file.
-
-        pandas stores an index without a name under a name that other programs reserve.
-        It is left out if it just numbers the rows.
-        """
-        names = dict(enumerate(self.schema.names))
-        if b"pandas" not in (self.schema.metadata or {}):
-            return names
-        levels = [number for number, name in names.items() if UNNAMED.fullmatch(name)]
-        for level, number in enumerate(levels):
-            stored = names[number]
-            if len(levels) == 1 and self._is_numbers(stored):
-                del names[number]
-                continue
-            is_free = len(levels) == 1 and "index" not in names.values()
-            names[number] = "index" if is_free else "level_%d" % level
-            request.note_loss(
-                "the name '%s', which becomes '%s'" % (stored, names[number])
-            )
+    pandas stores an index without a name under a name that other programs reserve. It
+    is left out if it just numbers the rows.
+    """
+    names = dict(enumerate(file.schema_arrow.names))
+    if b"pandas" not in (file.schema_arrow.metadata or {}):
         return names
-
-    def _is_numbers(self, stored: str) -> bool:
-        """Return whether a column has integers that follow one another."""
-        first, done = None, 0
-        for batch in self._batches(stored):
-            found = batch.to_numpy(zero_copy_only=False)
-            if found.dtype.kind not in "iu":  # missing ones make them floats
-                return False
-            first = int(found[0]) if first is None and len(found) else first or 0
-            expected = numpy.arange(first + done, first + done + len(found))
-            if not numpy.array_equal(expected, found):
-                return False
-            done += len(found)
-        return True
-
-    def column(self, name: str, field: pyarrow.Field) -> ArrayContent:
-        """Return a column, whose rows can be read without the others."""
-        self._stored[name] = field.name
-        dtype, inner = self._dtype_of(field)
-        attrs = _attributes(field.metadata, self._path)
-        return self._content(name, dtype, inner, attrs)
-
-    def mask(self, name: str, field: pyarrow.Field) -> dict[str, ArrayContent]:
-        """Return the column that says which items are missing, if any, by its name."""
-        types, stored, mask = _pyarrow().types, field.name, MASK_NAME % name
-        kinds = types.is_floating, types.is_temporal, types.is_nested, types.is_null
-        if any(is_kind(field.type) for is_kind in kinds) or not any(
-            _decoded(batch).null_count for batch in self._batches(stored)
-        ):
-            return {}
-        self._stored[mask] = self._masks[mask] = stored
-        return {mask: self._content(mask, numpy.dtype("?"), (), {MASK_OF: name})}
-
-    def _content(
-        self, name: str, dtype: DType, inner: tuple[int, ...], attrs: JsonObject
-    ) -> ArrayContent:
-        column = ArrayContent(dtype, (self.length, *inner), attrs=attrs)
-        column.read = lambda: (b[name] for b in self.blocks({name: column}))
-        return column
-
-    def _dtype_of(self, field: pyarrow.Field) -> tuple[DType, tuple[int, ...]]:
-        """Return type and shape of the rows of a column."""
-        types, found = _pyarrow().types, field.type
-        inner: tuple[int, ...] = ()
-        while types.is_fixed_size_list(found):
-            inner, found = (*inner, found.list_size), found.value_type
-        if types.is_dictionary(found):
-            found = found.value_type
-        if types.is_null(found) and not inner:  # text of pandas without rows
-            if self.length:
-                raise _missing(field.name)
-            return text_dtype(0), ()
-        if not inner and (types.is_string(found) or types.is_large_string(found)):
-            return self._measured(field.name, "U"), ()
-        if not inner and (types.is_binary(found) or types.is_large_binary(found)):
-            return self._measured(field.name, "S"), ()
-        name = _dtype_name(found, types)
-        if name is None:
-            raise UsageTypeError(
-                "an array can't hold the column '%s' of type '%s'"
-                % (field.name, field.type)
-            )
-        return numpy.dtype(name), inner
-
-    def _measured(self, stored: str, kind: str) -> DType:
-        """Return the type for a column of text or bytes: that of the longest value."""
-        compute = _pyarrow("pyarrow.compute")
-        length_of = compute.utf8_length if kind == "U" else compute.binary_length
-        lengths = Lengths()
-        for batch in self._batches(stored):
-            is_masked = stored in self._masks.values()
-            found = length_of(_decoded(batch if is_masked else _whole(batch, stored)))
-            lengths.most = max(lengths.most, compute.max(found).as_py() or 0)
-            lengths.total += compute.sum(found).as_py() or 0
-            lengths.count += len(found)
-        return lengths.dtype(stored, kind)
-
-    def blocks(self, columns: dict[str, ArrayContent]) -> Iterator[Columns]:
-        """Yield blocks of rows of some columns."""
-        step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
-        wanted = list({self._stored[name] for name in columns})
-        with _named(self._path):
-            for batch in self._file.iter_batches(batch_size=step, columns=wanted):
-                yield {
-                    name: self._items(batch.column(self._stored[name]), name, column)
-                    for name, column in columns.items()
-                }
-
-    def _items(self, array: pyarrow.Array, name: str, column: ArrayContent) -> Array:
-        if name in self._masks:
-            return numpy.asarray(_decoded(array).is_null())
-        if self._stored[name] in self._masks.values():
-            array = _decoded(array).fill_null(numpy.zeros((), column.dtype).item())
-        return _items(array, column.dtype, column.shape[1:], name)
+    levels = [number for number, name in names.items() if UNNAMED.fullmatch(name)]
+    for level, number in enumerate(levels):
+        stored = names[number]
+        if len(levels) == 1 and _is_numbers(file, number):
+            del names[number]
+            continue
+        is_free = len(levels) == 1 and "index" not in names.values()
+        names[number] = "index" if is_free else "level_%d" % level
+        request.note_loss("the name '%s', which becomes '%s'" % (stored, names[number]))
+    return names
 
 
-def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
-    text = (metadata or {}).get(ATTRIBUTES)
-    if text is None:
-        return {}
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise DamageError("attributes: %s" % error, filename=path) from error
-    return found if isinstance(found, dict) else {}
+def _is_numbers(file: ParquetFile, number: int) -> bool:
+    """Return whether a column has integers that follow one another."""
+    field = file.schema_arrow.field(number)
+    if not _pyarrow().types.is_integer(field.type):
+        return False
+    last = None
+    for batch in file.iter_batches(columns=[field.name]):
+        array = batch.column(0)
+        items = array.fill_null(0).to_numpy()
+        follows = last is None or int(items[0]) == last + 1
+        if array.null_count or not follows or (numpy.diff(items) != 1).any():
+            return False
+        last = int(items[-1])
+    return True
+
+
+def _can_mask(found: pyarrow.DataType) -> bool:
+    """Return whether missing values become a column: other types have NaN or NaT."""
+    types = _pyarrow().types
+    kinds = types.is_floating, types.is_temporal, types.is_nested, types.is_null
+    return not any(is_kind(found) for is_kind in kinds)
+
+
+def _dtype_of(field: pyarrow.Field, length: int) -> tuple[DType, tuple[int, ...]]:
+    """Return type and shape of the rows of a column; text has no length yet."""
+    types, found = _pyarrow().types, field.type
+    inner: tuple[int, ...] = ()
+    while types.is_fixed_size_list(found):
+        inner, found = (*inner, found.list_size), found.value_type
+    if types.is_null(found) and not inner:  # text of pandas without rows
+        if length:
+            raise _missing(field.name)
+        return text_dtype(0), ()
+    name = _dtype_name(found, types)
+    if name is None or (inner and name in UNSIZED):
+        raise UsageTypeError(
+            "an array can't hold the column '%s' of type '%s'"
+            % (field.name, field.type)
+        )
+    dtype = numpy.dtype(name)
+    if math.prod(inner) * dtype.itemsize > MAX_ROW_NBYTES:
+        raise UsageTypeError(
+            "column '%s': a row has more than '%d' bytes" % (field.name, MAX_ROW_NBYTES)
+        )
+    return dtype, inner
 
 
 def _dtype_name(found: pyarrow.DataType, types: ModuleType) -> str | None:
     """Return the name of a dtype for a type of Arrow; None if there is none."""
+    if types.is_dictionary(found):
+        found = found.value_type
+    if types.is_string(found) or types.is_large_string(found):
+        return "U"
+    if types.is_binary(found) or types.is_large_binary(found):
+        return "S"
     if types.is_fixed_size_binary(found):
         return "V%d" % found.byte_width
     if types.is_date(found):
@@ -241,6 +272,34 @@ def _dtype_name(found: pyarrow.DataType, types: ModuleType) -> str | None:
         name: str = numpy.dtype(found.to_pandas_dtype()).str
         return name
     return None
+
+
+def _blocks(
+    file: ParquetFile, path: str, columns: Mapping[str, _Column]
+) -> Iterator[Columns]:
+    """Yield blocks of rows of some columns."""
+    step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
+    wanted = list({column.file_name for column in columns.values()})
+    with _named(path):
+        for batch in file.iter_batches(batch_size=step, columns=wanted):
+            yield {
+                name: column.items(batch.column(column.file_name))
+                for name, column in columns.items()
+            }
+
+
+def _rows(file: ParquetFile, path: str, name: str, column: _Column) -> Iterator[Array]:
+    """Yield blocks of rows of a column, without reading the others."""
+    for block in _blocks(file, path, {name: column}):
+        yield block[name]
+
+
+def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
+    try:
+        found = json.loads((metadata or {}).get(ATTRIBUTES, b"{}"))
+    except (ValueError, RecursionError) as error:
+        raise DamageError("attributes: %s" % error, filename=path) from error
+    return found if isinstance(found, dict) else {}
 
 
 def _decoded(array: pyarrow.Array) -> pyarrow.Array:
@@ -259,49 +318,6 @@ def _missing(name: str) -> UsageValueError:
     return UsageValueError(
         "column '%s' has missing values, which an array of its type can't hold" % name
     )
-
-
-def _items(
-    array: pyarrow.Array, dtype: DType, inner: tuple[int, ...], name: str
-) -> Array:
-    """Return an array of Arrow as one of NumPy."""
-    array, pyarrow = _decoded(array), _pyarrow()
-    if inner:
-        length = len(array)
-        while pyarrow.types.is_fixed_size_list(array.type):
-            array = _whole(array, name).flatten()
-        return _items(array, dtype, (), name).reshape(length, *inner)
-    if dtype.kind == "V":
-        joined = b"".join(_whole(array, name).to_pylist())
-        return numpy.frombuffer(joined, dtype)
-    if dtype.kind in "US":
-        return _text(_whole(array, name), dtype, name)
-    if dtype.kind in "mM":
-        missing = numpy.asarray(array.is_null())
-        integer = pyarrow.int32() if dtype == "M8[D]" else pyarrow.int64()
-        items: Array = numpy.asarray(array.view(integer).fill_null(0)).astype("i8")
-        items = items.view(dtype)
-        items[missing] = "NaT"
-        return items
-    if dtype.kind == "f":
-        found: Array = array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
-        return found
-    result: Array = _whole(array, name).to_numpy(zero_copy_only=False)
-    return result
-
-
-def _text(array: pyarrow.Array, dtype: DType, name: str) -> Array:
-    """Return text or bytes as items of fixed length."""
-    pyarrow = _pyarrow()
-    large = array.cast(
-        pyarrow.large_string() if dtype.kind == "U" else pyarrow.large_binary()
-    )
-    _, offsets, data = large.buffers()
-    ends = numpy.frombuffer(offsets, "i8")[large.offset : large.offset + len(large) + 1]
-    letters = numpy.frombuffer(data or b"", "u1")[ends[0] : ends[-1]]
-    if dtype.kind == "U" and letters.max(initial=0) >= 128:
-        return fixed(array.to_pylist(), dtype, name)
-    return fixed_from(letters, numpy.diff(ends), dtype, name)
 
 
 # Writing
@@ -339,15 +355,42 @@ def _metadata(attrs: JsonObject) -> dict[bytes, bytes] | None:
     return {ATTRIBUTES: encode_attributes(attrs).strip()} if attrs else None
 
 
-# Padding all texts to the length of the longest one may make a column as large as this
-# in bytes, or this multiple of the size of the texts.
-MAX_PADDED = 2**34
-MAX_TIMES_PADDED = 100
+# Text as items of one length
 
 
-def longest(values: Iterable[str | bytes], most: int = 0) -> int:
-    """Return the length of the longest value, at least `most`."""
-    return max(most, max(map(len, values), default=0))
+def lengths_of(array: pyarrow.Array, kind: str) -> Array:
+    """Return the numbers of characters of text, or of bytes for the kind ``"S"``."""
+    compute = _pyarrow("pyarrow.compute")
+    length_of = compute.utf8_length if kind == "U" else compute.binary_length
+    if hasattr(array, "dictionary"):
+        found = length_of(array.dictionary).take(array.indices)
+    else:
+        found = length_of(array)
+    lengths: Array = found.fill_null(0).to_numpy(zero_copy_only=False)
+    return lengths
+
+
+def bytes_of(array: pyarrow.Array) -> Array:
+    """Return the bytes of all texts, without anything in between."""
+    _, offsets, data = array.buffers()
+    unit = "i8" if str(array.type).startswith("large") else "i4"
+    ends = numpy.frombuffer(offsets, unit)[array.offset :]
+    return numpy.frombuffer(data or b"", "u1")[ends[0] : ends[len(array)]]
+
+
+def text_items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
+    """Return text or bytes as items of fixed length; raise `UsageError` for a loss."""
+    lengths = lengths_of(array, dtype.kind)
+    width = _check_length(int(lengths.max(initial=0)), dtype, name)
+    letters = bytes_of(array)
+    if dtype.kind == "U" and letters.max(initial=0) >= 128:
+        text = letters.tobytes().decode("utf-8")
+        letters = numpy.frombuffer(text.encode("utf-32-le"), "<u4")
+    if not letters[numpy.cumsum(lengths)[lengths > 0] - 1].all():
+        raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
+    items: Array = numpy.zeros((len(array), width), "u4" if dtype.kind == "U" else "u1")
+    items[numpy.arange(width) < lengths[:, numpy.newaxis]] = letters
+    return items.view(dtype.newbyteorder("=")).reshape(-1).astype(dtype, copy=False)
 
 
 def text_dtype(length: int, kind: str = "U") -> DType:
@@ -371,9 +414,13 @@ class Lengths:
 
     def add(self, values: Sequence[str | bytes]) -> None:
         """Take texts into account."""
-        self.most = longest(values, self.most)
-        self.total += sum(map(len, values))
-        self.count += len(values)
+        self.add_lengths(numpy.fromiter(map(len, values), "i8", len(values)))
+
+    def add_lengths(self, lengths: Array) -> None:
+        """Take texts of these lengths into account."""
+        self.most = int(lengths.max(initial=self.most))
+        self.total += int(lengths.sum())
+        self.count += len(lengths)
 
     def dtype(self, name: str, kind: str = "U") -> DType:
         """Return the type for all texts.
@@ -398,30 +445,18 @@ class Lengths:
 def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
     """Return values as an array of fixed length; raise `UsageError` for a loss."""
     array: Array = numpy.array(values, dtype)
-    _check_length(longest(values), dtype, name)
+    _check_length(max(map(len, values), default=0), dtype, name)
     if any(value[-1:] in ("\0", b"\0") for value in values):
         raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
     return array
 
 
-def fixed_from(letters: Array, lengths: Array, dtype: DType, name: str) -> Array:
-    """Return values as `fixed` does, from the bytes of all, in ASCII, and lengths."""
-    _check_length(int(lengths.max(initial=0)), dtype, name)
-    ends = numpy.cumsum(lengths)[lengths > 0] - 1
-    if not letters[ends].all():
-        raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
-    unit = numpy.dtype("u4" if dtype.kind == "U" else "u1")
-    width = dtype.itemsize // unit.itemsize
-    table: Array = numpy.zeros((len(lengths), width), unit)
-    table[numpy.arange(width) < lengths[:, numpy.newaxis]] = letters
-    result: Array = table.view(dtype.newbyteorder("=")).reshape(-1)
-    return result
-
-
-def _check_length(found: int, dtype: DType, name: str) -> None:
+def _check_length(found: int, dtype: DType, name: str) -> int:
+    """Return the length of the items; raise `UsageError` for a longer text."""
     most = dtype.itemsize // (4 if dtype.kind == "U" else 1)
     if found > most:
         raise UsageValueError(
             "column '%s': expected text of at most %d characters, found '%d'"
             % (name, most, found)
         )
+    return most
