@@ -75,7 +75,7 @@ Everything is checked. bcolz has no digests.
 Damage is named, and the exit code is 3.
 
   $ rm day/c/1
-  $ printf '!' | dd of=day/c/0 bs=1 seek=240 conv=notrunc status=none
+  $ printf '!' | dd of=day/c/0 bs=1 seek=264 conv=notrunc status=none
   $ blpk verify day
   day: damaged (zarr array, 3 of 7 chunks in 3 files, 92.0B good)
     error: 'c/0': Checksum mismatch * rows 0 to 10) (glob)
