@@ -1,9 +1,9 @@
 """The contents of a file or folder, between a reader and a writer of another format.
 
-A reader describes its contents as an array, a table or a group, and yields the rows in
-blocks of bounded size. A writer takes any of the three kinds, or names the kinds that
-its format holds. So each format needs a reader and a writer, not a pair for each other
-format.
+Strategy: a reader returns `Rows`, an array or a table, or `Members`, a group of these.
+`Rows` reads any array-like by slices of rows, and a stream, such as text, in order. A
+block of rows is always an array of NumPy; that of a table has a field for each column.
+So a table is an array with fields whose columns may have attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 import numpy
 
@@ -25,16 +26,15 @@ from ..._storage.stream import is_stream
 from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
-from ..rows import RowStream, joined
+from ..rows import RowStream
 
-Columns = dict[str, Array]
-Content: TypeAlias = "ArrayContent | TableContent | GroupContent"
-Block = TypeVar("Block", Array, Columns)
+Columns = Mapping[str, Array]
+Content: TypeAlias = "Rows | Members"
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
 # Blocks of rows of an array in Fortran order are larger by this factor: each of them
-# reads all of the file.
+# reads from all parts of the file.
 FORTRAN_FACTOR = 4
 
 
@@ -99,13 +99,12 @@ class Request:
             like=None if self.limits is None else self.limits.whole(),
         )
 
-    def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield blocks of an array or a table, and report the progress."""
+    def counted(self, blocks: Iterable[Array]) -> Iterator[Array]:
+        """Yield blocks of rows, and report the progress."""
         for block in blocks:
             yield block
             if self.progress is not None:
-                columns = block.values() if isinstance(block, dict) else (block,)
-                self.progress(sum(rows.nbytes for rows in columns))
+                self.progress(block.nbytes)
 
     def note_loss(self, what: str) -> None:
         """Note something that the target can't hold."""
@@ -145,29 +144,41 @@ def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
 
 
 @dataclass(eq=False)
-class ArrayContent:
-    """An array, or a column of a table.
+class ByFunction:
+    """An array whose items a function returns for an index."""
+
+    get: Callable[[Any], Array]
+    chunks: tuple[int, ...] = ()
+
+    def __getitem__(self, key: Any) -> Array:
+        return self.get(key)
+
+
+@dataclass(eq=False)
+class Rows:
+    """An array, or a table, that is read in blocks of rows.
 
     Attributes
     ----------
     dtype, shape
-        Those of the array.
+        Those of the array. A table has a field for each column, and one axis.
     read
-        Yields blocks of rows, in order. An array without axes is one block. None if
-        `array` is read, or for a column that is read with the others of its table.
+        Yields blocks of rows in order, for a source that has no `array`. Of an array in
+        Fortran order, these are blocks of its transpose.
     attrs
         The attributes.
     fill_value
         The value of new items if the array is enlarged; None for zero.
     dims
         The names of the axes; None for no names.
-    read_stored
-        For an array in Fortran order, yields blocks of rows of its transpose: the order
-        of the items in the source. None for an array in C order.
+    array
+        What reads any rows by a slice; None if `read` alone reads them.
+    order
+        ``"C"`` or ``"F"``, the order in which the source has the items.
+    columns
+        The columns of a table by name; None for an array.
     may_be_lost
         Whether the array is left out, and named, if the target can't hold it.
-    array
-        What reads any of its items by an index of NumPy; None if there are only blocks.
     """
 
     dtype: DType
@@ -176,21 +187,25 @@ class ArrayContent:
     attrs: JsonObject = field(default_factory=dict)
     fill_value: object = None
     dims: Sequence[str | None] | None = None
-    read_stored: Callable[[], Iterable[Array]] | None = None
-    may_be_lost: bool = False
     array: Any = None
+    order: str = "C"
+    columns: dict[str, Rows] | None = None
+    may_be_lost: bool = False
 
-    kind = "array"
+    @property
+    def kind(self) -> str:
+        """``'array'`` or ``'table'``."""
+        return "array" if self.columns is None else "table"
 
     @property
     def members(self) -> dict[str, Content]:
-        """No members."""
-        return {}
+        """The columns, each as an array that can be read without the others."""
+        return {**(self.columns or {})}
 
     @property
     def fortran(self) -> bool:
         """Whether the items are in Fortran order in the source."""
-        return self.read_stored is not None and len(self.shape) > 1
+        return self.order == "F" and len(self.shape) > 1
 
     @property
     def row_nbytes(self) -> int:
@@ -209,126 +224,136 @@ class ArrayContent:
             return False
         return bool(numpy.array(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
-    def rows(self) -> Iterable[Array]:
-        """Return blocks of rows."""
-        if self.read is not None:
-            return self.read()
-        return self.parts(range(self.shape[0])) if self.shape else [self.array[...]]
-
-    def parts(self, rows: range) -> Iterator[Array]:
-        """Yield some rows in blocks, without reading the others if that is possible."""
-        if self.array is None:
-            yield from (block[part] for block, part in _overlaps(self.rows(), rows))
-            return
-        factor = FORTRAN_FACTOR if self.fortran else 1
-        step = rows_in_block(self.row_nbytes * rows.step, self.chunk_rows, factor)
-        for part in cut_rows(rows, step):
-            yield self.array[part.start : part.stop : part.step]
-
     @property
     def chunk_rows(self) -> int:
         """Number of rows that are compressed together; 1 if unknown."""
+        columns = (self.columns or {}).values()
         chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
-        return max([1, *chunks[:1]])
+        return max([1, *chunks[:1], *(column.chunk_rows for column in columns)])
+
+    def blocks(self, rows: range | None = None) -> Iterator[Array]:
+        """Yield rows in blocks, all by default; an array without axes is one block.
+
+        The other rows are not read if that is possible.
+        """
+        if self.array is not None and not self.shape:
+            yield numpy.asarray(self.array[...])
+        elif self.array is not None:
+            rows = range(self.shape[0]) if rows is None else rows
+            factor = FORTRAN_FACTOR if self.fortran else 1
+            step = rows_in_block(self.row_nbytes * rows.step, self.chunk_rows, factor)
+            for start in range(0, len(rows), step):
+                part = rows[start : start + step]
+                yield self.array[part.start : part.stop : part.step]
+        elif rows is None:
+            assert self.read is not None
+            yield from self.read()
+        else:
+            start = 0
+            for block in self.blocks():
+                if start >= rows.stop:
+                    break
+                first = max(rows.start, start + (rows.start - start) % rows.step)
+                if first < start + len(block):
+                    yield block[first - start : rows.stop - start : rows.step]
+                start += len(block)
+
+    def stored(self) -> Iterable[Array]:
+        """Return blocks in the order of the source: in Fortran order, transposed."""
+        if not self.fortran:
+            return self.blocks()
+        if self.read is not None:
+            return self.read()
+        length = self.shape[-1]
+        step = rows_in_block(self.nbytes // max(1, length))
+        return (self.array[..., i : i + step].T for i in range(0, length, step))
 
     def stream(self) -> RowStream:
         """Return the rows, to be taken in any number at a time."""
-        return RowStream(self.rows(), self.dtype, self.shape[1:])
+        return RowStream(self.blocks(), self.dtype, self.shape[1:])
 
-    def stored(self) -> Iterable[Array]:
-        """Return blocks whose bytes are the items in the order of the source."""
-        if self.read_stored is None or not self.fortran:
-            return self.rows()
-        return self.read_stored()
+    def __getitem__(self, key: Any) -> Array:
+        """Return the rows of a slice, if there is an `array`."""
+        found: Array = self.array[key]
+        return found
 
-
-@dataclass(eq=False)
-class TableContent:
-    """Columns with the same number of rows.
-
-    Attributes
-    ----------
-    columns
-        The columns by name, in order.
-    length
-        Number of rows.
-    read
-        Yields blocks of rows of all columns.
-    attrs
-        The attributes of the table.
-    """
-
-    columns: dict[str, ArrayContent]
-    length: int
-    read: Callable[[], Iterable[Columns]]
-    attrs: JsonObject = field(default_factory=dict)
-
-    kind = "table"
-
-    @property
-    def members(self) -> dict[str, Content]:
-        """The columns, each as an array that can be read without the others."""
-        return {
-            name: replace(column, read=self._reader(name))
-            if column.read is None and column.array is None
-            else column
-            for name, column in self.columns.items()
-        }
-
-    def _reader(self, name: str) -> Callable[[], Iterable[Array]]:
-        return lambda: (block[name] for block in self.read())
-
-    def only(self, names: Iterable[str]) -> TableContent:
-        """Return a table of some columns."""
-        columns = {name: self.columns[name] for name in names}
-
-        def blocks() -> Iterator[Columns]:
-            for block in self.read():
-                yield {name: block[name] for name in columns}
-
-        return replace(self, columns=columns, read=blocks)
-
-    def parts(self, rows: range) -> Iterator[Columns]:
-        """Yield some rows in blocks, without reading the others if that is possible."""
-        if any(column.array is None for column in self.columns.values()):
-            for block, selected in _overlaps(self.read(), rows):
-                yield {name: block[name][selected] for name in self.columns}
-            return
-        unit = max((column.chunk_rows for column in self.columns.values()), default=1)
-        for cut in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step, unit)):
-            part = slice(cut.start, cut.stop, cut.step)
-            yield {name: column.array[part] for name, column in self.columns.items()}
-
-    @property
-    def row_nbytes(self) -> int:
-        """Number of plain bytes of a row of all columns."""
-        return sum(column.row_nbytes for column in self.columns.values())
-
-    @property
-    def nbytes(self) -> int:
-        """Number of plain bytes."""
-        return self.length * self.row_nbytes
-
-    @property
-    def dtype(self) -> DType:
-        """The type of a row, with a field for each column."""
-        columns = self.columns.items()
-        return numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns])
+    def only(self, names: Iterable[str]) -> Rows:
+        """Return a table of some columns; the others are not read if possible."""
+        assert self.columns is not None
+        columns, whole = {name: self.columns[name] for name in names}, self.array
+        if all(column.read is None for column in columns.values()):
+            return new_table(columns, self.shape[0], None, self.attrs)
+        table = new_table(columns, self.shape[0], self.blocks, self.attrs)
+        if whole is not None:
+            chunks = getattr(whole, "chunks", ())
+            table.array = ByFunction(
+                lambda key: packed(whole[key], table.dtype), chunks
+            )
+        return table
 
 
 @dataclass(eq=False)
-class GroupContent:
-    """Arrays, tables and groups by name."""
+class Members:
+    """A group: arrays, tables and groups by name."""
 
     members: dict[str, Content]
     attrs: JsonObject = field(default_factory=dict)
 
-    kind = "group"
+    kind: ClassVar[str] = "group"
 
     @property
     def nbytes(self) -> int:
         """Number of plain bytes of all members."""
         return sum(member.nbytes for member in self.members.values())
+
+
+def new_table(
+    columns: dict[str, Rows],
+    length: int,
+    read: Callable[[], Iterable[Any]] | None,
+    attrs: JsonObject | None = None,
+) -> Rows:
+    """Return a table of columns.
+
+    `read` yields blocks of rows, by the names of columns. Without it, each column is
+    read by itself.
+    """
+    dtype = numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns.items()])
+
+    def joined() -> Iterator[Array]:
+        streams = {name: column.stream() for name, column in columns.items()}
+        step = rows_in_block(dtype.itemsize)
+        for _ in range(0, length, step):
+            block = {name: stream.take(step) for name, stream in streams.items()}
+            yield packed(block, dtype)
+
+    table = Rows(dtype, (length,), joined, attrs or {}, columns=columns)
+    if read is not None:
+        blocks = read
+        table.read = lambda: (packed(block, dtype) for block in blocks())
+    elif all(column.array is not None for column in columns.values()):
+        table.array = ByFunction(
+            lambda key: packed({n: c.array[key] for n, c in columns.items()}, dtype)
+        )
+    for name, column in columns.items():
+        if column.array is None and column.read is None:
+            column.read = partial(_column_of, table, name)
+    return table
+
+
+def packed(block: Any, dtype: DType) -> Array:
+    """Return rows of columns, some of which may be left out, as items with fields."""
+    rows = {name: block[name] for name in dtype.names or ()}
+    items: Array = numpy.empty(max(map(len, rows.values()), default=0), dtype)
+    for name in rows:
+        items[name] = rows[name]
+    return items
+
+
+def _column_of(table: Rows, name: str) -> Iterator[Array]:
+    """Yield the blocks of one column of a table that is read as a whole."""
+    for block in table.blocks():
+        yield block[name]
 
 
 def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
@@ -343,90 +368,79 @@ def inside(name: str, inner: str) -> str:
     return "%s/%s" % (name, inner) if name else inner
 
 
-def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:
+def named_arrays(content: Content) -> Iterator[tuple[str, Rows]]:
     """Yield all arrays and columns, with slashes in their names."""
     for name, node in nodes_of(content):
-        if isinstance(node, ArrayContent):
+        if isinstance(node, Rows) and node.columns is None:
             yield name, node
 
 
 # From kind to kind
 
 
-def as_array(content: Content) -> ArrayContent:
-    """Return a table as an array with a field for each column."""
-    if isinstance(content, ArrayContent):
-        return content
-    assert isinstance(content, TableContent)
-    dtype, table = content.dtype, content
-
-    def rows() -> Iterator[Array]:
-        for block in table.read():
-            count = len(next(iter(block.values())))
-            items: Array = numpy.empty(count, dtype)
-            for name, column in block.items():
-                items[name] = column
-            yield items
-
-    return ArrayContent(dtype, (table.length,), rows, table.attrs)
-
-
-def with_rows(array: ArrayContent) -> ArrayContent:
+def with_rows(rows: Rows) -> Rows:
     """Return an array; one without axes gets an axis of length 1."""
-    if array.shape:
-        return array
-    blocks = (block.reshape(1) for block in array.rows())
-    return replace(array, shape=(1,), read=lambda: blocks, array=None)
+    if rows.shape:
+        return rows
+    array = ByFunction(lambda key: next(rows.blocks()).reshape(1)[key])
+    return replace(rows, shape=(1,), array=array)
 
 
 def is_table(content: Content) -> bool:
     """Return whether the content is a table, or an array with fields and one axis."""
-    if isinstance(content, ArrayContent):
-        return content.dtype.names is not None and len(content.shape) == 1
-    return isinstance(content, TableContent)
+    if not isinstance(content, Rows):
+        return False
+    return content.dtype.names is not None and len(content.shape) == 1
 
 
-def as_table(content: Content) -> TableContent:
+def as_table(content: Content) -> Rows:
     """Return an array as a table.
 
     Each field becomes a column, which has the fill value of the field, unless this is
     an array. An array without fields has one column, ``"0"``, and
     with two axes as many columns as items in a row. Raises `UsageError` for others.
     """
-    if isinstance(content, TableContent):
+    assert isinstance(content, Rows)
+    if content.columns is not None:
         return content
-    assert isinstance(content, ArrayContent)
-    array, fields = content, content.dtype.names or ()
-    if len(array.shape) not in (1, 2) or (fields and len(array.shape) == 2):
+    dtype, shape, width = content.dtype, content.shape, math.prod(content.shape[1:])
+    if len(shape) not in (1, 2) or (dtype.names and len(shape) == 2):
         raise UsageTypeError(
             "an array of shape %s and dtype '%s' can't become a table: expected one or "
-            "two axes" % (array.shape, array.dtype)
+            "two axes" % (shape, dtype)
         )
-    length = array.shape[0]
-    columns: dict[str, ArrayContent] = {}
-    if fields:
-        fill = numpy.zeros((), array.dtype)
-        if array.fill_value is not None:
-            fill[...] = array.fill_value
-        for name in fields:
-            base, inner = array.dtype[name].base, array.dtype[name].shape
-            value = None if inner else fill[name]
-            columns[name] = ArrayContent(base, (length, *inner), fill_value=value)
-    else:
-        names = map(str, range(math.prod(array.shape[1:])))
-        columns = {name: ArrayContent(array.dtype, (length,)) for name in names}
-    if not columns:
+    if not width:
         raise UsageValueError("an array without items in a row can't become a table")
+    if dtype.names is None:
+        dtype = numpy.dtype([(str(number), dtype) for number in range(width)])
 
-    def blocks() -> Iterator[Columns]:
-        for rows in array.rows():
-            if fields:
-                yield {name: rows[name] for name in columns}
-            else:
-                flat = rows.reshape(len(rows), -1)
-                yield {name: flat[:, i] for i, name in enumerate(columns)}
+    def read() -> Iterator[Array]:
+        for block in content.blocks():
+            flat = numpy.ascontiguousarray(block).reshape(len(block), width)
+            yield flat.view(dtype).reshape(-1)
 
-    return TableContent(columns, length, blocks, array.attrs)
+    table = replace(content, dtype=dtype, shape=shape[:1], dims=None, columns={})
+    fill = numpy.zeros((), dtype)
+    if dtype != content.dtype:
+        table.read, table.array, table.order = read, None, "C"
+    elif content.fill_value is not None:
+        fill[...] = content.fill_value
+    columns = table.columns = {}
+    for name in dtype.names or ():
+        base, inner = dtype[name].base, dtype[name].shape
+        is_field = dtype == content.dtype and not inner
+        column = columns[name] = Rows(base, (*shape[:1], *inner))
+        column.fill_value = fill[name] if is_field else None
+        column.read = partial(_column_of, table, name)
+        if table.array is not None:
+            column.array = ByFunction(partial(_field_of, table.array, name))
+    return table
+
+
+def _field_of(array: Any, name: str, key: Any) -> Array:
+    """Return the rows of a field of an array."""
+    found: Array = array[key][name]
+    return found
 
 
 def without_group(
@@ -437,79 +451,23 @@ def without_group(
     A group of one member becomes that member, and a group of arrays of the same length
     a table. `note_loss` is told if the attributes of a group are left out.
     """
-    while isinstance(content, GroupContent) and len(content.members) == 1:
+    while isinstance(content, Members) and len(content.members) == 1:
         if content.attrs:
             note_loss("the attributes of the group")
         content = next(iter(content.members.values()))
-    if isinstance(content, GroupContent):
-        return joined_arrays(content) or content
-    return content
+    return joined_arrays(content) or content
 
 
-def joined_arrays(content: GroupContent) -> TableContent | None:
+def joined_arrays(content: Content) -> Rows | None:
     """Return a group of arrays of the same length as a table; None for others."""
     arrays = {
         name: member
         for name, member in content.members.items()
-        if isinstance(member, ArrayContent) and member.shape
+        if isinstance(member, Rows) and member.columns is None and member.shape
     }
-    lengths = {array.shape[0] for array in arrays.values()}
-    if len(arrays) < len(content.members) or len(lengths) != 1:
+    lengths = [array.shape[0] for array in arrays.values()]
+    if isinstance(content, Rows) or len(arrays) < len(content.members) or not lengths:
         return None
-    length = lengths.pop()
-    step = rows_in_block(sum(array.row_nbytes for array in arrays.values()))
-
-    def blocks() -> Iterator[Columns]:
-        streams = {n: a.stream() for n, a in arrays.items()}
-        for _ in range(0, length, step):
-            yield {name: stream.take(step) for name, stream in streams.items()}
-
-    return TableContent(arrays, length, blocks, content.attrs)
-
-
-# Blocks
-
-
-def cut_rows(rows: range, count: int) -> Iterator[range]:
-    """Yield ranges of at most `count` rows."""
-    for start in range(0, len(rows), count):
-        yield rows[start : start + count]
-
-
-def _overlaps(blocks: Iterable[Block], rows: range) -> Iterator[tuple[Block, slice]]:
-    """Yield the blocks that have some of the rows, and which rows of the block."""
-    start = 0
-    for block in blocks:
-        if start >= rows.stop:
-            break
-        length = len(next(iter(block.values())) if isinstance(block, dict) else block)
-        first = max(rows.start, start + (rows.start - start) % rows.step)
-        if first < start + length:
-            yield block, slice(first - start, rows.stop - start, rows.step)
-        start += length
-
-
-def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:
-    """Yield the same rows in blocks of `count` rows; the last one may be shorter."""
-    parts: list[Columns] = []
-    missing = count
-    for block in blocks:
-        length = len(next(iter(block.values())))
-        start = 0
-        while start < length:
-            stop = min(start + missing, length)
-            parts.append({name: rows[start:stop] for name, rows in block.items()})
-            missing -= stop - start
-            start = stop
-            if not missing:
-                yield _joined(parts)
-                parts, missing = [], count
-    if parts:
-        yield _joined(parts)
-
-
-def _joined(parts: list[Columns]) -> Columns:
-    return {
-        name: joined([part[name] for part in parts], rows.dtype, rows.shape[1:])
-        for name, rows in parts[0].items()
-    }
+    if min(lengths) < max(lengths):
+        return None
+    return new_table(arrays, lengths[0], None, content.attrs)

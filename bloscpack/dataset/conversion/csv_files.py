@@ -70,8 +70,8 @@ def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
         dtypes, length = _types(path, request.dtypes)
-    columns = {name: contents.ArrayContent(d, (length,)) for name, d in dtypes.items()}
-    return contents.TableContent(
+    columns = {name: contents.Rows(d, (length,)) for name, d in dtypes.items()}
+    return contents.new_table(
         columns, length, partial(_blocks, path, columns, request.note_loss)
     )
 
@@ -98,7 +98,7 @@ def _types(path: str, given: Mapping[str, DType]) -> tuple[dict[str, DType], int
 
 
 def _blocks(
-    path: str, columns: dict[str, contents.ArrayContent], note_loss: NoteLoss
+    path: str, columns: dict[str, contents.Rows], note_loss: NoteLoss
 ) -> Iterator[contents.Columns]:
     """Yield blocks of rows."""
     step = contents.rows_in_block(sum(column.row_nbytes for column in columns.values()))
@@ -372,7 +372,8 @@ def _times(values: list[str], dtype: DType, name: str, note_loss: NoteLoss) -> A
 def write(content: contents.Content, request: contents.Request) -> None:
     """Write a table, or an array with one or two axes."""
     table = contents.as_table(content)
-    for name, column in table.columns.items():
+    columns = table.columns or {}
+    for name, column in columns.items():
         if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUS":
             raise UsageTypeError(
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
@@ -388,10 +389,12 @@ def write(content: contents.Content, request: contents.Request) -> None:
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(LineWriter(text.write, shown), lineterminator="\r\n")
-        writer.writerow(table.columns)
-        for block in contents.regrouped(request.counted(table.read()), WRITTEN_ROWS):
-            lists = [values_of_items(rows, name) for name, rows in block.items()]
-            writer.writerows(zip(*lists, strict=True))
+        writer.writerow(columns)
+        for block in request.counted(table.blocks()):
+            for start in range(0, len(block), WRITTEN_ROWS):
+                rows = block[start : start + WRITTEN_ROWS]
+                lists = [values_of_items(rows[name], name) for name in columns]
+                writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
 
 

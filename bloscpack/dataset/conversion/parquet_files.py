@@ -26,13 +26,13 @@ from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import arrow_array, arrow_type
 from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of
 from .contents import (
-    ArrayContent,
     Columns,
     Content,
     Request,
-    TableContent,
+    Rows,
     as_table,
     naming_file,
+    new_table,
     rows_in_block,
 )
 
@@ -69,7 +69,7 @@ def read(path: str, request: Request) -> Content:
         )
         request.resources.enter_context(opened)
         file = _File(path, opened)
-        columns: dict[str, ArrayContent] = {}
+        columns: dict[str, Rows] = {}
         for number, name in file.names(request).items():
             field = file.schema.field(number)
             masks = file.mask(name, field) if request.layout else {}
@@ -79,7 +79,7 @@ def read(path: str, request: Request) -> Content:
                 request.note_loss("the time zone of the column '%s'" % field.name)
             columns |= {name: file.column(name, field), **masks}
         attrs = _attributes(file.schema.metadata, path)
-    return TableContent(columns, file.length, partial(file.blocks, columns), attrs)
+    return new_table(columns, file.length, partial(file.blocks, columns), attrs)
 
 
 class _File:
@@ -135,14 +135,14 @@ class _File:
             done += len(found)
         return True
 
-    def column(self, name: str, field: pyarrow.Field) -> ArrayContent:
+    def column(self, name: str, field: pyarrow.Field) -> Rows:
         """Return a column, whose rows can be read without the others."""
         self._stored[name] = field.name
         dtype, inner = self._dtype_of(field)
         attrs = _attributes(field.metadata, self._path)
         return self._content(name, dtype, inner, attrs)
 
-    def mask(self, name: str, field: pyarrow.Field) -> dict[str, ArrayContent]:
+    def mask(self, name: str, field: pyarrow.Field) -> dict[str, Rows]:
         """Return the column that says which items are missing, if any, by its name."""
         types, stored, mask = _pyarrow().types, field.name, MASK_NAME % name
         kinds = types.is_floating, types.is_temporal, types.is_nested, types.is_null
@@ -155,8 +155,8 @@ class _File:
 
     def _content(
         self, name: str, dtype: DType, inner: tuple[int, ...], attrs: JsonObject
-    ) -> ArrayContent:
-        column = ArrayContent(dtype, (self.length, *inner), attrs=attrs)
+    ) -> Rows:
+        column = Rows(dtype, (self.length, *inner), attrs=attrs)
         column.read = lambda: (b[name] for b in self.blocks({name: column}))
         return column
 
@@ -197,7 +197,7 @@ class _File:
             lengths.count += len(found)
         return lengths.dtype(stored, kind)
 
-    def blocks(self, columns: dict[str, ArrayContent]) -> Iterator[Columns]:
+    def blocks(self, columns: dict[str, Rows]) -> Iterator[Columns]:
         """Yield blocks of rows of some columns."""
         step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
         wanted = list({self._stored[name] for name in columns})
@@ -208,7 +208,7 @@ class _File:
                     for name, column in columns.items()
                 }
 
-    def _items(self, array: pyarrow.Array, name: str, column: ArrayContent) -> Array:
+    def _items(self, array: pyarrow.Array, name: str, column: Rows) -> Array:
         if name in self._masks:
             return numpy.asarray(_decoded(array).is_null())
         if self._stored[name] in self._masks.values():
@@ -311,8 +311,9 @@ def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
     pyarrow = _pyarrow()
     table = as_table(content)
-    fields, masks = [], masks_of(table.columns)
-    for name, column in table.columns.items():
+    columns = table.columns or {}
+    fields, masks = [], masks_of(columns)
+    for name, column in columns.items():
         if name in masks.values():
             if len(column.attrs) > 1:
                 request.note_loss("the attributes of the column '%s'" % name)
@@ -324,11 +325,15 @@ def write(content: Content, request: Request) -> None:
         request.new_file() as out_fp,
         _pyarrow("pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
     ):
-        for block in request.counted(table.read()):
+        for block in request.counted(table.blocks()):
             arrays = [
                 arrow_array(
                     block[field.name],
-                    *(field.type, field.name, block.get(masks.get(field.name, ""))),
+                    *(
+                        field.type,
+                        field.name,
+                        block[masks[field.name]] if field.name in masks else None,
+                    ),
                 )
                 for field in schema
             ]
