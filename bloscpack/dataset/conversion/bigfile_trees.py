@@ -235,7 +235,7 @@ def _fill(blocks: Iterable[Array], dtype: DType, column: Column) -> None:
 
 def encode_attributes(files: Mapping[str, bytes], record: JsonObject) -> JsonObject:
     """Return the values of all attributes by name, and the record."""
-    if files:
+    if files or record:
         kept = {name: base64.b64encode(data) for name, data in files.items()}
         record = {**record, FILES: {name: kept[name].decode("ascii") for name in kept}}
     values = _plain_values(load(files))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import accumulate
 from os.path import isfile, join, lexists
 from typing import Any
 
@@ -43,7 +44,17 @@ from ..layouts.base import NewArray
 from ..rows import RowStream
 from ..table import Table, new_column
 from .array_formats import add_arrays, read_blp
-from .contents import Content, Members, Request, Rows, as_table, is_table, new_table
+from .contents import (
+    Content,
+    Members,
+    Request,
+    Rows,
+    as_table,
+    inside,
+    is_table,
+    new_table,
+    nodes_of,
+)
 from .parquet_files import Lengths, fixed
 
 # The kinds of dtypes of texts of variable length.
@@ -66,6 +77,16 @@ def read(path: str, request: Request) -> Content:
     if names and ZARR_JSON in listed:
         archive = loadz(path, nthreads=request.nthreads)
         add_arrays(content, request.resources.enter_context(archive), names, path)
+    # The members follow one another as their chunks do in the file.
+    places: dict[str, int] = {}
+    listed.sort(key=lambda name: name.endswith(ZARR_JSON))
+    for number, name in enumerate(listed):
+        for part in accumulate(name.removesuffix(EXTENSION).split("/"), inside):
+            places.setdefault(part, number)
+    for name, node in nodes_of(content):
+        if isinstance(node, Members):
+            in_order = sorted(node.members, key=lambda n: places[inside(name, n)])
+            node.members = {inner: node.members[inner] for inner in in_order}
     return content
 
 
@@ -137,8 +158,8 @@ def write(content: Content, request: Request) -> None:
         _write(content, request, path)
 
 
-def _write(content: Content, request: Request, path: str, inside: str = "") -> None:
-    """Write contents to a free path, without syncing; `inside` is the path in it."""
+def _write(content: Content, request: Request, path: str, where: str = "") -> None:
+    """Write contents to a free path, without syncing; `where` is the path in it."""
     layout = request.layout
     given: dict[str, Any] = {"chunks": request.chunks, "shards": request.shards}
     if isinstance(content, Members):
@@ -147,7 +168,7 @@ def _write(content: Content, request: Request, path: str, inside: str = "") -> N
         for name, member in content.members.items():
             if not is_member_name(name):
                 raise UsageValueError(BAD_NAME % ("member", name))
-            inner = join(inside, name)
+            inner = join(where, name)
             try:
                 _write(member, request, join(path, name), inner)
             except UsageError as error:
@@ -165,7 +186,7 @@ def _write(content: Content, request: Request, path: str, inside: str = "") -> N
         _write_table(table, request, path)
     else:
         ndim, source = len(content.shape), content.array
-        if inside:
+        if where:
             given = {key: _lengths(value, ndim) for key, value in given.items()}
         if not any(given.values()) and isinstance(source, Array):
             same = source.layout == layout == "zarr"
