@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -174,14 +173,14 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
             return numpy.frombuffer(data, BYTE)[:: rows.step]
 
         shape, attrs = (parts.nbytes,), attributes_of(parts.user_metadata)
-        return "blp", BytesContent(BYTE, shape, attrs=attrs, array=ByFunction(get))
+        return "blp", BytesContent(BYTE, shape, ByFunction(get), attrs)
 
 
 def bytes_of(path: str, stack: ExitStack) -> BytesContent:
     """Return a local file as plain bytes, whatever its format; `stack` closes it."""
     request = Request("", raw=(BYTE, (UNKNOWN_LENGTH,)), resources=stack)
     found = read_raw(path, request)
-    return BytesContent(BYTE, found.shape, array=found.array)
+    return BytesContent(BYTE, found.shape, found.array)
 
 
 # Descriptions
@@ -247,11 +246,4 @@ def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
                 text = "--fields: there is no '%s' among %s"
                 raise WrongUsage(text % (name, ", ".join(columns)))
         content = content.only(fields)
-    numbers = range(*rows.indices(content.shape[0]))
-    return replace(
-        content,
-        shape=(len(numbers), *content.shape[1:]),
-        read=partial(content.blocks, numbers),
-        order="C",
-        array=None,
-    )
+    return content.part(range(*rows.indices(content.shape[0])))

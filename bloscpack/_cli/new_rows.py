@@ -60,7 +60,7 @@ def _rows_in(source: Opened, found: Any) -> object:
     is_of_table = isinstance(found, dataset.Table)
     if is_of_table and contents.is_table(content):
         table = contents.as_table(content)
-        if table.array is not None:
+        if not isinstance(table.array, contents.Stream):
             return table.columns
         return joined([*table.blocks()], table.dtype, ())
     if not is_of_table and content.kind == "array":

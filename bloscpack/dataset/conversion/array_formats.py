@@ -26,7 +26,7 @@ from typing import IO, Any
 import numpy
 
 from ..._engine.forks import cached_property
-from ..._format.dtypes import Array, DType
+from ..._format.dtypes import Array
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.base import Storage, naming_errors, read_up_to, write_all
 from ..._storage.local import whole_file
@@ -42,7 +42,15 @@ from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
 from ...zip_io import ArrayArchive, loadz
-from .contents import Content, Members, Request, Rows, named_arrays, rows_in_block
+from .contents import (
+    Content,
+    Members,
+    Request,
+    Rows,
+    Stream,
+    named_arrays,
+    rows_in_block,
+)
 
 # Opens a member of an archive.
 Open = Callable[[], AbstractContextManager[IO[bytes]]]
@@ -142,7 +150,7 @@ def _in_file(fp: IO[bytes], array: Array, offset: int, path: str) -> Rows:
     """Return the items behind an offset of an open file."""
     found = FileItems(partial(whole_file, fp), array, offset, path)
     order = "F" if _is_fortran(array) else "C"
-    return Rows(array.dtype, array.shape, array=found, order=order)
+    return Rows(array.dtype, array.shape, found, order=order)
 
 
 def read_raw(path: str, request: Request) -> Rows:
@@ -189,12 +197,13 @@ def read_npz(path: str, request: Request) -> Members:
             array = read_header(fp)
             check_size(fp, array, info.file_size)
             offset = fp.tell()
-        found = Rows(array.dtype, shape := array.shape)
+        found = Rows(array.dtype, array.shape)
         if _is_fortran(array):
             copied = partial(_copied, open_, request)
             found.array, found.order = FileItems(copied, array, offset, name), "F"
-            shape = shape[::-1]
-        found.read = partial(_items_in_order, open_, offset, name, found.dtype, shape)
+        else:
+            read = partial(_items_in_order, open_, offset, name, array)
+            found.array = Stream(read, array.dtype, array.shape)
         add_member(root, info.filename.removesuffix(SUFFIX), found, path)
     return root
 
@@ -218,9 +227,10 @@ def _copied(open_: Open, request: Request) -> Storage:
 
 
 def _items_in_order(
-    open_: Open, offset: int, name: str, dtype: DType, shape: tuple[int, ...]
+    open_: Open, offset: int, name: str, array: Array
 ) -> Iterator[Array]:
-    """Yield blocks of rows of `shape`, whose items follow one another in a member."""
+    """Yield blocks of rows, whose items follow one another in a member."""
+    dtype, shape = array.dtype, array.shape
     with open_() as fp, naming_errors(name):
         fp.read(offset)  # after a seek, `zipfile` of Python 3.13 checks no CRC
         row = math.prod(shape[1:]) * dtype.itemsize
@@ -290,7 +300,7 @@ def read_blp(path: str, request: Request) -> Rows:
 def content_of(lazy: LazyArray) -> Rows:
     """Return an array in a file, with its metadata as attributes."""
     attrs = attributes_of(lazy.metadata)
-    return Rows(lazy.dtype, lazy.shape, attrs=attrs, array=lazy, order=lazy.order)
+    return Rows(lazy.dtype, lazy.shape, lazy, attrs, order=lazy.order)
 
 
 def attributes_of(metadata: Json) -> JsonObject:

@@ -126,7 +126,7 @@ def _block(tree: File, name: str, request: Request) -> Rows | Members:
         return rows
 
     shape = (column.size, *stored.shape)
-    return Rows(stored.base, shape, attrs=attrs, array=ByFunction(get))
+    return Rows(stored.base, shape, ByFunction(get), attrs)
 
 
 def _stored_dtype(layout: header.Header) -> DType:

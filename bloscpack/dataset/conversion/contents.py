@@ -1,9 +1,9 @@
 """The contents of a file or folder, between a reader and a writer of another format.
 
 Strategy: a reader returns `Rows`, an array or a table, or `Members`, a group of these.
-`Rows` reads any array-like by slices of rows, and a stream, such as text, in order. A
-block of rows is always an array of NumPy; that of a table has a field for each column.
-So a table is an array with fields whose columns may have attributes.
+The items of `Rows` are any array-like, which is read by slices of rows; `Stream` is one
+for a source that can only be read in order, such as text. A table is an array with
+fields, of which each column may have attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 import numpy
@@ -145,13 +144,65 @@ def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
 
 @dataclass(eq=False)
 class ByFunction:
-    """An array whose items a function returns for an index."""
+    """An array-like whose rows a function returns for a slice."""
 
     get: Callable[[Any], Array]
     chunks: tuple[int, ...] = ()
 
     def __getitem__(self, key: Any) -> Array:
         return self.get(key)
+
+
+class Field:
+    """An array-like of a field of another one."""
+
+    def __init__(self, whole: Any, name: str) -> None:
+        self.whole, self._name = whole, name
+        self.chunks: tuple[int, ...] = getattr(whole, "chunks", ())
+
+    def __getitem__(self, key: Any) -> Array:
+        found: Array = self.whole[key][self._name]
+        return found
+
+
+class Stream:
+    """An array-like that is read in order; a slice before the last one starts again.
+
+    `read` yields blocks of rows, or the item of an array without axes. It is always
+    read to its end, where a source may find that it is damaged.
+    """
+
+    def __init__(
+        self, read: Callable[[], Iterable[Array]], dtype: DType, shape: tuple[int, ...]
+    ) -> None:
+        self._read, self._dtype, self._shape = read, dtype, shape
+        self._rows: RowStream | None = None
+        self._position = 0
+
+    def __getitem__(self, key: Any) -> Array:
+        dtype, (length, *inner) = self._dtype, self._shape or (1,)
+        start, stop, step = (slice(None) if key is ... else key).indices(length)
+        if self._rows is None or start < self._position:
+            self._rows = RowStream(self._read(), dtype, (*inner,))
+            self._position = 0
+        most = rows_in_block(math.prod(inner) * dtype.itemsize)
+        while start > self._position:
+            self._position += len(self._take(min(most, start - self._position)))
+        found = self._take(max(0, stop - start))
+        self._position += len(found)
+        if self._position == length:
+            rows, self._rows = self._rows, None
+            if len(rows.take(1)):
+                raise DamageError("expected '%d' rows, found more" % length)
+        return found[::step] if self._shape else found.reshape(())
+
+    def _take(self, count: int) -> Array:
+        assert self._rows is not None
+        found = self._rows.take(count)
+        if len(found) < count:
+            text = "expected '%d' rows, found '%d'"
+            raise DamageError(text % (self._shape[0], self._position + len(found)))
+        return found
 
 
 @dataclass(eq=False)
@@ -162,19 +213,17 @@ class Rows:
     ----------
     dtype, shape
         Those of the array. A table has a field for each column, and one axis.
-    read
-        Yields blocks of rows in order, for a source that has no `array`. Of an array in
-        Fortran order, these are blocks of its transpose.
+    array
+        What reads the rows of a slice.
     attrs
         The attributes.
     fill_value
         The value of new items if the array is enlarged; None for zero.
     dims
         The names of the axes; None for no names.
-    array
-        What reads any rows by a slice; None if `read` alone reads them.
     order
-        ``"C"`` or ``"F"``, the order in which the source has the items.
+        ``"C"`` or ``"F"``, the order in which the source has the items. With ``"F"``,
+        `array` reads slices of the last axis, too.
     columns
         The columns of a table by name; None for an array.
     may_be_lost
@@ -183,11 +232,10 @@ class Rows:
 
     dtype: DType
     shape: tuple[int, ...]
-    read: Callable[[], Iterable[Array]] | None = None
+    array: Any = None
     attrs: JsonObject = field(default_factory=dict)
     fill_value: object = None
     dims: Sequence[str | None] | None = None
-    array: Any = None
     order: str = "C"
     columns: dict[str, Rows] | None = None
     may_be_lost: bool = False
@@ -199,7 +247,7 @@ class Rows:
 
     @property
     def members(self) -> dict[str, Content]:
-        """The columns, each as an array that can be read without the others."""
+        """The columns of a table."""
         return {**(self.columns or {})}
 
     @property
@@ -224,71 +272,48 @@ class Rows:
             return False
         return bool(numpy.array(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
-    @property
-    def chunk_rows(self) -> int:
-        """Number of rows that are compressed together; 1 if unknown."""
-        columns = (self.columns or {}).values()
-        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
-        return max([1, *chunks[:1], *(column.chunk_rows for column in columns)])
+    def __getitem__(self, key: Any) -> Array:
+        found: Array = self.array[key]
+        return found
 
-    def blocks(self, rows: range | None = None) -> Iterator[Array]:
-        """Yield rows in blocks, all by default; an array without axes is one block.
-
-        The other rows are not read if that is possible.
-        """
-        if self.array is not None and not self.shape:
+    def blocks(self) -> Iterator[Array]:
+        """Yield blocks of rows; an array without axes is one block."""
+        if not self.shape:
             yield numpy.asarray(self.array[...])
-        elif self.array is not None:
-            rows = range(self.shape[0]) if rows is None else rows
-            factor = FORTRAN_FACTOR if self.fortran else 1
-            step = rows_in_block(self.row_nbytes * rows.step, self.chunk_rows, factor)
-            for start in range(0, len(rows), step):
-                part = rows[start : start + step]
-                yield self.array[part.start : part.stop : part.step]
-        elif rows is None:
-            assert self.read is not None
-            yield from self.read()
-        else:
-            start = 0
-            for block in self.blocks():
-                if start >= rows.stop:
-                    break
-                first = max(rows.start, start + (rows.start - start) % rows.step)
-                if first < start + len(block):
-                    yield block[first - start : rows.stop - start : rows.step]
-                start += len(block)
+            return
+        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
+        factor = FORTRAN_FACTOR if self.fortran else 1
+        step = rows_in_block(self.row_nbytes, max([1, *chunks[:1]]), factor)
+        for start in range(0, self.shape[0], step):
+            yield self.array[start : min(start + step, self.shape[0])]
 
     def stored(self) -> Iterable[Array]:
         """Return blocks in the order of the source: in Fortran order, transposed."""
         if not self.fortran:
             return self.blocks()
-        if self.read is not None:
-            return self.read()
         length = self.shape[-1]
         step = rows_in_block(self.nbytes // max(1, length))
         return (self.array[..., i : i + step].T for i in range(0, length, step))
 
-    def stream(self) -> RowStream:
-        """Return the rows, to be taken in any number at a time."""
-        return RowStream(self.blocks(), self.dtype, self.shape[1:])
+    def part(self, rows: range) -> Rows:
+        """Return some of the rows; the others are not read if that is possible."""
 
-    def __getitem__(self, key: Any) -> Array:
-        """Return the rows of a slice, if there is an `array`."""
-        found: Array = self.array[key]
-        return found
+        def get(key: slice) -> Array:
+            some = rows[key]
+            found: Array = self.array[some.start : some.stop : some.step]
+            return found
+
+        shape = len(rows), *self.shape[1:]
+        return replace(self, shape=shape, array=ByFunction(get), order="C")
 
     def only(self, names: Iterable[str]) -> Rows:
         """Return a table of some columns; the others are not read if possible."""
-        assert self.columns is not None
-        columns, whole = {name: self.columns[name] for name in names}, self.array
-        if all(column.read is None for column in columns.values()):
-            return new_table(columns, self.shape[0], None, self.attrs)
-        table = new_table(columns, self.shape[0], self.blocks, self.attrs)
-        if whole is not None:
+        columns = {name: (self.columns or {})[name] for name in names}
+        table = new_table(columns, self.shape[0], None, self.attrs)
+        if any(isinstance(column.array, Field) for column in columns.values()):
+            whole, dtype = self.array, table.dtype
             chunks = getattr(whole, "chunks", ())
-            table.array = ByFunction(
-                lambda key: packed(whole[key], table.dtype), chunks
-            )
+            table.array = ByFunction(lambda key: packed(whole[key], dtype), chunks)
         return table
 
 
@@ -315,29 +340,24 @@ def new_table(
 ) -> Rows:
     """Return a table of columns.
 
-    `read` yields blocks of rows, by the names of columns. Without it, each column is
-    read by itself.
+    `read` yields blocks of rows, by the names of columns; it reads the columns without
+    an `array`. If it is None, each column is read by itself.
     """
     dtype = numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns.items()])
-
-    def joined() -> Iterator[Array]:
-        streams = {name: column.stream() for name, column in columns.items()}
-        step = rows_in_block(dtype.itemsize)
-        for _ in range(0, length, step):
-            block = {name: stream.take(step) for name, stream in streams.items()}
-            yield packed(block, dtype)
-
-    table = Rows(dtype, (length,), joined, attrs or {}, columns=columns)
+    table = Rows(dtype, (length,), attrs=attrs or {}, columns=columns)
     if read is not None:
         blocks = read
-        table.read = lambda: (packed(block, dtype) for block in blocks())
-    elif all(column.array is not None for column in columns.values()):
-        table.array = ByFunction(
-            lambda key: packed({n: c.array[key] for n, c in columns.items()}, dtype)
+        table.array = Stream(
+            lambda: (packed(block, dtype) for block in blocks()), dtype, table.shape
         )
-    for name, column in columns.items():
-        if column.array is None and column.read is None:
-            column.read = partial(_column_of, table, name)
+        for name, column in columns.items():
+            column.array = column.array or Field(table.array, name)
+    else:
+        chunks = [getattr(column.array, "chunks", ()) for column in columns.values()]
+        table.array = ByFunction(
+            lambda key: packed({n: c.array[key] for n, c in columns.items()}, dtype),
+            max((found[:1] for found in chunks), default=()),
+        )
     return table
 
 
@@ -348,12 +368,6 @@ def packed(block: Any, dtype: DType) -> Array:
     for name in rows:
         items[name] = rows[name]
     return items
-
-
-def _column_of(table: Rows, name: str) -> Iterator[Array]:
-    """Yield the blocks of one column of a table that is read as a whole."""
-    for block in table.blocks():
-        yield block[name]
 
 
 def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
@@ -382,7 +396,7 @@ def with_rows(rows: Rows) -> Rows:
     """Return an array; one without axes gets an axis of length 1."""
     if rows.shape:
         return rows
-    array = ByFunction(lambda key: next(rows.blocks()).reshape(1)[key])
+    array = ByFunction(lambda key: numpy.reshape(rows.array[...], 1)[key])
     return replace(rows, shape=(1,), array=array)
 
 
@@ -414,33 +428,24 @@ def as_table(content: Content) -> Rows:
     if dtype.names is None:
         dtype = numpy.dtype([(str(number), dtype) for number in range(width)])
 
-    def read() -> Iterator[Array]:
-        for block in content.blocks():
-            flat = numpy.ascontiguousarray(block).reshape(len(block), width)
-            yield flat.view(dtype).reshape(-1)
+    def get(key: Any) -> Array:
+        block = numpy.ascontiguousarray(content.array[key])
+        return block.reshape(len(block), width).view(dtype).reshape(-1)
 
     table = replace(content, dtype=dtype, shape=shape[:1], dims=None, columns={})
     fill = numpy.zeros((), dtype)
     if dtype != content.dtype:
-        table.read, table.array, table.order = read, None, "C"
+        chunks = getattr(content.array, "chunks", ())
+        table.array, table.order = ByFunction(get, chunks), "C"
     elif content.fill_value is not None:
         fill[...] = content.fill_value
     columns = table.columns = {}
     for name in dtype.names or ():
         base, inner = dtype[name].base, dtype[name].shape
-        is_field = dtype == content.dtype and not inner
-        column = columns[name] = Rows(base, (*shape[:1], *inner))
-        column.fill_value = fill[name] if is_field else None
-        column.read = partial(_column_of, table, name)
-        if table.array is not None:
-            column.array = ByFunction(partial(_field_of, table.array, name))
+        column = Rows(base, (*shape[:1], *inner), Field(table.array, name))
+        column.fill_value = fill[name] if dtype == content.dtype and not inner else None
+        columns[name] = column
     return table
-
-
-def _field_of(array: Any, name: str, key: Any) -> Array:
-    """Return the rows of a field of an array."""
-    found: Array = array[key][name]
-    return found
 
 
 def without_group(
@@ -465,9 +470,8 @@ def joined_arrays(content: Content) -> Rows | None:
         for name, member in content.members.items()
         if isinstance(member, Rows) and member.columns is None and member.shape
     }
-    lengths = [array.shape[0] for array in arrays.values()]
-    if isinstance(content, Rows) or len(arrays) < len(content.members) or not lengths:
+    lengths = {array.shape[0] for array in arrays.values()}
+    is_group = isinstance(content, Members) and len(arrays) == len(content.members)
+    if not is_group or len(lengths) != 1:
         return None
-    if min(lengths) < max(lengths):
-        return None
-    return new_table(arrays, lengths[0], None, content.attrs)
+    return new_table(arrays, lengths.pop(), None, content.attrs)

@@ -49,6 +49,7 @@ from .contents import (
     Members,
     Request,
     Rows,
+    Stream,
     as_table,
     inside,
     is_table,
@@ -98,7 +99,7 @@ def _content(found: Array | Table | Group, path: str, request: Request) -> Any:
         if found.dtype.kind in TEXT and found.layout == "zarr-python":
             return _text_content(found, path)
         fill, dims = found.fill_value, found.dims
-        return Rows(found.dtype, found.shape, None, attrs, fill, dims, found)
+        return Rows(found.dtype, found.shape, found, attrs, fill, dims)
     if isinstance(found, Table):
         columns, length = {}, len(found)
         for name, column in found.columns.items():
@@ -143,8 +144,8 @@ def _text_content(array: Array, path: str) -> Rows:
         for block in array.iter_chunks():
             yield fixed(block.ravel().tolist(), dtype, path).reshape(block.shape)
 
-    attrs = array.attrs.asdict()
-    return Rows(dtype, array.shape, rows, attrs, fill, array.dims)
+    items, attrs = Stream(rows, dtype, array.shape), array.attrs.asdict()
+    return Rows(dtype, array.shape, items, attrs, fill, array.dims)
 
 
 # Writing

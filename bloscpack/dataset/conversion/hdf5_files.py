@@ -193,7 +193,7 @@ class _Tree:
         if isinstance(name, str) and name.startswith(NO_VARIABLE):
             return None
         items, shape = _Items(self, dataset, path), dataset.shape
-        array = Rows(items.dtype, shape + items.inner, array=items, may_be_lost=True)
+        array = Rows(items.dtype, shape + items.inner, items, may_be_lost=True)
         given = settings.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED
         if given and not items.is_text:
             array.fill_value = numpy.asarray(dataset.fillvalue).astype(items.dtype)[()]

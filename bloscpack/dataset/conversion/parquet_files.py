@@ -30,6 +30,7 @@ from .contents import (
     Content,
     Request,
     Rows,
+    Stream,
     as_table,
     naming_file,
     new_table,
@@ -157,7 +158,10 @@ class _File:
         self, name: str, dtype: DType, inner: tuple[int, ...], attrs: JsonObject
     ) -> Rows:
         column = Rows(dtype, (self.length, *inner), attrs=attrs)
-        column.read = lambda: (b[name] for b in self.blocks({name: column}))
+        column.array = Stream(
+            lambda: (block[name] for block in self.blocks({name: column})),
+            *(dtype, column.shape),
+        )
         return column
 
     def _dtype_of(self, field: pyarrow.Field) -> tuple[DType, tuple[int, ...]]:
