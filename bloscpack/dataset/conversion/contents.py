@@ -410,9 +410,9 @@ def is_table(content: Content) -> bool:
 def as_table(content: Content) -> Rows:
     """Return an array as a table.
 
-    Each field becomes a column, which has the fill value of the field, unless this is
-    an array. An array without fields has one column, ``"0"``, and
-    with two axes as many columns as items in a row. Raises `UsageError` for others.
+    Each field becomes a column, with the fill value of the field. An array without
+    fields has one column, ``"0"``, and with two axes as many columns as items in a row.
+    Raises `UsageError` for others.
     """
     assert isinstance(content, Rows)
     if content.columns is not None:
@@ -443,7 +443,7 @@ def as_table(content: Content) -> Rows:
     for name in dtype.names or ():
         base, inner = dtype[name].base, dtype[name].shape
         column = Rows(base, (*shape[:1], *inner), Field(table.array, name))
-        column.fill_value = fill[name] if dtype == content.dtype and not inner else None
+        column.fill_value = fill[name] if dtype == content.dtype else None
         columns[name] = column
     return table
 

@@ -181,10 +181,7 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
                 raise type(error)("'%s': %s" % (inner, error)) from error
     elif is_table(content) and (content.columns or not array_class(layout).by_field):
         # Zarr has tables, and no arrays with fields.
-        table = as_table(content)
-        if content.has_fill_value and not _same_fill_value(content, table):
-            request.note_loss("the fill value")
-        _write_table(table, request, path)
+        _write_table(as_table(content), request, path)
     else:
         ndim, source = len(content.shape), content.array
         if where:
@@ -224,16 +221,6 @@ def _lengths(given: int | Shape | None, ndim: int) -> int | Shape | None:
     return None if isinstance(given, tuple) and len(given) != ndim else given
 
 
-def _same_fill_value(array: Rows, table: Rows) -> bool:
-    """Return whether the columns have the fill values of all fields of an array."""
-    fill = numpy.zeros((), table.dtype)
-    for name, column in (table.columns or {}).items():
-        if column.fill_value is not None:
-            fill[name] = column.fill_value
-    same: bool = fill.tobytes() == numpy.array(array.fill_value, fill.dtype).tobytes()
-    return same
-
-
 def _write_table(table: Rows, request: Request, path: str) -> None:
     """Write a table with its first rows, and append the others."""
     found = table_class(request.layout)
@@ -245,12 +232,17 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
     new = {}
     for name, column in (table.columns or {}).items():
         found.check_column_name(name)
+        fill = column.fill_value
+        if numpy.ndim(fill):  # type: ignore[arg-type]
+            if column.has_fill_value:  # of a field of arrays
+                request.note_loss("the fill value")
+            fill = None
         shards = _lengths(request.shards, len(column.shape))
         new[name] = new_column(
             *(found, name, rows[name], column.attrs),
             chunks=_lengths(request.chunks, len(column.shape)),
             shards=count if shards is None else shards,
-            fill_value=column.fill_value,
+            fill_value=fill,
             settings=request.settings,
         )
     with creating(path, "x", False) as change:
