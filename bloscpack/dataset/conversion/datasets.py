@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from os.path import isfile, join, lexists
 from typing import Any
 
@@ -193,6 +193,8 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
                 given = {"chunks": source.chunks, "shards": source.shards}
         found = array_class(layout)
         found.check_layout()
+        blocks = request.counted(content.blocks())
+        first = list(islice(blocks, 1))
         new = NewArray(
             content.dtype,
             content.shape,
@@ -201,9 +203,9 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
             attrs=content.attrs,
             settings=request.settings,
             dims=stored_dims(name_of(path), ndim, content.dims),
+            sample=first[0] if first else None,
         )
-        blocks = request.counted(content.blocks())
-        stream = RowStream(blocks, content.dtype, content.shape[1:])
+        stream = RowStream(chain(first, blocks), content.dtype, content.shape[1:])
         with creating(path, "x", False) as change:
             found.create(change, "", new, stream.blocks(found.grid_for(new)))
 

@@ -65,7 +65,10 @@ KIND, TABLE = "bloscpack.kind", "table"
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
 # Attributes whose values have the type of the items.
-OF_ITEMS = (MASK, "missing_value")
+OF_ITEMS = (
+    *(MASK, "missing_value", "valid_min", "valid_max", "valid_range"),
+    *("flag_values", "flag_masks"),
+)
 NUMBERS = "biuf"
 # The units of time of NumPy that netCDF has, and its words for them.
 UNITS = {
@@ -104,12 +107,7 @@ def read(path: str, request: Request) -> Content:
         file = request.resources.enter_context(h5py.File(fp, "r"))
         tree = _Tree(h5py, path, file, request)
         content = tree.group(file, b"", 0)
-        # All scales have been seen.
-        for array, axes in tree.axes:
-            names = [a if not isinstance(a, int) else tree.name_at(a) for a in axes]
-            if any(names):
-                inner = [None] * (len(array.shape) - len(names))
-                array.dims = [name or None for name in names] + inner
+        tree.finish_axes()
     return content
 
 
@@ -127,15 +125,34 @@ class _Tree:
         self._paths = {self._address(file.id): b""}
         # The items that were read last, and their dataset: its cache takes memory.
         self.opened: tuple[object, Any] = (None, None)
-        # The address of the scale of each axis of an array, or its label.
-        self.axes: list[tuple[Rows, list[Axis]]] = []
+        # The address of the scale of each axis of an array, or its label; and the
+        # length of each scale, by its address.
+        self._axes: list[tuple[Rows, list[Axis]]] = []
+        self._lengths: dict[int, int] = {}
 
     def _address(self, found: object) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
 
-    def name_at(self, address: int) -> str:
-        """Return the last part of the path of an object; empty if it was not seen."""
-        return text_of(self._paths.get(address, b"")).rpartition("/")[2]
+    def finish_axes(self) -> None:
+        """Name the axes of all arrays, and add the records that some lack.
+
+        All scales have been seen. netCDF lets a variable have fewer records than its
+        axis; the others have the fill value.
+        """
+        for array, axes in self._axes:
+            names: list[str | None] = [None] * len(array.shape)
+            for axis, found in enumerate(axes):
+                if isinstance(found, int):
+                    path = text_of(self._paths.get(found, b""))
+                    names[axis] = path.rpartition("/")[2] or None
+                else:
+                    names[axis] = found or None
+            if any(names):
+                array.dims = names
+            length = self._lengths.get(axes[0], 0) if axes else 0  # type: ignore
+            if array.array.is_growing and length > array.shape[0]:
+                array.shape = length, *array.shape[1:]
+                array.array = Completed(array.array, array)
 
     def _lose(self, what: str, path: bytes) -> None:
         """Note something at a path that has no equal in the contents."""
@@ -149,7 +166,7 @@ class _Tree:
             text = "expected at most '%d' groups inside of one another"
             raise UsageValueError(text % MAX_DEPTH)
         found = Members({})
-        narrays = len(self.axes)
+        narrays = len(self._axes)
         for link in group.id:
             inner = path + b"/" + link
             if group.id.links.get_info(link).type != h5py.h5l.TYPE_HARD:
@@ -176,7 +193,7 @@ class _Tree:
         table = joined_arrays(found) if is_table else None
         if table is None:
             return found
-        del self.axes[narrays:]  # the axes of columns have no names
+        del self._axes[narrays:]  # the axes of columns have no names
         return table
 
     def _array(self, found: Any, path: bytes) -> Rows | None:
@@ -189,6 +206,8 @@ class _Tree:
             raise UsageTypeError("it has no items, and no shape")
         dataset = self.h5py.Dataset(found)
         is_scale = _plain(self._value(dataset, "CLASS")) == SCALE
+        if is_scale and found.rank == 1:
+            self._lengths[self._address(found)] = found.shape[0]
         name = _plain(self._value(dataset, "NAME")) if is_scale else None
         if isinstance(name, str) and name.startswith(NO_VARIABLE):
             return None
@@ -206,12 +225,16 @@ class _Tree:
             # The functions of HDF5 for scales crash if these attributes are damaged.
             scales = self._value(dataset, "DIMENSION_LIST")
             labels = self._value(dataset, "DIMENSION_LABELS")
-            axes = [None] * len(shape) if labels is None else [*map(_plain, labels)]
-            for axis in range(len(shape) if scales is not None else 0):
-                if len(scales[axis]):
+            axes = []
+            for axis in range(len(shape)):
+                if scales is not None and len(scales[axis]):
                     scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
-                    axes[axis] = self._address(scale)
-        self.axes.append((array, axes))
+                    axes.append(self._address(scale))
+                else:
+                    axes.append(None if labels is None else _plain(labels[axis]))
+        self._axes.append((array, axes))
+        if self.h5py.check_enum_dtype(dataset.dtype) and dataset.dtype.kind != "b":
+            self._lose("the names of the values of '%s'", path)
         return array
 
     def _attributes(self, found: HLObject, path: bytes) -> JsonObject:
@@ -297,6 +320,8 @@ class _Items:
         The axes of an item that is an array.
     is_text
         Whether the items have been text of variable length, or in UTF-8.
+    is_growing
+        Whether the array may get more rows.
     chunks
         The shape of the chunks; empty without chunks.
     cbytes
@@ -306,6 +331,7 @@ class _Items:
     def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
         self._tree, self._path, self._name = tree, path, text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
+        self.is_growing = dataset.maxshape[:1] == (None,)
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
         check_known(dataset.dtype)
@@ -364,6 +390,23 @@ class _Items:
                 items = fixed(values, self.dtype, self._name)
                 parts.append(items.reshape(part.shape))
         return joined(parts, self.dtype, self._shape[1:]) if parts[1:] else parts[0]
+
+
+class Completed:
+    """The items of an array that has more rows than are in the file."""
+
+    def __init__(self, items: _Items, array: Rows) -> None:
+        self._items, self._fill = items, array.fill_value
+        self._empty = numpy.zeros(array.shape[1:], array.dtype)
+        self._length, self.chunks = array.shape[0], items.chunks
+
+    def __getitem__(self, key: slice) -> Array:
+        found = self._items[key]
+        missing = len(range(self._length)[key]) - len(found)
+        rows: Array = numpy.repeat(self._empty[numpy.newaxis], missing, 0)
+        if self._fill is not None:
+            rows[...] = self._fill
+        return joined([found, rows], found.dtype, found.shape[1:])
 
 
 # Writing
