@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, ClassVar, TypeAlias
+from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
 
@@ -27,8 +27,9 @@ from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..rows import RowStream
 
-Columns = Mapping[str, Array]
+Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"
+Block = TypeVar("Block", Array, Columns)
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
@@ -98,12 +99,13 @@ class Request:
             like=None if self.limits is None else self.limits.whole(),
         )
 
-    def counted(self, blocks: Iterable[Array]) -> Iterator[Array]:
-        """Yield blocks of rows, and report the progress."""
+    def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield blocks of rows, also by columns, and report the progress."""
         for block in blocks:
             yield block
             if self.progress is not None:
-                self.progress(block.nbytes)
+                columns = block.values() if isinstance(block, dict) else (block,)
+                self.progress(sum(rows.nbytes for rows in columns))
 
     def note_loss(self, what: str) -> None:
         """Note something that the target can't hold."""
@@ -266,6 +268,12 @@ class Rows:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
+    def chunk_rows(self) -> int:
+        """Number of rows that are compressed together; 1 if unknown."""
+        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
+        return max([1, *chunks[:1]])
+
+    @property
     def has_fill_value(self) -> bool:
         """Whether the fill value is anything but zero."""
         if self.fill_value is None:
@@ -281,11 +289,27 @@ class Rows:
         if not self.shape:
             yield numpy.asarray(self.array[...])
             return
-        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
         factor = FORTRAN_FACTOR if self.fortran else 1
-        step = rows_in_block(self.row_nbytes, max([1, *chunks[:1]]), factor)
+        step = rows_in_block(self.row_nbytes, self.chunk_rows, factor)
         for start in range(0, self.shape[0], step):
             yield self.array[start : min(start + step, self.shape[0])]
+
+    def read(self, step: int = 0) -> Iterator[Columns]:
+        """Yield blocks of the columns of a table, of `step` rows if that is given."""
+        step = step or rows_in_block(self.row_nbytes, self.chunk_rows)
+        for start in range(0, self.shape[0], step):
+            yield self.columns_of(slice(start, min(start + step, self.shape[0])))
+
+    def columns_of(self, key: slice) -> Columns:
+        """Return some rows of the columns of a table.
+
+        Fields are read together, and so are the columns of a stream.
+        """
+        columns, whole = self.columns or {}, isinstance(self.array, Stream)
+        if whole or any(isinstance(column.array, Field) for column in columns.values()):
+            rows = self.array[key]
+            return {name: rows[name] for name in columns}
+        return {name: column.array[key] for name, column in columns.items()}
 
     def stored(self) -> Iterable[Array]:
         """Return blocks in the order of the source: in Fortran order, transposed."""
@@ -309,11 +333,12 @@ class Rows:
     def only(self, names: Iterable[str]) -> Rows:
         """Return a table of some columns; the others are not read if possible."""
         columns = {name: (self.columns or {})[name] for name in names}
+        some = replace(self, columns=columns)
         table = new_table(columns, self.shape[0], None, self.attrs)
-        if any(isinstance(column.array, Field) for column in columns.values()):
-            whole, dtype = self.array, table.dtype
-            chunks = getattr(whole, "chunks", ())
-            table.array = ByFunction(lambda key: packed(whole[key], dtype), chunks)
+        chunks = getattr(self.array, "chunks", ())
+        table.array = ByFunction(
+            lambda k: packed(some.columns_of(k), table.dtype), chunks
+        )
         return table
 
 
@@ -355,7 +380,7 @@ def new_table(
     else:
         chunks = [getattr(column.array, "chunks", ()) for column in columns.values()]
         table.array = ByFunction(
-            lambda key: packed({n: c.array[key] for n, c in columns.items()}, dtype),
+            lambda key: packed(table.columns_of(key), dtype),
             max((found[:1] for found in chunks), default=()),
         )
     return table

@@ -390,11 +390,9 @@ def write(content: contents.Content, request: contents.Request) -> None:
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(LineWriter(text.write, shown), lineterminator="\r\n")
         writer.writerow(columns)
-        for block in request.counted(table.blocks()):
-            for start in range(0, len(block), WRITTEN_ROWS):
-                rows = block[start : start + WRITTEN_ROWS]
-                lists = [values_of_items(rows[name], name) for name in columns]
-                writer.writerows(zip(*lists, strict=True))
+        for block in request.counted(table.read(WRITTEN_ROWS)):
+            lists = [values_of_items(rows, name) for name, rows in block.items()]
+            writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
 
 

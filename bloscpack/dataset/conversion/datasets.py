@@ -229,8 +229,8 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
     found.check_layout()
     # A power of two, which has many divisors: a shard has whole chunks.
     count = 2 ** (max(1, TABLE_NBYTES // max(1, table.row_nbytes)).bit_length() - 1)
-    stream = RowStream(request.counted(table.blocks()), table.dtype, ())
-    rows = stream.take(count)
+    blocks = request.counted(table.read(count))
+    rows: Any = next(blocks, numpy.empty(0, table.dtype))
     new = {}
     for name, column in (table.columns or {}).items():
         found.check_column_name(name)
@@ -250,5 +250,5 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
     with creating(path, "x", False) as change:
         found.create(change, new, table.attrs)
     with dataset.open_table(path, "r+", sync=False) as opened:
-        while len(rows := stream.take(count)):
+        for rows in blocks:
             opened.append(rows)

@@ -329,15 +329,11 @@ def write(content: Content, request: Request) -> None:
         request.new_file() as out_fp,
         _pyarrow("pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
     ):
-        for block in request.counted(table.blocks()):
+        for block in request.counted(table.read()):
             arrays = [
                 arrow_array(
                     block[field.name],
-                    *(
-                        field.type,
-                        field.name,
-                        block[masks[field.name]] if field.name in masks else None,
-                    ),
+                    *(field.type, field.name, block.get(masks.get(field.name, ""))),
                 )
                 for field in schema
             ]
