@@ -130,6 +130,29 @@ def test_fortran_in_an_archive(compressed):
     assert_equal(array, dataset.open("a.zarr")["x"][:])
 
 
+def test_a_temporary_file_has_a_limit():
+    """A few bytes of bzip2 may claim a gigabyte."""
+    np.save("a.npy", np.zeros((2000, 1000), order="F"))
+    with zipfile.ZipFile("a.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.write("a.npy", "x.npy")
+    with pytest.raises(UsageError, match=r"x\.npy': .* needs a temporary file"):
+        dataset.convert("a.npz", "b.zarr")
+    assert ["a.npy", "a.npz"] == sorted(os.listdir())
+
+
+def test_a_file_that_another_program_shortens():
+    """It is read, not mapped."""
+    np.save("a.npy", np.arange(9000))
+
+    def shortened(nbytes):
+        os.truncate("a.npy", 5000)
+
+    with pytest.raises(DamageError, match="ends too early") as caught:
+        dataset.convert("a.npy", "b.npy", progress=shortened)
+    assert "a.npy" == caught.value.filename
+    assert ["a.npy"] == os.listdir()
+
+
 def test_fortran_blp_to_rows():
     array = ARRAYS["fortran"]
     bloscpack.pack_ndarray_to_file(array, "a.blp", 1000)

@@ -143,21 +143,29 @@ def source_format(path: str) -> Format:
     if is_url(path) and path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
         return FORMATS["blp"]
     if is_url(path) or os.path.isdir(path) or _file_of(path) != path:
-        return _folder_format(path)
+        store = find_any(Folder.open(path))
+        if store is not None:
+            return FORMATS.get(store.layout, FOLDER)
+        expected = (
+            "expected a dataset, a Zarr store or a BigFile tree, found another folder"
+        )
+        if is_url(path):
+            expected = (
+                "at a URL, expected a .blp file, a dataset or a Zarr store: download a "
+                "file of another format first"
+            )
+        elif import_module(".bigfile_trees", __name__).is_tree(path):
+            return FORMATS["bigfile"]
+        raise NotReadable(expected, filename=shown_name(path))
     with open(path, "rb") as fp:
         begin = fp.read(PREFIX_LENGTH)
         size = os.fstat(fp.fileno()).st_size
     found = _file_format(path, begin)
     if found is None:
-        raise NotReadable(
-            "expected a file or folder of one of the formats %s, found %s"
-            % (
-                ", ".join(FORMATS),
-                name_format(begin, size)
-                or (UNKNOWN % begin[:8] if begin else "an empty file"),
-            ),
-            filename=path,
-        )
+        known = name_format(begin, size)
+        known = known or (UNKNOWN % begin[:8] if begin else "an empty file")
+        text = "expected a file or folder of one of the formats %s, found %s"
+        raise NotReadable(text % (", ".join(FORMATS), known), filename=path)
     return found
 
 
@@ -178,35 +186,13 @@ def _file_format(path: str, begin: bytes) -> Format | None:
             return FORMATS["npz"]
         return ARCHIVE if begins_as_own(begin) else FORMATS.get(store.layout, FOLDER)
     if begin and path.startswith(DEVICES):
-        return FORMATS["csv"] if _is_text(begin) else None
+        try:
+            getincrementaldecoder("utf-8")().decode(begin)
+        except UnicodeDecodeError:
+            return None
+        return FORMATS["csv"] if b"\0" not in begin else None
     by_name = _by_suffix(path)
     return None if by_name is None or by_name.layout else by_name
-
-
-def _is_text(begin: bytes) -> bool:
-    """Return whether a file that begins with some bytes may be text in UTF-8."""
-    try:
-        getincrementaldecoder("utf-8")().decode(begin)
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in begin
-
-
-def _folder_format(path: str) -> Format:
-    from .bigfile_trees import is_tree
-
-    found = find_any(Folder.open(path))
-    if found is not None:
-        return FORMATS.get(found.layout, FOLDER)
-    missing = "expected a dataset, a Zarr store or a BigFile tree, found another folder"
-    if is_url(path):
-        missing = (
-            "at a URL, expected a .blp file, a dataset or a Zarr store: download a "
-            "file of another format first"
-        )
-    elif is_tree(path):
-        return FORMATS["bigfile"]
-    raise NotReadable(missing, filename=shown_name(path))
 
 
 def target_format(path: str, name: str | None) -> Format:

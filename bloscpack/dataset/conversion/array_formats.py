@@ -58,6 +58,8 @@ Open = Callable[[], AbstractContextManager[IO[bytes]]]
 COLUMNS_NBYTES = 32 * 2**20
 # Pieces of columns of at least this size in bytes are read one by one.
 PIECE_NBYTES = 4096
+# Maximum number of bytes of a temporary file for each stored byte: that of deflate.
+MAX_RATIO = 1032
 # The length of an axis that the size of the file tells.
 UNKNOWN_LENGTH = -1
 # The end of the names of the members of an archive.
@@ -199,6 +201,12 @@ def read_npz(path: str, request: Request) -> Members:
             offset = fp.tell()
         found = Rows(array.dtype, array.shape)
         if _is_fortran(array):
+            if info.file_size > info.compress_size * MAX_RATIO:
+                raise UsageValueError(
+                    "'%s': '%d' stored bytes become '%d' bytes of an array in Fortran "
+                    "order, which needs a temporary file: expected at most '%d' times "
+                    "as many" % (name, info.compress_size, info.file_size, MAX_RATIO)
+                )
             copied = partial(_copied, open_, request)
             found.array, found.order = FileItems(copied, array, offset, name), "F"
         else:

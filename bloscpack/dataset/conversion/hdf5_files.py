@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy
 
 from ..._compat import import_extra
-from ..._format.dtypes import Array, DType, Key, check_known, check_text
+from ..._format.dtypes import Array, DType, check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.zarr_metadata import MASK
 from ..._types import Json, JsonObject
@@ -149,10 +149,10 @@ class _Tree:
                     names[axis] = found or None
             if any(names):
                 array.dims = names
-            length = self._lengths.get(axes[0], 0) if axes else 0  # type: ignore
-            if array.array.is_growing and length > array.shape[0]:
-                array.shape = length, *array.shape[1:]
-                array.array = Completed(array.array, array)
+            records = self._lengths.get(axes[0], 0) if axes else 0  # type: ignore
+            if array.array.is_growing and records > array.shape[0]:
+                array.shape = records, *array.shape[1:]
+                array.array.filled_to(array)
 
     def _lose(self, what: str, path: bytes) -> None:
         """Note something at a path that has no equal in the contents."""
@@ -332,6 +332,7 @@ class _Items:
         self._tree, self._path, self._name = tree, path, text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.is_growing = dataset.maxshape[:1] == (None,)
+        self._missing: Array | None = None
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
         check_known(dataset.dtype)
@@ -348,6 +349,13 @@ class _Items:
             kind = lengths.dtype(self._name)
         kind = _without_objects(kind)
         self.dtype, self.inner = kind.base, kind.shape
+
+    def filled_to(self, array: Rows) -> None:
+        """Let the rows of an array that are not in the file have the fill value."""
+        row: Array = numpy.zeros((1, *array.shape[1:]), self.dtype)
+        if array.fill_value is not None:
+            row[...] = array.fill_value
+        self._missing = numpy.broadcast_to(row, array.shape)
 
     def _texts(self, dataset: Dataset, key: Any) -> Iterator[Array]:
         """Yield some rows of texts, as few at a time as fit the memory."""
@@ -378,35 +386,20 @@ class _Items:
             self._tree.opened = self, dataset
         return dataset
 
-    def __getitem__(self, key: Key) -> Array:
+    def __getitem__(self, key: Any) -> Array:
         with naming_file(self._tree.path, *WRONG):
-            dataset = self._opened()
-            if not self.is_text:
-                block: Array = numpy.asarray(dataset[key])
-                return block.astype(self.dtype, copy=False).view(self.dtype)
+            dataset, dtype = self._opened(), self.dtype
             parts = []
-            for part in self._texts(dataset, key):
-                values = decoded(part.ravel(), self._name)
-                items = fixed(values, self.dtype, self._name)
-                parts.append(items.reshape(part.shape))
-        return joined(parts, self.dtype, self._shape[1:]) if parts[1:] else parts[0]
-
-
-class Completed:
-    """The items of an array that has more rows than are in the file."""
-
-    def __init__(self, items: _Items, array: Rows) -> None:
-        self._items, self._fill = items, array.fill_value
-        self._empty = numpy.zeros(array.shape[1:], array.dtype)
-        self._length, self.chunks = array.shape[0], items.chunks
-
-    def __getitem__(self, key: slice) -> Array:
-        found = self._items[key]
-        missing = len(range(self._length)[key]) - len(found)
-        rows: Array = numpy.repeat(self._empty[numpy.newaxis], missing, 0)
-        if self._fill is not None:
-            rows[...] = self._fill
-        return joined([found, rows], found.dtype, found.shape[1:])
+            for part in self._texts(dataset, key) if self.is_text else [dataset[key]]:
+                if self.is_text:
+                    values = decoded(part.ravel(), self._name)
+                    items = fixed(values, dtype, self._name).reshape(part.shape)
+                else:
+                    items = numpy.asarray(part).astype(dtype, copy=False).view(dtype)
+                parts.append(items)
+        if self._missing is not None:
+            parts.append(self._missing[key][sum(map(len, parts)) :])
+        return joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
 
 
 # Writing
