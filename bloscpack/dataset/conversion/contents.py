@@ -333,12 +333,10 @@ class Rows:
     def only(self, names: Iterable[str]) -> Rows:
         """Return a table of some columns; the others are not read if possible."""
         columns = {name: (self.columns or {})[name] for name in names}
-        some = replace(self, columns=columns)
+        parts = replace(self, columns=columns)
         table = new_table(columns, self.shape[0], None, self.attrs)
-        chunks = getattr(self.array, "chunks", ())
-        table.array = ByFunction(
-            lambda k: packed(some.columns_of(k), table.dtype), chunks
-        )
+        dtype, chunks = table.dtype, getattr(self.array, "chunks", ())
+        table.array = ByFunction(lambda k: packed(parts.columns_of(k), dtype), chunks)
         return table
 
 
@@ -369,18 +367,21 @@ def new_table(
     an `array`. If it is None, each column is read by itself.
     """
     dtype = numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns.items()])
-    table = Rows(dtype, (length,), attrs=attrs or {}, columns=columns)
+    # Copies, and no functions that know the table: a cycle would keep files open.
+    table = Rows(dtype, (length,), attrs=attrs or {})
+    table.columns = {name: replace(column) for name, column in columns.items()}
     if read is not None:
         blocks = read
         table.array = Stream(
             lambda: (packed(block, dtype) for block in blocks()), dtype, table.shape
         )
-        for name, column in columns.items():
+        for name, column in table.columns.items():
             column.array = column.array or Field(table.array, name)
     else:
         chunks = [getattr(column.array, "chunks", ()) for column in columns.values()]
+        parts = replace(table)
         table.array = ByFunction(
-            lambda key: packed(table.columns_of(key), dtype),
+            lambda key: packed(parts.columns_of(key), dtype),
             max((found[:1] for found in chunks), default=()),
         )
     return table

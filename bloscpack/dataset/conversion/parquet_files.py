@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -158,11 +159,11 @@ class _File:
         self, name: str, dtype: DType, inner: tuple[int, ...], attrs: JsonObject
     ) -> Rows:
         column = Rows(dtype, (self.length, *inner), attrs=attrs)
-        column.array = Stream(
+        items = Stream(
             lambda: (block[name] for block in self.blocks({name: column})),
             *(dtype, column.shape),
         )
-        return column
+        return replace(column, array=items)
 
     def _dtype_of(self, field: pyarrow.Field) -> tuple[DType, tuple[int, ...]]:
         """Return type and shape of the rows of a column."""
