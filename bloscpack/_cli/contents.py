@@ -210,7 +210,7 @@ def _described(name: str, content: Content, form: str) -> JsonObject:
         described["attributes"] = content.attrs
     if isinstance(content, Members):
         described["members"] = members
-    elif content.columns is not None:
+    elif content.columns:
         described.update(rows=content.shape[0], columns=members)
     else:
         described["shape"] = list(content.shape)
@@ -242,8 +242,8 @@ def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
     if fields is not None:
         content = as_table(content)
         for name in fields:
-            if name not in (columns := content.columns or {}):
+            if name not in content.columns:
                 text = "--fields: there is no '%s' among %s"
-                raise WrongUsage(text % (name, ", ".join(columns)))
+                raise WrongUsage(text % (name, ", ".join(content.columns)))
         content = content.only(fields)
     return content.part(range(*rows.indices(content.shape[0])))

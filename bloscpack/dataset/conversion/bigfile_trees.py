@@ -187,7 +187,7 @@ def _plan(name: str, content: Content) -> header.Header | None:
     if name:
         check_new_name(name)
     layout = _recorded_layout(content.attrs.get(RECORD))
-    if not isinstance(content, Rows) or content.columns is not None:
+    if not isinstance(content, Rows) or content.columns:
         return layout if layout is not None and not content.members else None
     if layout is not None:
         stored = _stored_dtype(layout)

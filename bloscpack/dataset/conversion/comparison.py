@@ -108,7 +108,7 @@ class Comparison:
         """Compare contents, whose name in larger ones is `name`."""
         if a.kind != b.kind:
             a, b = without_group(a), without_group(b)
-        arrays = [s for s in (a, b) if isinstance(s, Rows) and s.columns is None]
+        arrays = [s for s in (a, b) if isinstance(s, Rows) and not s.columns]
         are_apart = len({side.dtype for side in arrays}) == 2
         if (a.kind != b.kind or are_apart) and is_table(a) and is_table(b):
             a, b, arrays = as_table(a), as_table(b), []
@@ -148,7 +148,7 @@ class Comparison:
         """Compare the columns that both have, which are read together, once."""
         self._note(name, "rows", *a.shape, *b.shape)
         length, names = min(*a.shape, *b.shape), []
-        columns = a.columns or {}, b.columns or {}
+        columns = a.columns, b.columns
         for column in self._in_both("columns", *columns, name):
             left, right = (  # without the rows that one table lacks
                 replace(side[column], shape=(length, *side[column].shape[1:]))

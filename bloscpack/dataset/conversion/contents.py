@@ -227,7 +227,7 @@ class Rows:
         ``"C"`` or ``"F"``, the order in which the source has the items. With ``"F"``,
         `array` reads slices of the last axis, too.
     columns
-        The columns of a table by name; None for an array.
+        The columns of a table by name; empty for an array.
     may_be_lost
         Whether the array is left out, and named, if the target can't hold it.
     """
@@ -239,18 +239,18 @@ class Rows:
     fill_value: object = None
     dims: Sequence[str | None] | None = None
     order: str = "C"
-    columns: dict[str, Rows] | None = None
+    columns: dict[str, Rows] = field(default_factory=dict)
     may_be_lost: bool = False
 
     @property
     def kind(self) -> str:
         """``'array'`` or ``'table'``."""
-        return "array" if self.columns is None else "table"
+        return "table" if self.columns else "array"
 
     @property
     def members(self) -> dict[str, Content]:
         """The columns of a table."""
-        return {**(self.columns or {})}
+        return {**self.columns}
 
     @property
     def fortran(self) -> bool:
@@ -305,11 +305,11 @@ class Rows:
 
         Fields are read together, and so are the columns of a stream.
         """
-        columns, whole = self.columns or {}, isinstance(self.array, Stream)
-        if whole or any(isinstance(column.array, Field) for column in columns.values()):
+        arrays = [column.array for column in self.columns.values()]
+        if isinstance(self.array, Stream) or any(isinstance(a, Field) for a in arrays):
             rows = self.array[key]
-            return {name: rows[name] for name in columns}
-        return {name: column.array[key] for name, column in columns.items()}
+            return {name: rows[name] for name in self.columns}
+        return {name: column.array[key] for name, column in self.columns.items()}
 
     def stored(self) -> Iterable[Array]:
         """Return blocks in the order of the source: in Fortran order, transposed."""
@@ -332,7 +332,7 @@ class Rows:
 
     def only(self, names: Iterable[str]) -> Rows:
         """Return a table of some columns; the others are not read if possible."""
-        columns = {name: (self.columns or {})[name] for name in names}
+        columns = {name: self.columns[name] for name in names}
         parts = replace(self, columns=columns)
         table = new_table(columns, self.shape[0], None, self.attrs)
         dtype, chunks = table.dtype, getattr(self.array, "chunks", ())
@@ -366,6 +366,8 @@ def new_table(
     `read` yields blocks of rows, by the names of columns; it reads the columns without
     an `array`. If it is None, each column is read by itself.
     """
+    if not columns:
+        raise UsageValueError("a table must have a column")
     dtype = numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns.items()])
     # Copies, and no functions that know the table: a cycle would keep files open.
     table = Rows(dtype, (length,), attrs=attrs or {})
@@ -411,7 +413,7 @@ def inside(name: str, inner: str) -> str:
 def named_arrays(content: Content) -> Iterator[tuple[str, Rows]]:
     """Yield all arrays and columns, with slashes in their names."""
     for name, node in nodes_of(content):
-        if isinstance(node, Rows) and node.columns is None:
+        if isinstance(node, Rows) and not node.columns:
             yield name, node
 
 
@@ -441,7 +443,7 @@ def as_table(content: Content) -> Rows:
     Raises `UsageError` for others.
     """
     assert isinstance(content, Rows)
-    if content.columns is not None:
+    if content.columns:
         return content
     dtype, shape, width = content.dtype, content.shape, math.prod(content.shape[1:])
     if len(shape) not in (1, 2) or (dtype.names and len(shape) == 2):
@@ -465,12 +467,12 @@ def as_table(content: Content) -> Rows:
         table.array, table.order = ByFunction(get, chunks), "C"
     elif content.fill_value is not None:
         fill[...] = content.fill_value
-    columns = table.columns = {}
+    table.columns = {}
     for name in dtype.names or ():
         base, inner = dtype[name].base, dtype[name].shape
         column = Rows(base, (*shape[:1], *inner), Field(table.array, name))
         column.fill_value = fill[name] if dtype == content.dtype else None
-        columns[name] = column
+        table.columns[name] = column
     return table
 
 
@@ -494,7 +496,7 @@ def joined_arrays(content: Content) -> Rows | None:
     arrays = {
         name: member
         for name, member in content.members.items()
-        if isinstance(member, Rows) and member.columns is None and member.shape
+        if isinstance(member, Rows) and not member.columns and member.shape
     }
     lengths = {array.shape[0] for array in arrays.values()}
     is_group = isinstance(content, Members) and len(arrays) == len(content.members)

@@ -372,8 +372,7 @@ def _times(values: list[str], dtype: DType, name: str, note_loss: NoteLoss) -> A
 def write(content: contents.Content, request: contents.Request) -> None:
     """Write a table, or an array with one or two axes."""
     table = contents.as_table(content)
-    columns = table.columns or {}
-    for name, column in columns.items():
+    for name, column in table.columns.items():
         if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUS":
             raise UsageTypeError(
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
@@ -389,7 +388,7 @@ def write(content: contents.Content, request: contents.Request) -> None:
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(LineWriter(text.write, shown), lineterminator="\r\n")
-        writer.writerow(columns)
+        writer.writerow(table.columns)
         for block in request.counted(table.read(WRITTEN_ROWS)):
             lists = [values_of_items(rows, name) for name, rows in block.items()]
             writer.writerows(zip(*lists, strict=True))

@@ -232,7 +232,7 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
     blocks = request.counted(table.read(count))
     rows: Any = next(blocks, numpy.empty(0, table.dtype))
     new = {}
-    for name, column in (table.columns or {}).items():
+    for name, column in table.columns.items():
         found.check_column_name(name)
         fill = column.fill_value
         if numpy.ndim(fill):  # type: ignore[arg-type]

@@ -471,7 +471,7 @@ class _Writer:
         """
         attrs, members, scales = content.attrs, content.members, dict(scales)
         if is_table(content):
-            attrs, columns = {**attrs, KIND: TABLE}, as_table(content).columns or {}
+            attrs, columns = {**attrs, KIND: TABLE}, as_table(content).columns
             members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}
         self._write_attributes(group, attrs, path)
         for name, member in sorted(members.items(), key=_order):

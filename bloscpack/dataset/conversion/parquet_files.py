@@ -316,9 +316,8 @@ def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
     pyarrow = _pyarrow()
     table = as_table(content)
-    columns = table.columns or {}
-    fields, masks = [], masks_of(columns)
-    for name, column in columns.items():
+    fields, masks = [], masks_of(table.columns)
+    for name, column in table.columns.items():
         if name in masks.values():
             if len(column.attrs) > 1:
                 request.note_loss("the attributes of the column '%s'" % name)
