@@ -356,7 +356,7 @@ class Members:
 
 
 def new_table(
-    columns: dict[str, Rows],
+    columns: Mapping[str, Rows],
     length: int,
     read: Callable[[], Iterable[Any]] | None,
     attrs: JsonObject | None = None,
