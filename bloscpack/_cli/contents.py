@@ -7,11 +7,10 @@ members inside of a file or a tree, whose names follow its name: ``archive.zip/a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 
@@ -32,11 +31,11 @@ from ..dataset.conversion.array_formats import (
 )
 from ..dataset.conversion.bigfile_trees import is_tree
 from ..dataset.conversion.contents import (
-    ArrayContent,
+    ByFunction,
     Content,
-    GroupContent,
+    Members,
     Request,
-    TableContent,
+    Rows,
     as_table,
     with_rows,
 )
@@ -48,8 +47,6 @@ from .exit_codes import Refusal, WrongUsage
 from .info_text import facts_of_file, shorten
 from .inputs import begins_with, is_dataset
 
-Rows: TypeAlias = ArrayContent | TableContent
-
 # The names of the formats of `savez`, and of files of any other format.
 ARCHIVE, BYTES = "archive", "bytes"
 BYTE = numpy.dtype("u1")
@@ -58,10 +55,13 @@ MOST_SHOWN = 60
 
 
 @dataclass(eq=False)
-class BytesContent(ArrayContent):
+class BytesContent(Rows):
     """Plain bytes, as an array of them."""
 
-    kind = "bytes"
+    @property
+    def kind(self) -> str:
+        """``'bytes'``."""
+        return BYTES
 
 
 @dataclass(eq=False)
@@ -167,25 +167,20 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
         return "blp", read_blp(path, request)
     except NotANumpyArray:
         parts = request.resources.enter_context(OpenedFile(path))
+
+        def get(rows: slice) -> Array:
+            data = parts.read(rows.start, rows.stop)
+            return numpy.frombuffer(data, BYTE)[:: rows.step]
+
         shape, attrs = (parts.nbytes,), attributes_of(parts.user_metadata)
-        array = _Bytes(parts.read)
-        return "blp", BytesContent(BYTE, shape, attrs=attrs, array=array)
+        return "blp", BytesContent(BYTE, shape, ByFunction(get), attrs)
 
 
-def bytes_of(path: str) -> BytesContent:
-    """Return a local file as plain bytes, whatever its format."""
-    found = read_raw(path, Request("", raw=(BYTE, (UNKNOWN_LENGTH,))))
-    return BytesContent(BYTE, found.shape, found.read)
-
-
-class _Bytes:
-    """Plain bytes that are read by slices."""
-
-    def __init__(self, read: Callable[[int, int], bytes]) -> None:
-        self._read = read
-
-    def __getitem__(self, rows: slice) -> Array:
-        return numpy.frombuffer(self._read(rows.start, rows.stop), BYTE)[:: rows.step]
+def bytes_of(path: str, stack: ExitStack) -> BytesContent:
+    """Return a local file as plain bytes, whatever its format; `stack` closes it."""
+    request = Request("", raw=(BYTE, (UNKNOWN_LENGTH,)), resources=stack)
+    found = read_raw(path, request)
+    return BytesContent(BYTE, found.shape, found.array)
 
 
 # Descriptions
@@ -213,7 +208,11 @@ def _described(name: str, content: Content, form: str) -> JsonObject:
     described["nbytes"] = content.nbytes
     if content.attrs:
         described["attributes"] = content.attrs
-    if isinstance(content, ArrayContent):
+    if isinstance(content, Members):
+        described["members"] = members
+    elif content.columns:
+        described.update(rows=content.shape[0], columns=members)
+    else:
         described["shape"] = list(content.shape)
         described["dtype"] = dtype_text(content.dtype)
         if content.fortran:
@@ -221,10 +220,6 @@ def _described(name: str, content: Content, form: str) -> JsonObject:
         cbytes = getattr(content.array, "cbytes", None)
         if cbytes is not None:
             described.update(cbytes=cbytes, ratio=ratio_of(content.nbytes, cbytes))
-    elif isinstance(content, GroupContent):
-        described["members"] = members
-    else:
-        described.update(rows=content.length, columns=members)
     return described
 
 
@@ -234,40 +229,21 @@ def _described(name: str, content: Content, form: str) -> JsonObject:
 def rows_of(found: Opened) -> Rows:
     """Return an array with an axis or more, or a table; raise `Refusal` for a group."""
     content = found.content
-    if isinstance(content, GroupContent):
+    if isinstance(content, Members):
         raise WrongUsage(
             "'%s' is a group: name an array or a table in it, such as '%s/%s'"
             % (found.name, found.name, next(iter(content.members), "a"))
         )
-    return content if isinstance(content, TableContent) else with_rows(content)
-
-
-def row_count(content: Rows) -> int:
-    """Return the number of rows."""
-    return content.length if isinstance(content, TableContent) else content.shape[0]
+    return with_rows(content)
 
 
 def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
     """Return some rows, and some fields or columns; only these are read."""
-    numbers = range(*rows.indices(row_count(content)))
-    if isinstance(content, ArrayContent):
-        found = replace(
-            content,
-            shape=(len(numbers), *content.shape[1:]),
-            read=partial(content.parts, numbers),
-            read_stored=None,
-            array=None,
-        )
-        return found if fields is None else _checked(as_table(found), fields)
-    table = content if fields is None else _checked(content, fields)
-    return replace(table, length=len(numbers), read=partial(table.parts, numbers))
-
-
-def _checked(table: TableContent, fields: list[str]) -> TableContent:
-    """Return some columns of a table; raise `Refusal` if one is missing."""
-    for name in fields:
-        if name not in table.columns:
-            raise WrongUsage(
-                "--fields: there is no '%s' among %s" % (name, ", ".join(table.columns))
-            )
-    return table.only(fields)
+    if fields is not None:
+        content = as_table(content)
+        for name in fields:
+            if name not in content.columns:
+                text = "--fields: there is no '%s' among %s"
+                raise WrongUsage(text % (name, ", ".join(content.columns)))
+        content = content.only(fields)
+    return content.part(range(*rows.indices(content.shape[0])))

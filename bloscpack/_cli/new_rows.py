@@ -1,8 +1,7 @@
 """The rows that ``blpk append`` adds to a dataset: of a file, or of another dataset.
 
-They are read as `convert` reads them: in blocks for an array, and at once for a table,
-whose columns grow together. For a table, raw items and ``.npy`` files are mapped into
-memory. A file without a known format has raw items.
+They are read as `convert` reads them, in blocks; text and Parquet files for a table,
+whose columns grow together, at once. A file without a known format has raw items.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .. import dataset
 from .._storage.paths import is_url
 from ..constants import MAGIC, NPY_MAGIC
 from ..dataset.conversion import contents
-from ..dataset.conversion.array_formats import UNKNOWN_LENGTH, Mapped
+from ..dataset.conversion.array_formats import UNKNOWN_LENGTH
 from ..dataset.rows import joined
 from .console import name_of_input, quoted_input
 from .contents import Opened, describe, opened
@@ -60,19 +59,13 @@ def _rows_in(source: Opened, found: Any) -> object:
     content = contents.without_group(source.content)
     is_of_table = isinstance(found, dataset.Table)
     if is_of_table and contents.is_table(content):
-        if isinstance(content, contents.ArrayContent) and isinstance(
-            content.array, Mapped
-        ):
-            return content.array.items
         table = contents.as_table(content)
-        blocks = list(table.read())
-        return {
-            name: joined([block[name] for block in blocks], c.dtype, c.shape[1:])
-            for name, c in table.columns.items()
-        }
+        if not isinstance(table.array, contents.Stream):
+            return table.columns
+        return joined([*table.blocks()], table.dtype, ())
     if not is_of_table and content.kind == "array":
-        assert isinstance(content, contents.ArrayContent)
-        return iter(contents.with_rows(content).rows())
+        assert isinstance(content, contents.Rows)
+        return contents.with_rows(content).blocks()
     expected = "the fields " + ", ".join(found.names) if is_of_table else "an array"
     texts = quoted_input(source.name), expected, short(describe(source))
     raise WrongUsage("%s: expected %s, found %s" % texts)

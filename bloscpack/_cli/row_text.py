@@ -13,11 +13,11 @@ import numpy
 
 from .._format.dtypes import Array, check_text
 from .._types import Json
-from ..dataset.conversion import contents
+from ..dataset.conversion.contents import Rows, is_table
 from ..dataset.description import dtype_text
 from ..dataset.frames import shown_items
 from ..log import printable
-from .contents import BytesContent, Rows, row_count
+from .contents import BytesContent
 from .display import columns as terminal_columns
 from .info_text import shorten
 
@@ -39,7 +39,7 @@ def shown_spans(content: Rows, rows: slice | None) -> list[range]:
 
     There is one row more than `MOST_ROWS` if not all of them are shown.
     """
-    count = row_count(content)
+    count = content.shape[0]
     if rows is not None:
         return [range(*rows.indices(count))[: MOST_ROWS + 1]]
     if isinstance(content, BytesContent):
@@ -51,7 +51,7 @@ def shown_spans(content: Rows, rows: slice | None) -> list[range]:
 
 
 def _is_cube(content: Rows) -> bool:
-    return isinstance(content, contents.ArrayContent) and len(content.shape) > 2
+    return len(content.shape) > 2
 
 
 def row_lines(parts: list[tuple[range, Rows]], is_cut: bool) -> Iterator[str]:
@@ -77,9 +77,7 @@ def _table_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
     labels: list[str] = []
     columns: dict[str, list[str]] = {}
     count = 0
-    has_types = isinstance(parts[0][1], contents.TableContent) or contents.is_table(
-        parts[0][1]
-    )
+    has_types = is_table(parts[0][1])
     for number, (span, part) in enumerate(parts):
         gap = ["..."] * (number > 0)
         labels += [*gap, *map(str, span)]
@@ -117,11 +115,8 @@ def texts_of(items: Array) -> list[str]:
 
 def _column_blocks(part: Rows) -> Iterator[dict[str, Array]]:
     """Yield blocks of rows by column: the fields, or the items of a row."""
-    if isinstance(part, contents.TableContent):
-        yield from part.read()
-        return
-    for rows in part.rows():
-        if contents.is_table(part):
+    for rows in part.blocks():
+        if is_table(part):
             yield {name: rows[name] for name in rows.dtype.names or ()}
         elif rows.ndim == 2:
             yield {str(i): rows[:, i] for i in range(rows.shape[1])}
@@ -190,7 +185,7 @@ def _numpy_text(items: Array, label: str) -> str:
 
 def _byte_lines(content: BytesContent, span: range) -> Iterator[str]:
     """Yield bytes as lines of text if they are printable, or else in hexadecimal."""
-    data = b"".join(block.tobytes() for block in content.rows())
+    data = b"".join(block.tobytes() for block in content.blocks())
     # The last character may be cut off.
     text = data.decode("utf-8", "replace").rstrip(UNKNOWN_CHARACTER)
     if all(
@@ -210,8 +205,8 @@ def _byte_lines(content: BytesContent, span: range) -> Iterator[str]:
 
 def json_rows(part: Rows) -> list[Json]:
     """Return rows as JSON: of a table an object for each."""
-    if isinstance(part, contents.ArrayContent) and not contents.is_table(part):
-        return [row for block in part.rows() for row in json_values(block)]
+    if not is_table(part):
+        return [row for block in part.blocks() for row in json_values(block)]
     return [row for block in _column_blocks(part) for row in block_values(block)]
 
 

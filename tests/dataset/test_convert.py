@@ -57,7 +57,8 @@ def small_blocks(monkeypatch, tmp_path):
     """Make even small arrays several blocks."""
     monkeypatch.setattr(contents, "BLOCK_NBYTES", 1000)
     monkeypatch.setattr(datasets, "TABLE_NBYTES", 30_000)
-    monkeypatch.setattr(array_formats, "MAP_NBYTES", 500)
+    monkeypatch.setattr(array_formats, "COLUMNS_NBYTES", 500)
+    monkeypatch.setattr(array_formats, "PIECE_NBYTES", 40)
     monkeypatch.chdir(tmp_path)
 
 
@@ -90,12 +91,7 @@ def test_array(name, between):
         is_table = array.dtype.names and between != "superchunk"
         kind = "table" if is_table else "array"
         assert array.flags.c_contiguous or found.flags.c_contiguous
-    assert (
-        kind
-        == conversion.source_format("b." + between)
-        .read("b." + between, conversion.Request(""))
-        .kind
-    )
+    assert kind == dataset.convert("b." + between, "d.zarr").kind
 
 
 def test_a_member_that_is_refused():
@@ -132,6 +128,29 @@ def test_fortran_in_an_archive(compressed):
     (np.savez_compressed if compressed else np.savez)("a.npz", x=array)
     dataset.convert("a.npz", "a.zarr")
     assert_equal(array, dataset.open("a.zarr")["x"][:])
+
+
+def test_a_temporary_file_has_a_limit():
+    """A few bytes of bzip2 may claim a gigabyte."""
+    np.save("a.npy", np.zeros((2000, 1000), order="F"))
+    with zipfile.ZipFile("a.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.write("a.npy", "x.npy")
+    with pytest.raises(UsageError, match=r"x\.npy': .* needs a temporary file"):
+        dataset.convert("a.npz", "b.zarr")
+    assert ["a.npy", "a.npz"] == sorted(os.listdir())
+
+
+def test_a_file_that_another_program_shortens():
+    """It is read, not mapped."""
+    np.save("a.npy", np.arange(9000))
+
+    def shortened(nbytes):
+        os.truncate("a.npy", 5000)
+
+    with pytest.raises(DamageError, match="ends too early") as caught:
+        dataset.convert("a.npy", "b.npy", progress=shortened)
+    assert "a.npy" == caught.value.filename
+    assert ["a.npy"] == os.listdir()
 
 
 def test_fortran_blp_to_rows():
@@ -327,8 +346,8 @@ def test_names_of_members(names, message):
 
 def test_a_name_that_leads_out_of_the_target():
     """A hostile store may list any names."""
-    inside = contents.ArrayContent(np.dtype("i4"), (0,), list)
-    group = contents.GroupContent({"../../escaped": inside})
+    inside = contents.Rows(np.dtype("i4"), (0,), np.zeros(0, "i4"))
+    group = contents.Members({"../../escaped": inside})
     with pytest.raises(UsageError, match="name of a member"):
         datasets.write(group, conversion.Request("b.zarr", layout="zarr"))
     assert [] == os.listdir()

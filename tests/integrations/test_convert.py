@@ -650,7 +650,7 @@ class TestZarr:
             message = "the ZIP file is damaged|[Cc]hecksum"
             with pytest.raises(FormatError, match=message) as caught:
                 dataset.convert("a.zip", "b.zarr")
-            assert caught.value.filename.startswith("a.zip")
+            assert "a.zip" in caught.value.filename
             assert not os.path.exists("b.zarr")
 
     @pytest.mark.parametrize("source", ["a.zip", "a"])

@@ -113,7 +113,8 @@ def test_types_of_hdf5():
         )
         file.create_dataset("vectors", (2,), np.dtype(("f4", (3,))))[:] = [[1] * 3] * 2
         file["none"] = h5py.Empty("f4")
-    lost = ["'/none' (it has no items, and no shape)"]
+    enum = "the names of the values of '/enum'"
+    lost = [enum, "'/none' (it has no items, and no shape)"]
     assert lost == dataset.convert("a.h5", "b.zarr").lost
     with dataset.open("b.zarr") as group:
         assert ("<i2", [1, 2]) == (group["enum"].dtype.str, group["enum"][:].tolist())
@@ -212,6 +213,38 @@ def test_a_scalar_in_a_dataset():
     assert not any("chunks" in lost for lost in done.lost)
     with dataset.open("b.zarr") as group:
         assert ((), 4326) == (group["crs"].shape, group["crs"].attrs["code"])
+
+
+def test_fewer_records_than_the_axis_has():
+    """netCDF lets a variable lack the last ones."""
+    with h5py.File("a.nc", "w") as file:
+        file.create_dataset("time", data=np.arange(5.0), maxshape=(None,), chunks=(2,))
+        file["time"].make_scale("time")
+        for name, fill in (("v", -1), ("w", None)):
+            found = {"shape": (3, 2), "maxshape": (None, 2), "fillvalue": fill}
+            file.create_dataset(name, dtype="i4", chunks=(2, 2), **found)[:] = 7
+            file[name].dims[0].attach_scale(file["time"])
+        text = h5py.string_dtype()
+        file.create_dataset("t", data=["a"], dtype=text, maxshape=(None,), chunks=(2,))
+        file["t"].dims[0].attach_scale(file["time"])
+    assert [] == dataset.convert("a.nc", "b.zarr").lost
+    with dataset.open("b.zarr") as group:
+        assert [[7, 7]] * 3 + [[-1, -1]] * 2 == group["v"][:].tolist()
+        assert [[7, 7]] * 3 + [[0, 0]] * 2 == group["w"][:].tolist()
+        assert ["a", "", "", "", ""] == group["t"][:].tolist()
+
+
+def test_attributes_with_the_type_of_the_items():
+    with h5py.File("a.nc", "w") as file:
+        file["v"] = np.arange(3, dtype="i2")
+        file["v"].attrs["valid_range"] = np.array([0, 9], "i2")
+        file["v"].attrs["latin"] = np.bytes_(b"\xe9t\xe9")
+        file["v"].attrs.create("text", b"\xe9", dtype=h5py.string_dtype())
+    lost = ["the attribute '%s' of '/v'" % name for name in ("latin", "text")]
+    assert lost == dataset.convert("a.nc", "b.zarr").lost
+    dataset.convert("b.zarr", "c.nc")
+    with h5py.File("c.nc") as file:
+        assert np.dtype("i2") == file["v"].attrs["valid_range"].dtype
 
 
 def test_names_of_axes():

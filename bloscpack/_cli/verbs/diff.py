@@ -84,7 +84,7 @@ def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
     if "bytes" in (a.content.kind, b.content.kind):
         for found in (a, b):
             if found.content.kind != "bytes" and found.is_plain_file:
-                found.content = bytes_of(found.path)
+                found.content = bytes_of(found.path, stack)
     return a, b
 
 
@@ -94,7 +94,7 @@ def _open(stack: ExitStack, name: str, nthreads: int) -> Opened:
     except NotReadable:
         if name.endswith(EXTENSION) or not os.path.isfile(name):
             raise
-        return Opened(name, name, "", BYTES, bytes_of(name))
+        return Opened(name, name, "", BYTES, bytes_of(name, stack))
 
 
 # What differs

@@ -12,10 +12,11 @@ from itertools import chain
 
 from ..._check.note import told
 from ..._types import JsonObject
+from ...dataset.conversion.contents import Rows
 from ...dataset.conversion.statistics import summaries
 from ...log import printable
 from ..console import console, shown_input
-from ..contents import Opened, Rows, describe, opened, rows_of, selected
+from ..contents import Opened, describe, opened, rows_of, selected
 from ..display import say_json
 from ..info_text import member_lines, short, size_text
 from ..options import add

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import DType, check_unit
-from ..._format.other_formats import PREFIX_LENGTH, name_format
+from ..._format.other_formats import PREFIX_LENGTH, begins_as_own, name_format
 from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.zip_store import find_zip, is_zip
 from ..._types import JsonObject, Path
@@ -31,7 +31,7 @@ from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueE
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
 from . import contents
-from .array_formats import UNKNOWN_LENGTH, is_own_archive
+from .array_formats import UNKNOWN_LENGTH
 from .contents import Request
 
 
@@ -49,9 +49,7 @@ class Format:
     suffixes
         The ends of the names of such files.
     holds
-        The kinds of contents that the writer takes.
-    attributes
-        Whether the format holds attributes.
+        What the writer takes: kinds of contents, and `ATTRIBUTES`, `FILL` and `AXES`.
     begins
         The first bytes of each file; empty if they say nothing.
     layout
@@ -62,7 +60,6 @@ class Format:
     module: str
     suffixes: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
-    attributes: bool = False
     begins: bytes = b""
     layout: str = ""
 
@@ -71,39 +68,50 @@ class Format:
         """Whether it is one file."""
         return not self.layout and self.name != "bigfile"
 
+    @property
+    def attributes(self) -> bool:
+        """Whether the format holds attributes."""
+        return ATTRIBUTES in self.holds
+
     def read(self, path: str, request: Request) -> contents.Content:
         """Return the contents of a file or folder."""
-        return self._function("read")(path, request)
+        found: contents.Content = self._function("read")(path, request)
+        return found
 
     def write(self, content: contents.Content, request: Request) -> None:
         """Write contents to the target of a request."""
         self._function("write")(content, request)
 
-    def _function(self, verb: str) -> Callable[..., contents.Content]:
+    def _function(self, verb: str) -> Any:
         module = import_module("." + self.module, __name__)
-        name = "%s_%s" % (verb, self.name)
-        found: Callable[..., contents.Content]
-        found = getattr(module, name, None) or getattr(module, verb)
-        return found
+        return getattr(module, "%s_%s" % (verb, self.name), None) or vars(module)[verb]
 
 
+ATTRIBUTES, FILL, AXES = "the attributes", "the fill value", "the names of the axes"
 ROWS = ("array", "table")
-ALL = (*ROWS, "group")
-HDF5_SUFFIXES = (".h5", ".hdf5", ".nc", ".nc4")
+ALL, DATA = (*ROWS, "group"), (*ROWS, ATTRIBUTES)
+HDF5 = (".h5", ".hdf5", ".nc", ".nc4")
 FORMATS = {
     found.name: found
     for found in (
-        Format("npy", "array_formats", (".npy",), ROWS, False, b"\x93NUMPY"),
+        Format("npy", "array_formats", (".npy",), ROWS, b"\x93NUMPY"),
         Format("npz", "array_formats", (".npz",), ALL),
-        Format("blp", "array_formats", (".blp",), ROWS, True, MAGIC),
+        Format("blp", "array_formats", (".blp",), DATA, MAGIC),
         Format("csv", "csv_files", (".csv",), ROWS),
-        Format("parquet", "parquet_files", (".parquet", ".pq"), ROWS, True, b"PAR1"),
-        Format("hdf5", "hdf5_files", HDF5_SUFFIXES, ALL, True, b"\x89HDF\r\n\x1a\n"),
-        Format("bigfile", "bigfile_trees", (".bigfile",), ("table", "group"), True),
+        Format("parquet", "parquet_files", (".parquet", ".pq"), DATA, b"PAR1"),
+        Format(
+            "hdf5",
+            "hdf5_files",
+            HDF5,
+            (*ALL, ATTRIBUTES, FILL, AXES),
+            b"\x89HDF\r\n\x1a\n",
+        ),
+        Format("bigfile", "bigfile_trees", (".bigfile",), (*ALL[1:], ATTRIBUTES)),
         *(
-            Format(name, "datasets", ("." + name,), holds, True, layout=name)
+            Format(name, "datasets", ("." + name,), holds, layout=name)
             for name, found in LAYOUTS.items()
-            for holds in [ALL if found.fits_groups else ROWS]
+            for kinds in [ALL if found.fits_groups else ROWS]
+            for holds in [(*kinds, ATTRIBUTES, FILL, *[AXES] * (name == "zarr"))]
             if "array" in found.kinds
         ),
     )
@@ -114,17 +122,13 @@ WRITTEN = {
     for name, found in FORMATS.items()
     if not (found.layout and LAYOUTS[found.layout].instead)
 }
-# The formats that hold fill values, and names of axes.
-FILLED, NAMED = ("hdf5", *LAYOUTS), ("hdf5", "zarr")
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
-# A plain folder of datasets.
-FOLDER = Format("folder", "datasets")
-# A ZIP file of `savez`, whose members are all `.blp` files.
-ARCHIVE = Format("archive", "array_formats")
+# A plain folder of datasets, and a ZIP file of `savez`.
+FOLDER, ARCHIVE = Format("folder", "datasets"), Format("archive", "datasets")
 # What a file of an unknown format is called.
 UNKNOWN = (
     "a file that begins %r; raw items are read by 'blpk convert --dtype TYPE --shape "
@@ -139,21 +143,29 @@ def source_format(path: str) -> Format:
     if is_url(path) and path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
         return FORMATS["blp"]
     if is_url(path) or os.path.isdir(path) or _file_of(path) != path:
-        return _folder_format(path)
+        store = find_any(Folder.open(path))
+        if store is not None:
+            return FORMATS.get(store.layout, FOLDER)
+        expected = (
+            "expected a dataset, a Zarr store or a BigFile tree, found another folder"
+        )
+        if is_url(path):
+            expected = (
+                "at a URL, expected a .blp file, a dataset or a Zarr store: download a "
+                "file of another format first"
+            )
+        elif import_module(".bigfile_trees", __name__).is_tree(path):
+            return FORMATS["bigfile"]
+        raise NotReadable(expected, filename=shown_name(path))
     with open(path, "rb") as fp:
         begin = fp.read(PREFIX_LENGTH)
         size = os.fstat(fp.fileno()).st_size
     found = _file_format(path, begin)
     if found is None:
-        raise NotReadable(
-            "expected a file or folder of one of the formats %s, found %s"
-            % (
-                ", ".join(FORMATS),
-                name_format(begin, size)
-                or (UNKNOWN % begin[:8] if begin else "an empty file"),
-            ),
-            filename=path,
-        )
+        known = name_format(begin, size)
+        known = known or (UNKNOWN % begin[:8] if begin else "an empty file")
+        text = "expected a file or folder of one of the formats %s, found %s"
+        raise NotReadable(text % (", ".join(FORMATS), known), filename=path)
     return found
 
 
@@ -172,37 +184,15 @@ def _file_format(path: str, begin: bytes) -> Format | None:
         store = find_any(Folder.open(path))
         if store is None:
             return FORMATS["npz"]
-        return ARCHIVE if is_own_archive(path) else FORMATS.get(store.layout, FOLDER)
+        return ARCHIVE if begins_as_own(begin) else FORMATS.get(store.layout, FOLDER)
     if begin and path.startswith(DEVICES):
-        return FORMATS["csv"] if _is_text(begin) else None
+        try:
+            getincrementaldecoder("utf-8")().decode(begin)
+        except UnicodeDecodeError:
+            return None
+        return FORMATS["csv"] if b"\0" not in begin else None
     by_name = _by_suffix(path)
     return None if by_name is None or by_name.layout else by_name
-
-
-def _is_text(begin: bytes) -> bool:
-    """Return whether a file that begins with some bytes may be text in UTF-8."""
-    try:
-        getincrementaldecoder("utf-8")().decode(begin)
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in begin
-
-
-def _folder_format(path: str) -> Format:
-    from .bigfile_trees import is_tree
-
-    found = find_any(Folder.open(path))
-    if found is not None:
-        return FORMATS.get(found.layout, FOLDER)
-    missing = "expected a dataset, a Zarr store or a BigFile tree, found another folder"
-    if is_url(path):
-        missing = (
-            "at a URL, expected a .blp file, a dataset or a Zarr store: download a "
-            "file of another format first"
-        )
-    elif is_tree(path):
-        return FORMATS["bigfile"]
-    raise NotReadable(missing, filename=shown_name(path))
 
 
 def target_format(path: str, name: str | None) -> Format:
@@ -472,12 +462,12 @@ def _check_kind(content: contents.Content, wanted: Format, path: str) -> None:
 def _not_held(content: contents.Content, wanted: Format) -> Iterator[str]:
     """Yield what a format can't hold of the contents, in words."""
     # A .blp file of a table has no field for the attributes of columns.
-    is_partial = wanted.name == "blp" and isinstance(content, contents.TableContent)
+    is_partial = wanted.name == "blp" and content.kind == "table"
     for name, node in contents.nodes_of(content):
         if node.attrs and (not wanted.attributes or (is_partial and name)):
-            yield "the attributes"
-    for _, array in contents.named_arrays(content):
-        if wanted.name not in FILLED and array.has_fill_value:
-            yield "the fill value"
-        if array.dims is not None and wanted.name not in NAMED:
-            yield "the names of the axes"
+            yield ATTRIBUTES
+        if isinstance(node, contents.Rows):
+            if FILL not in wanted.holds and node.has_fill_value:
+                yield FILL
+            if AXES not in wanted.holds and node.dims is not None:
+                yield AXES

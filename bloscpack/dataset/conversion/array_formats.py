@@ -1,9 +1,9 @@
 """Arrays in files: ``.npy`` and ``.blp``, one array, ``.npz``, a ZIP archive of arrays.
 
-The items are read and written in the order of the file, in blocks. Only an array in
-Fortran order whose rows are needed is read in another order: through a memory map of
-small parts, so that little of it is in memory at a time. A member of an archive is
-copied to a temporary file for that.
+Strategy: the items are read and written in the order of the file, in blocks. Only of an
+array in Fortran order whose rows are needed, pieces of all columns are read for each
+block; a member of an archive is copied to a temporary file for that. Files are read,
+not mapped: another program may shorten them.
 
 ZIP files of other programs are read by the module `zipfile`. Its errors become ours,
 with the name of the file. The size that a directory states is compared with the stored
@@ -17,7 +17,7 @@ import os
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -25,39 +25,41 @@ from typing import IO, Any
 
 import numpy
 
-from ..._file.archive import ArchiveFile
-from ..._format.dtypes import Array, DType
-from ..._format.zarr_metadata import ZARR_JSON, group_document
-from ..._storage.base import naming_errors, read_up_to, write_all
-from ..._storage.disk import disk
+from ..._engine.forks import cached_property
+from ..._format.dtypes import Array
+from ..._format.zarr_metadata import ZARR_JSON
+from ..._storage.base import Storage, naming_errors, read_up_to, write_all
+from ..._storage.local import whole_file
 from ..._storage.paths import is_safe_part
 from ..._storage.zip_store import open_zip, zip_errors
 from ..._types import Json, JsonObject, Writable
 from ...abstract_io import PlainSource
-from ...constants import EXTENSION, MAGIC
+from ...constants import MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
-from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
+from ...exceptions import DamageError, NotReadable, UsageValueError
 from ...file_io import CompressedFPSink
 from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
-from ...zip_io import loadz
+from ...zip_io import ArrayArchive, loadz
 from .contents import (
-    FORTRAN_FACTOR,
-    ArrayContent,
     Content,
-    GroupContent,
+    Members,
     Request,
-    as_array,
-    cut_rows,
+    Rows,
+    Stream,
     named_arrays,
     rows_in_block,
 )
 
-# Opens a file, or a member of an archive.
+# Opens a member of an archive.
 Open = Callable[[], AbstractContextManager[IO[bytes]]]
-# Number of bytes of a memory map at a time.
-MAP_NBYTES = 32 * 2**20
+# Number of bytes of whole columns that are read at a time, to take a few rows of them.
+COLUMNS_NBYTES = 32 * 2**20
+# Pieces of columns of at least this size in bytes are read one by one.
+PIECE_NBYTES = 4096
+# Maximum number of bytes of a temporary file for each stored byte: that of deflate.
+MAX_RATIO = 1032
 # The length of an axis that the size of the file tells.
 UNKNOWN_LENGTH = -1
 # The end of the names of the members of an archive.
@@ -69,37 +71,91 @@ METADATA = "metadata"
 # Reading
 
 
-def read_npy(path: str, request: Request) -> Content:
-    """Return the array in a ``.npy`` file."""
-    with naming_errors(path), open(path, "rb") as fp:
-        array = read_header(fp)
-        check_size(fp, array, os.fstat(fp.fileno()).st_size)
-        offset = fp.tell()
+class FileItems:
+    """The items of an array behind an offset of a file, read by slices of rows.
 
-    return _mapped(path, array, offset)
+    For an array in Fortran order, a slice of the last axis is read in one piece.
+    """
 
+    def __init__(
+        self, open_: Callable[[], Storage], array: Array, offset: int, name: str
+    ) -> None:
+        self._open, self._array, self._offset, self._name = open_, array, offset, name
 
-class Mapped:
-    """The items in a file, mapped for each read: any index reads a part."""
+    @cached_property
+    def _storage(self) -> Storage:
+        return self._open()
 
-    def __init__(self, path: str, array: Array, offset: int) -> None:
-        self._path, self._array, self._offset = path, array, offset
-
-    @property
-    def items(self) -> Array:
-        """All items, which the system reads when they are needed."""
-        items = self._array
-        if not items.nbytes:
-            return items
-        order: Any = "F" if items.flags.fnc else "C"
-        shape, dtype = items.shape, items.dtype
-        return numpy.memmap(self._path, dtype, "r", self._offset, shape, order)
+    def _fill(self, items: Array, first: int) -> None:
+        """Fill a contiguous array with the items from number `first` on."""
+        view = plain_bytes(items)
+        if view.nbytes:
+            offset = self._offset + first * items.itemsize
+            _check_room(self._name, view.nbytes, self._storage.read_into(view, offset))
 
     def __getitem__(self, key: Any) -> Array:
-        return numpy.array(self.items[key])
+        dtype, shape = self._array.dtype, self._array.shape
+        if key is Ellipsis:
+            items: Array = numpy.empty(shape, dtype)
+            self._fill(items, 0)
+            return items
+        if isinstance(key, tuple):
+            start, stop, _ = key[1].indices(shape[-1])
+            items = numpy.empty((*shape[:-1], stop - start), dtype, order="F")
+            self._fill(items.T, start * math.prod(shape[:-1]))
+            return items
+        start, stop, step = key.indices(shape[0])
+        row, count = math.prod(shape[1:]), max(0, stop - start)
+        if not _is_fortran(self._array):
+            items = numpy.empty((count, *shape[1:]), dtype)
+            self._fill(items, start * row)
+            return items[::step]
+        items = numpy.empty((count, *shape[1:]), dtype, order="F")
+        columns = items.reshape((count, row), order="F")
+        is_whole = count * dtype.itemsize < PIECE_NBYTES
+        width = COLUMNS_NBYTES // (shape[0] * dtype.itemsize) if is_whole else 1
+        for first in range(0, row, max(1, width)):
+            part = columns[:, first : first + max(1, width)]
+            if is_whole:
+                some: Array = numpy.empty((part.shape[1], shape[0]), dtype)
+                self._fill(some, first * shape[0])
+                part[...] = some.T[start:stop]
+            else:
+                self._fill(part.T, first * shape[0] + start)
+        return items[::step]
 
 
-def read_raw(path: str, request: Request) -> ArrayContent:
+def _is_fortran(array: Array) -> bool:
+    return array.flags.f_contiguous and not array.flags.c_contiguous
+
+
+def _check_room(name: str, expected: int, found: int) -> None:
+    """Raise `FormatError` unless a file has the bytes of items."""
+    if found < expected:
+        raise DamageError(
+            "the file ends too early: expected '%d' bytes of items, found '%d'"
+            % (expected, found),
+            filename=name,
+        )
+
+
+def read_npy(path: str, request: Request) -> Rows:
+    """Return the array in a ``.npy`` file."""
+    fp = request.resources.enter_context(open(path, "rb"))  # noqa: SIM115
+    with naming_errors(path):
+        array = read_header(fp)
+        check_size(fp, array, os.fstat(fp.fileno()).st_size)
+    return _in_file(fp, array, fp.tell(), path)
+
+
+def _in_file(fp: IO[bytes], array: Array, offset: int, path: str) -> Rows:
+    """Return the items behind an offset of an open file."""
+    found = FileItems(partial(whole_file, fp), array, offset, path)
+    order = "F" if _is_fortran(array) else "C"
+    return Rows(array.dtype, array.shape, found, order=order)
+
+
+def read_raw(path: str, request: Request) -> Rows:
     """Return the items in a file without a header; the request has type and shape."""
     assert request.raw is not None
     dtype, shape = request.raw
@@ -120,20 +176,14 @@ def read_raw(path: str, request: Request) -> ArrayContent:
                 *(dtype, request.raw[1], size),
             )
         )
-    return _mapped(path, without_items(dtype, shape, False), 0)
+    fp = request.resources.enter_context(open(path, "rb"))  # noqa: SIM115
+    return _in_file(fp, without_items(dtype, shape, False), 0, path)
 
 
-def _mapped(path: str, array: Array, offset: int) -> ArrayContent:
-    """Return the items behind an offset, which can be read by an index."""
-    content = _content(partial(disk.open, path, "rb"), array, offset, path)
-    content.array = Mapped(path, array, offset)
-    return content
-
-
-def read_npz(path: str, request: Request) -> Content:
+def read_npz(path: str, request: Request) -> Members:
     """Return the arrays in a ``.npz`` file; a slash in a name separates groups."""
     archive = request.resources.enter_context(open_zip(path))
-    root = GroupContent({})
+    root = Members({})
     for info in archive.infolist():
         if info.filename.endswith("/"):
             continue
@@ -149,37 +199,57 @@ def read_npz(path: str, request: Request) -> Content:
             array = read_header(fp)
             check_size(fp, array, info.file_size)
             offset = fp.tell()
-        content = _content(open_, array, offset, name)
-        add_member(root, info.filename.removesuffix(SUFFIX), content, path)
+        found = Rows(array.dtype, array.shape)
+        if _is_fortran(array):
+            if info.file_size > info.compress_size * MAX_RATIO:
+                raise UsageValueError(
+                    "'%s': '%d' stored bytes become '%d' bytes of an array in Fortran "
+                    "order, which needs a temporary file: expected at most '%d' times "
+                    "as many" % (name, info.compress_size, info.file_size, MAX_RATIO)
+                )
+            copied = partial(_copied, open_, request)
+            found.array, found.order = FileItems(copied, array, offset, name), "F"
+        else:
+            read = partial(_items_in_order, open_, offset, name, array)
+            found.array = Stream(read, array.dtype, array.shape)
+        add_member(root, info.filename.removesuffix(SUFFIX), found, path)
     return root
 
 
-def is_own_archive(path: str) -> bool:
-    """Return whether `savez` has written all that is in a ZIP store of Zarr.
+@contextmanager
+def _member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
+) -> Iterator[IO[bytes]]:
+    """Yield a member of an archive; the errors about its bytes name it."""
+    with zip_errors(name), archive.open(info) as fp:
+        yield fp
 
-    Each array is in one `.blp` file, perhaps damaged, and only the outermost group has
-    attributes.
-    """
-    try:
-        with closing(ArchiveFile(path)) as file:
-            for chunks in file.arrays.values():
-                ((start, *_),) = file.extents(file.member(chunks))
-                if file.storage.read_at(start, len(MAGIC)) != MAGIC:
-                    return False
-            documents = {
-                name.removesuffix(ZARR_JSON).rstrip("/"): file.json(name)
-                for name in file.members
-                if name.endswith(ZARR_JSON)
-            }
-            return all(
-                not document.get("attributes")
-                if name in file.arrays
-                else document
-                == group_document(None if name else document.get("attributes"))
-                for name, document in documents.items()
-            )
-    except BloscpackError:
-        return False
+
+def _copied(open_: Open, request: Request) -> Storage:
+    """Return a member of an archive as a temporary file."""
+    fp = request.resources.enter_context(TemporaryFile())  # noqa: SIM115
+    with open_() as member:
+        copyfileobj(member, fp, 2**20)
+    fp.flush()
+    return whole_file(fp)
+
+
+def _items_in_order(
+    open_: Open, offset: int, name: str, array: Array
+) -> Iterator[Array]:
+    """Yield blocks of rows, whose items follow one another in a member."""
+    dtype, shape = array.dtype, array.shape
+    with open_() as fp, naming_errors(name):
+        fp.read(offset)  # after a seek, `zipfile` of Python 3.13 checks no CRC
+        row = math.prod(shape[1:]) * dtype.itemsize
+        length = shape[0] if shape else 1
+        step = rows_in_block(row) if row else max(1, length)
+        for start in range(0, max(1, length), step):
+            count = min(step, length - start)
+            found = read_up_to(fp, count * row)
+            _check_room(name, count * row, len(found))
+            block = (count, *shape[1:]) if shape else ()
+            yield numpy.ndarray(block, dtype, found or bytes(1))
 
 
 def has_own_files(path: str) -> bool:
@@ -192,27 +262,32 @@ def has_own_files(path: str) -> bool:
     return False
 
 
-def read_archive(path: str, request: Request) -> Content:
+def read_archive(path: str, request: Request) -> Members:
     """Return the arrays in an archive of `savez`; slashes in names separate groups."""
     archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
-    with closing(ArchiveFile(path)) as file:
-        members = dict(file.arrays)
     attrs = archive.metadata
-    root = GroupContent({}, attrs if isinstance(attrs, dict) else {})
-    for name, member in members.items():
-        content = content_of(archive[name])
-        content.may_be_lost = member.endswith(EXTENSION)
-        add_member(root, name, content, path)
+    root = Members({}, attrs if isinstance(attrs, dict) else {})
+    add_arrays(root, archive, archive.files, path)
     return root
 
 
-def add_member(root: GroupContent, name: str, content: Content, path: str) -> None:
+def add_arrays(
+    root: Members, archive: ArrayArchive, names: list[str], path: str
+) -> None:
+    """Add some arrays of an archive to a group; they may be lost."""
+    for name in names:
+        content = content_of(archive[name])
+        content.may_be_lost = True
+        add_member(root, name, content, path)
+
+
+def add_member(root: Members, name: str, content: Content, path: str) -> None:
     """Add a member to the group that its name says, which is made if needed."""
     *groups, last = name.split("/")
     group = root
     for part in groups:
-        found = group.members.setdefault(part, GroupContent({}))
-        if not isinstance(found, GroupContent):
+        found = group.members.setdefault(part, Members({}))
+        if not isinstance(found, Members):
             raise UsageValueError(
                 "'%s': the array '%s' would be in another array" % (path, name)
             )
@@ -224,96 +299,16 @@ def add_member(root: GroupContent, name: str, content: Content, path: str) -> No
     group.members[last] = content
 
 
-@contextmanager
-def _member(
-    archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
-) -> Iterator[IO[bytes]]:
-    """Yield a member of an archive; the errors about its bytes name it."""
-    with zip_errors(name), archive.open(info) as fp:
-        yield fp
-
-
-def _content(open_: Open, array: Array, offset: int, name: str) -> ArrayContent:
-    """Return the items behind an offset; `array` has their type, shape and order."""
-    dtype, shape = array.dtype, array.shape
-    in_order = partial(_items_in_order, open_, offset, name, dtype)
-    flags = array.flags
-    if flags.c_contiguous or not flags.f_contiguous:
-        return ArrayContent(dtype, shape, partial(in_order, shape))
-    return ArrayContent(
-        dtype,
-        shape,
-        partial(_rows_of_fortran, open_, offset, dtype, shape),
-        read_stored=partial(in_order, shape[::-1]),
-    )
-
-
-def _items_in_order(
-    open_: Open, offset: int, name: str, dtype: DType, shape: tuple[int, ...]
-) -> Iterator[Array]:
-    """Yield blocks of rows of `shape`, whose items follow one another in the file."""
-    with open_() as fp, naming_errors(name):
-        fp.read(offset)  # after a seek, `zipfile` of Python 3.13 checks no CRC
-        row = math.prod(shape[1:]) * dtype.itemsize
-        rows = range(shape[0]) if shape else range(1)
-        for part in cut_rows(rows, rows_in_block(row)) if row else [rows]:
-            found = read_up_to(fp, len(part) * row)
-            _check_room(len(part) * row, len(found))
-            block = (len(part), *shape[1:]) if shape else ()
-            yield numpy.ndarray(block, dtype, found or bytes(1))
-
-
-def _rows_of_fortran(
-    open_: Open, offset: int, dtype: DType, shape: tuple[int, ...]
-) -> Iterator[Array]:
-    """Yield blocks of rows of an array whose items are in Fortran order."""
-    with open_() as fp, ExitStack() as stack:
-        file: Any = fp
-        if isinstance(fp, zipfile.ZipExtFile):
-            file = stack.enter_context(TemporaryFile())
-            copyfileobj(fp, file, 2**20)
-            file.flush()
-        columns = math.prod(shape[1:])
-        step = rows_in_block(columns * dtype.itemsize, factor=FORTRAN_FACTOR)
-        at_a_time = max(1, MAP_NBYTES // (shape[0] * dtype.itemsize))
-        for part in cut_rows(range(shape[0]), step):
-            block: Array = numpy.empty((len(part), *shape[1:]), dtype, order="F")
-            flat = block.reshape((len(part), columns), order="F")
-            for first in range(0, columns, at_a_time):
-                # The map of each part is removed, and its pages with it.
-                position = offset + first * shape[0] * dtype.itemsize
-                size = shape[0], min(at_a_time, columns - first)
-                some = numpy.memmap(file, dtype, "r", position, size, "F")
-                flat[:, first : first + at_a_time] = some[part.start : part.stop]
-                del some
-            yield block
-
-
-def read_blp(path: str, request: Request) -> ArrayContent:
+def read_blp(path: str, request: Request) -> Rows:
     """Return the array in a file, with its metadata as attributes."""
     lazy = open_ndarray(path, nthreads=request.nthreads)
-    request.resources.enter_context(lazy)
-    return content_of(lazy)
+    return content_of(request.resources.enter_context(lazy))
 
 
-def content_of(lazy: LazyArray) -> ArrayContent:
+def content_of(lazy: LazyArray) -> Rows:
     """Return an array in a file, with its metadata as attributes."""
-    fortran = lazy.order == "F" and lazy.ndim > 1
-    return ArrayContent(
-        lazy.dtype,
-        lazy.shape,
-        attrs=attributes_of(lazy.metadata),
-        read_stored=partial(_rows_of_transpose, lazy) if fortran else None,
-        array=lazy,
-    )
-
-
-def _rows_of_transpose(lazy: LazyArray) -> Iterator[Array]:
-    """Yield blocks of rows of the transpose of an array."""
-    length = lazy.shape[-1]
-    step = rows_in_block(lazy.nbytes // max(1, length))
-    for start in range(0, length, step):
-        yield lazy[..., start : start + step].T
+    attrs = attributes_of(lazy.metadata)
+    return Rows(lazy.dtype, lazy.shape, lazy, attrs, order=lazy.order)
 
 
 def attributes_of(metadata: Json) -> JsonObject:
@@ -330,25 +325,25 @@ def _metadata(attrs: JsonObject) -> Json:
     return attrs or None
 
 
-def _check_room(expected: int, found: int) -> None:
-    """Raise `FormatError` unless a file has the bytes of items."""
-    if found < expected:
-        raise DamageError(
-            "the file ends too early: expected '%d' bytes of items, found '%d'"
-            % (expected, found)
-        )
-
-
 # Writing
 
 
-def write_npy(content: Content, request: Request) -> None:
+def write_npy(content: Rows, request: Request) -> None:
     """Write an array, or a table as an array with fields."""
     with request.new_file() as out_fp:
-        _write_array(out_fp, as_array(content), request)
+        _write_array(out_fp, content, request)
 
 
-def _write_array(out_fp: Writable, array: ArrayContent, request: Request) -> None:
+def write_npz(content: Content, request: Request) -> None:
+    """Write arrays and columns; an array without a name is called ``arr_0``."""
+    with request.new_file() as out_fp, zipfile.ZipFile(out_fp, "w") as archive:
+        for name, array in named_arrays(content):
+            member_name = (name or "arr_0") + SUFFIX
+            with archive.open(member_name, "w", force_zip64=True) as member:
+                _write_array(member, array, request)
+
+
+def _write_array(out_fp: Writable, array: Rows, request: Request) -> None:
     """Write header and items to a file object."""
     header = without_items(array.dtype, array.shape, array.fortran)
     write_all(out_fp, encode_header(header))
@@ -361,15 +356,6 @@ def plain_bytes(block: Array) -> memoryview:
     if not block.nbytes:
         return memoryview(b"")
     return numpy.ascontiguousarray(block).reshape(-1).view("u1").data
-
-
-def write_npz(content: Content, request: Request) -> None:
-    """Write arrays and columns; an array without a name is called ``arr_0``."""
-    with request.new_file() as out_fp, zipfile.ZipFile(out_fp, "w") as archive:
-        for name, array in named_arrays(content):
-            member_name = (name or "arr_0") + SUFFIX
-            with archive.open(member_name, "w", force_zip64=True) as member:
-                _write_array(member, array, request)
 
 
 class BlocksSource(PlainSource):
@@ -393,19 +379,18 @@ class BlocksSource(PlainSource):
             yield chunk
 
 
-def write_blp(content: Content, request: Request) -> None:
+def write_blp(content: Rows, request: Request) -> None:
     """Write an array, or a table as an array with fields; attributes are metadata."""
-    array = as_array(content)
     with request.new_file() as out_fp:
         pack_items(
-            BlocksSource(request.counted(array.stored())),
+            BlocksSource(request.counted(content.stored())),
             CompressedFPSink(out_fp),
-            without_items(array.dtype, array.shape, array.fortran),
+            without_items(content.dtype, content.shape, content.fortran),
             DEFAULT_CHUNK_SIZE,
             None,
             None,
             None,
-            metadata=_metadata(array.attrs),
+            metadata=_metadata(content.attrs),
             nthreads=request.nthreads,
             **request.settings,
         )

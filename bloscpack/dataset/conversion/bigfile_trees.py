@@ -1,8 +1,9 @@
 """BigFile trees: a block is an array, or a group if it has no rows.
 
-The attribute `RECORD` of an array or a group keeps what Zarr has no field for: the rows
-of each data file, the types of items and attributes. With it, the same files come back.
-Without it, an array becomes a block with a data file for 32 Mi rows.
+The attribute `RECORD` of an array or a group keeps what Zarr has no field for: the type
+of the items, the rows of each data file, and the files of the attributes. With it, the
+same files come back. Without it, an array becomes a block with a data file for 32 Mi
+rows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -21,7 +22,7 @@ import numpy
 from ..._format.dtypes import Array, DType
 from ..._types import Json, JsonObject
 from ...bigfile import File, attributes, header
-from ...bigfile.attributes import TEXT, Attribute, Attributes, files_of, load
+from ...bigfile.attributes import Attribute, Attributes, files_of, load
 from ...bigfile.column import Column
 from ...bigfile.tree import (
     ATTRIBUTES,
@@ -36,22 +37,22 @@ from ...exceptions import FormatError, UsageError, UsageTypeError
 from ..commit_rules import building
 from ..layouts import MAX_SEARCHED
 from .contents import (
-    ArrayContent,
+    ByFunction,
     Content,
-    GroupContent,
+    Members,
     Request,
+    Rows,
     as_table,
     inside,
     is_table,
-    rows_in_block,
 )
 
 # The name of the attribute.
 RECORD = "bigfile"
 # Its keys for a block: type of the items, items in a row, rows of each data file.
 DTYPE, NMEMB, ROWS = "dtype", "nmemb", "rows"
-# Its keys for attributes: the type of each, and the bytes of the files by their name.
-TYPES, FILES = "types", "files"
+# Its key for attributes: the bytes of the files that have them, by their names.
+FILES = "files"
 # The beginning of a text that represents another value, a convention of nbodykit.
 JSON_TEXT = "json://"
 
@@ -93,38 +94,39 @@ def is_only_tree(path: str) -> bool:
 def read(path: str, request: Request) -> Content:
     """Return the contents of a tree."""
     tree = File(path, nthreads=request.nthreads)
-    root = GroupContent({}, _attributes(tree, "", None))
+    root = Members({}, _attributes(tree, "", {}))
     for name, is_block in sorted(tree._tree.walk()):
         outer, _, last = name.rpartition("/")
-        group = root
+        group: Content = root
         for part in filter(None, outer.split("/")):
-            group = group.members[part]  # type: ignore[assignment]
-        group.members[last] = (
-            _block(tree, name, request)
-            if is_block
-            else GroupContent({}, _attributes(tree, name, None))
-        )
+            group = group.members[part]
+        assert isinstance(group, Members)
+        if is_block:
+            group.members[last] = _block(tree, name, request)
+        else:
+            group.members[last] = Members({}, _attributes(tree, name, {}))
     return root
 
 
-def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupContent:
-    column = tree.open(name)
-    request.resources.callback(column.close)
+def _block(tree: File, name: str, request: Request) -> Rows | Members:
+    column = request.resources.enter_context(tree.open(name))
     layout = column._header
-    attrs = _attributes(tree, name, layout)
+    record = {DTYPE: layout.dtype_name, NMEMB: layout.nmemb, ROWS: layout.rows}
+    attrs = _attributes(tree, name, record)
     if not layout.row_nbytes:
-        return GroupContent({}, attrs)
+        return Members({}, attrs)
     if column.has_unwritten:
         request.note_loss("which rows of '%s' were never written" % name)
     stored = _stored_dtype(layout)
+
+    def get(key: slice) -> Array:
+        rows: Array = column[key]
+        if rows.dtype != stored.base:
+            rows = rows.reshape(len(rows), -1).view("u1")
+        return rows
+
     shape = (column.size, *stored.shape)
-    return ArrayContent(
-        stored.base,
-        shape,
-        partial(_rows, column, stored),
-        attrs=attrs,
-        array=column if stored.base == layout.dtype else None,
-    )
+    return Rows(stored.base, shape, ByFunction(get), attrs)
 
 
 def _stored_dtype(layout: header.Header) -> DType:
@@ -135,29 +137,14 @@ def _stored_dtype(layout: header.Header) -> DType:
     return dtype if nmemb == 1 else numpy.dtype((dtype, (nmemb,)))
 
 
-def _rows(column: Column, stored: DType) -> Iterator[Array]:
-    step = rows_in_block(stored.itemsize)
-    for start in range(0, column.size, step):
-        rows = column.read(start, step)
-        if rows.dtype != stored.base:
-            rows = rows.reshape(len(rows), -1).view("u1")
-        yield rows
-
-
-def _attributes(tree: File, name: str, layout: header.Header | None) -> JsonObject:
+def _attributes(tree: File, name: str, record: JsonObject) -> JsonObject:
     """Return the attributes of a block or a group with the record."""
     folder = tree._tree.folder(name)
     try:
-        files = files_of(tree._tree, folder)
-        values, more = encode_attributes(files, layout is not None)
+        return encode_attributes(files_of(tree._tree, folder), record)
     except FormatError as error:
         error.filename = folder
         raise
-    record: JsonObject = {}
-    if layout is not None:
-        record = {DTYPE: layout.dtype_name, NMEMB: layout.nmemb, ROWS: layout.rows}
-    record.update(more)
-    return {**values, RECORD: record} if record else values
 
 
 # Writing
@@ -172,17 +159,23 @@ def write(content: Content, request: Request) -> None:
     with building(request.target, mode, sync, is_only_tree, request.limits) as path:
         tree = File(path, create=True, nthreads=request.nthreads)
         for name, member in members.items():
-            layout = plans[name]
+            layout, folder = plans[name], tree._tree.folder(name)
             if layout is None:
                 tree._tree.make_folder(name)
             else:
-                _write_block(tree, name, layout, member, request)
-            _write_attributes(tree, name, member.attrs, layout is not None)
+                blocks = member.blocks() if isinstance(member, Rows) else ()
+                fill = partial(_fill, request.counted(blocks), layout.dtype)
+                tree.create_filled(name, layout, fill).close()
+            files = decode_attributes(member.attrs, layout is not None)
+            for file, text in files.items():
+                tree._tree.replace_text(os.path.join(folder, file), text)
+            if layout is not None and ATTRIBUTES not in files:
+                os.unlink(os.path.join(folder, ATTRIBUTES))
 
 
 def _blocks_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
     """Yield all arrays and groups with their names; a table is a group of columns."""
-    if isinstance(content, ArrayContent) and is_table(content):
+    if is_table(content):
         content = as_table(content)
     yield name, content
     for key, member in content.members.items():
@@ -194,7 +187,7 @@ def _plan(name: str, content: Content) -> header.Header | None:
     if name:
         check_new_name(name)
     layout = _recorded_layout(content.attrs.get(RECORD))
-    if not isinstance(content, ArrayContent):
+    if not isinstance(content, Rows) or content.columns:
         return layout if layout is not None and not content.members else None
     if layout is not None:
         stored = _stored_dtype(layout)
@@ -225,97 +218,61 @@ def _recorded_layout(record: Json) -> header.Header | None:
         return None
 
 
-def _write_block(
-    tree: File, name: str, layout: header.Header, content: Content, request: Request
-) -> None:
-    def fill(column: Column) -> None:
-        row = 0
-        blocks = content.rows() if isinstance(content, ArrayContent) else ()
-        for rows in request.counted(blocks):
-            if rows.dtype != layout.dtype and layout.dtype.itemsize > 8:
-                # The bytes of a type that Zarr lacks.
-                rows = numpy.ascontiguousarray(rows).view(layout.dtype)
-            column.write(row, rows)
-            row += len(rows)
-
-    tree.create_filled(name, layout, fill).close()
-
-
-def _write_attributes(tree: File, name: str, attrs: JsonObject, is_block: bool) -> None:
-    values = {key: value for key, value in attrs.items() if key != RECORD}
-    record = attrs.get(RECORD)
-    found = record if isinstance(record, dict) else {}
-    files = decode_attributes(values, found, is_block)
-    folder = tree._tree.folder(name)
-    for file, content in files.items():
-        tree._tree.replace_text(os.path.join(folder, file), content)
-    if is_block and ATTRIBUTES not in files:
-        os.unlink(os.path.join(folder, ATTRIBUTES))
+def _fill(blocks: Iterable[Array], dtype: DType, column: Column) -> None:
+    """Write rows to a new block."""
+    row = 0
+    for rows in blocks:
+        if rows.dtype != dtype and dtype.itemsize > 8:
+            rows = numpy.ascontiguousarray(rows).view(dtype)  # bytes of an `f16`
+        column.write(row, rows)
+        row += len(rows)
 
 
 # Attributes as JSON, and back. A value is a number or a text for a single item, and a
-# list for several items. JSON has fewer types than a tree, so the values come with a
-# record: the type of each attribute, and the bytes of a file of attributes that could
-# not be made again from these values.
+# list for several items. JSON has fewer types than a tree, so the record has the files,
+# too: a value that is still the same comes back from there.
 
 
-def encode_attributes(
-    files: Mapping[str, bytes], is_block: bool
-) -> tuple[JsonObject, JsonObject]:
+def encode_attributes(files: Mapping[str, bytes], record: JsonObject) -> JsonObject:
     """Return the values of all attributes by name, and the record."""
-    found = load(files)
-    values, types = _plain(found)
-    record: JsonObject = {TYPES: types} if types else {}
-    if _files_for(values, types, is_block) != files:
-        record[FILES] = {
-            name: base64.b64encode(data).decode("ascii") for name, data in files.items()
-        }
-    return values, record
+    if files or record:
+        kept = {name: base64.b64encode(data) for name, data in files.items()}
+        record = {**record, FILES: {name: kept[name].decode("ascii") for name in kept}}
+    values = _plain_values(load(files))
+    return {**values, RECORD: record} if record else values
 
 
-def decode_attributes(
-    values: JsonObject, record: JsonObject, is_block: bool
-) -> dict[str, bytes]:
-    """Return the files for values and a record, which may not belong to each other.
+def decode_attributes(attrs: JsonObject, is_block: bool) -> dict[str, bytes]:
+    """Return the files for attributes and a record, which may not fit them any more.
 
     Raises `UsageError` for a name that no attribute can have.
     """
-    kept = record.get(FILES)
-    if isinstance(kept, dict):
-        # Somebody may have changed the record.
-        with suppress(FormatError, TypeError, ValueError):
-            files = {name: base64.b64decode(text) for name, text in kept.items()}
-            known = files.keys() <= {LEGACY, ATTRIBUTES}
-            if known and _plain(load(files))[0] == values:
+    values = {key: value for key, value in attrs.items() if key != RECORD}
+    kept: Attributes = {}
+    # Somebody may have changed the record.
+    with suppress(FormatError, LookupError, TypeError, ValueError, AttributeError):
+        texts = attrs[RECORD][FILES]
+        files = {name: base64.b64decode(text) for name, text in texts.items()}
+        if files.keys() <= {LEGACY, ATTRIBUTES}:
+            kept = load(files)
+            if _plain_values(kept) == values:
                 return files
-    types = record.get(TYPES)
-    return _files_for(values, types if isinstance(types, dict) else {}, is_block)
-
-
-def _files_for(
-    values: JsonObject, types: JsonObject, is_block: bool
-) -> dict[str, bytes]:
-    found = {
-        attributes.encoded_name(name): _attribute(name, value, types.get(name))
-        for name, value in values.items()
-    }
+    found: Attributes = {}
+    for name, value in values.items():
+        encoded = attributes.encoded_name(name)
+        old = kept.get(encoded)
+        same = old is not None and plain_value(old) == value
+        found[encoded] = old if same and old else _attribute(name, value)
     return {ATTRIBUTES: attributes.encode(found)} if found or is_block else {}
 
 
-def _plain(found: Attributes) -> tuple[JsonObject, JsonObject]:
-    """Return values and types by name, without names that JSON can't represent."""
+def _plain_values(found: Attributes) -> JsonObject:
+    """Return the values by name, without names that JSON can't represent."""
     values: JsonObject = {}
-    types: JsonObject = {}
     for encoded, attribute in found.items():
-        try:
-            name = encoded.decode("utf-8")
-        except UnicodeDecodeError:
-            continue
-        values[name], types[name] = plain_value(attribute), attribute.dtype_name
-    return values, types
-
-
-# A value
+        with suppress(UnicodeDecodeError):
+            values[encoded.decode("utf-8")] = plain_value(attribute)
+    return values
 
 
 def plain_value(attribute: Attribute) -> Json:
@@ -344,53 +301,11 @@ def _finite(value: Json) -> Json:
     return value
 
 
-def _attribute(name: str, value: Json, dtype_name: Json) -> Attribute:
-    """Return a value as an attribute of this type, or of another one that fits."""
-    if isinstance(dtype_name, str):
-        # Somebody may have changed the value.
-        with suppress(FormatError, TypeError, ValueError, OverflowError):
-            return _typed(value, dtype_name)
+def _attribute(name: str, value: Json) -> Attribute:
+    """Return a value as an attribute: a number, a text, a list of one, or JSON."""
+    items = value if isinstance(value, list) else [value]
     with suppress(UsageError, UnicodeEncodeError):  # half of a surrogate pair
-        if _is_simple(value):
-            return attributes.attribute_of(name, value)
+        for kinds in ((int, float), str):
+            if all(isinstance(item, kinds) for item in items):
+                return attributes.attribute_of(name, value)
     return attributes.attribute_of(name, JSON_TEXT + json.dumps(value))
-
-
-def _is_simple(value: Json) -> bool:
-    """Return whether a value is a number, a text, or a list of one of the two."""
-    items = value if isinstance(value, list) else [value]
-    return all(isinstance(item, (int, float)) for item in items) or all(
-        isinstance(item, str) for item in items
-    )
-
-
-def _typed(value: Json, dtype_name: str) -> Attribute:
-    dtype = header.attribute_dtype(dtype_name)
-    items = value if isinstance(value, list) else [value]
-    if dtype_name.lstrip("<>|=")[0] == TEXT or dtype.str[1:] == "S1":
-        if not isinstance(value, str):
-            raise UsageTypeError("expected a text, found %r" % (value,))
-        # C programs store the NUL at the end of a text, too.
-        ends = dtype_name.lstrip("<>|=")[0] != TEXT
-        data = value.encode("utf-8") + b"\0" * (ends or not value)
-        return Attribute(dtype_name, len(data), data)
-    if dtype.kind == "S":
-        encoded = [str.encode(item, "utf-8") for item in items]
-        if max(map(len, encoded)) > dtype.itemsize:
-            raise UsageTypeError("a text does not fit the type '%s'" % dtype_name)
-        array = numpy.array(encoded, dtype)
-    elif dtype.kind in "mM":
-        array = numpy.array(items, dtype.str[0] + "i8").view(dtype)
-    elif dtype.kind == "c":
-        pairs = [float(part) for part in numpy.ravel(numpy.array(items, object))]
-        part = numpy.dtype("%sf%d" % (dtype.str[0], dtype.itemsize // 2))
-        array = numpy.array(pairs).astype(part).view(dtype)
-    elif dtype.kind == "f" and dtype.itemsize <= 8:
-        array = numpy.array([float(item) for item in items]).astype(dtype)
-    else:
-        array = numpy.array(items).astype(dtype)
-        if dtype.kind in "iub" and array.tolist() != items:
-            raise UsageTypeError("%r does not fit the type '%s'" % (value, dtype_name))
-    if not array.size:
-        raise UsageTypeError("an attribute can't be empty")
-    return Attribute(dtype_name, array.size, array.tobytes())

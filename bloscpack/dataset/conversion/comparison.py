@@ -17,13 +17,10 @@ from ...abstract_io import Progress
 from ..description import dtype_text
 from ..rows import RowStream
 from .contents import (
-    ArrayContent,
     Content,
-    GroupContent,
-    TableContent,
-    as_array,
+    Members,
+    Rows,
     as_table,
-    cut_rows,
     inside,
     is_table,
     rows_in_block,
@@ -111,19 +108,21 @@ class Comparison:
         """Compare contents, whose name in larger ones is `name`."""
         if a.kind != b.kind:
             a, b = without_group(a), without_group(b)
-        dtypes = {side.dtype for side in (a, b) if isinstance(side, ArrayContent)}
-        if (a.kind != b.kind or len(dtypes) == 2) and is_table(a) and is_table(b):
-            a, b = as_table(a), as_table(b)
+        arrays = [s for s in (a, b) if isinstance(s, Rows) and not s.columns]
+        are_apart = len({side.dtype for side in arrays}) == 2
+        if (a.kind != b.kind or are_apart) and is_table(a) and is_table(b):
+            a, b, arrays = as_table(a), as_table(b), []
         self._note(name, "kind", a.kind, b.kind)
         self._compare_attributes(a, b, name)
-        if isinstance(a, ArrayContent) and isinstance(b, ArrayContent):
-            if self._has_comparable_items(a, b, name):
-                self._compare_items(with_rows(a), with_rows(b), name)
-        elif isinstance(a, TableContent) and isinstance(b, TableContent):
-            self._compare_tables(a, b, name)
-        elif isinstance(a, GroupContent) and isinstance(b, GroupContent):
+        if len(arrays) == 2:
+            left, right = arrays
+            if self._has_comparable_items(left, right, name):
+                self._compare_items(with_rows(left), with_rows(right), name)
+        elif isinstance(a, Members) and isinstance(b, Members):
             for inner in self._in_both("members", a.members, b.members, name):
                 self.compare(a.members[inner], b.members[inner], inside(name, inner))
+        elif isinstance(a, Rows) and isinstance(b, Rows) and not arrays:
+            self._compare_tables(a, b, name)
 
     def _compare_attributes(self, a: Content, b: Content, name: str) -> None:
         if self._attributes:
@@ -140,14 +139,29 @@ class Comparison:
             if inner in b and not self._is_done:
                 yield inner
 
-    def _has_comparable_items(
-        self, a: ArrayContent, b: ArrayContent, name: str
-    ) -> bool:
+    def _has_comparable_items(self, a: Rows, b: Rows, name: str) -> bool:
         self._note(name, "dtype", dtype_text(a.dtype), dtype_text(b.dtype))
         self._note(name, "shape", [*a.shape], [*b.shape])
         return a.shape[1:] == b.shape[1:] and _are_comparable(a.dtype, b.dtype)
 
-    def _compare_items(self, a: ArrayContent, b: ArrayContent, name: str) -> None:
+    def _compare_tables(self, a: Rows, b: Rows, name: str) -> None:
+        """Compare the columns that both have, which are read together, once."""
+        self._note(name, "rows", *a.shape, *b.shape)
+        length, names = min(*a.shape, *b.shape), []
+        columns = a.columns, b.columns
+        for column in self._in_both("columns", *columns, name):
+            left, right = (  # without the rows that one table lacks
+                replace(side[column], shape=(length, *side[column].shape[1:]))
+                for side in columns
+            )
+            where = inside(name, column)
+            self._compare_attributes(left, right, where)
+            if self._has_comparable_items(left, right, where):
+                names.append(column)
+        if names:
+            self._compare_items(a.only(names), b.only(names), name)
+
+    def _compare_items(self, a: Rows, b: Rows, name: str) -> None:
         """Compare the rows that both have, in the order in which both are stored."""
         transposed = a.fortran and b.fortran and a.shape == b.shape
         shape = a.shape[::-1] if transposed else a.shape
@@ -155,42 +169,22 @@ class Comparison:
         step = rows_in_block(prod(shape[1:]) * a.dtype.itemsize)
         streams = []
         for side in (a, b):
-            blocks = side.stored() if transposed else side.rows()
+            blocks = side.stored() if transposed else side.blocks()
             streams.append(RowStream(blocks, side.dtype, shape[1:]))
         found: dict[str, Items] = {}
-        for part in cut_rows(range(length), step):
-            rows = [stream.take(len(part)) for stream in streams]
+        for start in range(0, length, step):
+            count = min(step, length - start)
+            rows = [stream.take(count) for stream in streams]
             pairs = zip(*(leaves(name, side) for side in rows), strict=True)
             for (leaf, left), (_, right) in pairs:
                 if leaf not in found:
                     found[leaf] = Items(leaf, length * prod(left.shape[1:]))
                     self.items.append(found[leaf])
-                found[leaf].add(left, right, part.start, transposed)
+                found[leaf].add(left, right, start, transposed)
             if self._progress is not None:
                 self._progress(rows[0].nbytes)
             if self._is_done:
                 return
-
-    def _compare_tables(self, a: TableContent, b: TableContent, name: str) -> None:
-        """Compare the columns that both have, which are read together, once."""
-        self._note(name, "rows", a.length, b.length)
-        length = min(a.length, b.length)
-        names = []
-        for column in self._in_both("columns", a.columns, b.columns, name):
-            left, right = (
-                _cut(a.columns[column], length),
-                _cut(b.columns[column], length),
-            )
-            self._compare_attributes(left, right, inside(name, column))
-            if self._has_comparable_items(left, right, inside(name, column)):
-                names.append(column)
-        if names:
-            self._compare_items(as_array(a.only(names)), as_array(b.only(names)), name)
-
-
-def _cut(column: ArrayContent, length: int) -> ArrayContent:
-    """Return a column without the rows that another table lacks."""
-    return replace(column, shape=(length, *column.shape[1:]))
 
 
 def _is_same_json(a: Json, b: Json) -> bool:

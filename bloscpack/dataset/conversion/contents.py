@@ -1,9 +1,9 @@
 """The contents of a file or folder, between a reader and a writer of another format.
 
-A reader describes its contents as an array, a table or a group, and yields the rows in
-blocks of bounded size. A writer takes any of the three kinds, or names the kinds that
-its format holds. So each format needs a reader and a writer, not a pair for each other
-format.
+Strategy: a reader returns `Rows`, an array or a table, or `Members`, a group of these.
+The items of `Rows` are any array-like, which is read by slices of rows; `Stream` is one
+for a source that can only be read in order, such as text. A table is an array with
+fields, of which each column may have attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
 
@@ -25,16 +25,16 @@ from ..._storage.stream import is_stream
 from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
-from ..rows import RowStream, joined
+from ..rows import RowStream
 
 Columns = dict[str, Array]
-Content: TypeAlias = "ArrayContent | TableContent | GroupContent"
+Content: TypeAlias = "Rows | Members"
 Block = TypeVar("Block", Array, Columns)
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
 # Blocks of rows of an array in Fortran order are larger by this factor: each of them
-# reads all of the file.
+# reads from all parts of the file.
 FORTRAN_FACTOR = 4
 
 
@@ -100,7 +100,7 @@ class Request:
         )
 
     def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield blocks of an array or a table, and report the progress."""
+        """Yield blocks of rows, also by columns, and report the progress."""
         for block in blocks:
             yield block
             if self.progress is not None:
@@ -145,52 +145,117 @@ def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
 
 
 @dataclass(eq=False)
-class ArrayContent:
-    """An array, or a column of a table.
+class ByFunction:
+    """An array-like whose rows a function returns for a slice."""
+
+    get: Callable[[Any], Array]
+    chunks: tuple[int, ...] = ()
+
+    def __getitem__(self, key: Any) -> Array:
+        return self.get(key)
+
+
+class Field:
+    """An array-like of a field of another one."""
+
+    def __init__(self, whole: Any, name: str) -> None:
+        self.whole, self._name = whole, name
+        self.chunks: tuple[int, ...] = getattr(whole, "chunks", ())
+
+    def __getitem__(self, key: Any) -> Array:
+        found: Array = self.whole[key][self._name]
+        return found
+
+
+class Stream:
+    """An array-like that is read in order; a slice before the last one starts again.
+
+    `read` yields blocks of rows, or the item of an array without axes. It is always
+    read to its end, where a source may find that it is damaged.
+    """
+
+    def __init__(
+        self, read: Callable[[], Iterable[Array]], dtype: DType, shape: tuple[int, ...]
+    ) -> None:
+        self._read, self._dtype, self._shape = read, dtype, shape
+        self._rows: RowStream | None = None
+        self._position = 0
+
+    def __getitem__(self, key: Any) -> Array:
+        dtype, (length, *inner) = self._dtype, self._shape or (1,)
+        start, stop, step = (slice(None) if key is ... else key).indices(length)
+        if self._rows is None or start < self._position:
+            self._rows = RowStream(self._read(), dtype, (*inner,))
+            self._position = 0
+        most = rows_in_block(math.prod(inner) * dtype.itemsize)
+        while start > self._position:
+            self._position += len(self._take(min(most, start - self._position)))
+        found = self._take(max(0, stop - start))
+        self._position += len(found)
+        if self._position == length:
+            rows, self._rows = self._rows, None
+            if len(rows.take(1)):
+                raise DamageError("expected '%d' rows, found more" % length)
+        return found[::step] if self._shape else found.reshape(())
+
+    def _take(self, count: int) -> Array:
+        assert self._rows is not None
+        found = self._rows.take(count)
+        if len(found) < count:
+            text = "expected '%d' rows, found '%d'"
+            raise DamageError(text % (self._shape[0], self._position + len(found)))
+        return found
+
+
+@dataclass(eq=False)
+class Rows:
+    """An array, or a table, that is read in blocks of rows.
 
     Attributes
     ----------
     dtype, shape
-        Those of the array.
-    read
-        Yields blocks of rows, in order. An array without axes is one block. None if
-        `array` is read, or for a column that is read with the others of its table.
+        Those of the array. A table has a field for each column, and one axis.
+    array
+        What reads the rows of a slice.
     attrs
         The attributes.
     fill_value
         The value of new items if the array is enlarged; None for zero.
     dims
         The names of the axes; None for no names.
-    read_stored
-        For an array in Fortran order, yields blocks of rows of its transpose: the order
-        of the items in the source. None for an array in C order.
+    order
+        ``"C"`` or ``"F"``, the order in which the source has the items. With ``"F"``,
+        `array` reads slices of the last axis, too.
+    columns
+        The columns of a table by name; empty for an array.
     may_be_lost
         Whether the array is left out, and named, if the target can't hold it.
-    array
-        What reads any of its items by an index of NumPy; None if there are only blocks.
     """
 
     dtype: DType
     shape: tuple[int, ...]
-    read: Callable[[], Iterable[Array]] | None = None
+    array: Any = None
     attrs: JsonObject = field(default_factory=dict)
     fill_value: object = None
     dims: Sequence[str | None] | None = None
-    read_stored: Callable[[], Iterable[Array]] | None = None
+    order: str = "C"
+    columns: dict[str, Rows] = field(default_factory=dict)
     may_be_lost: bool = False
-    array: Any = None
 
-    kind = "array"
+    @property
+    def kind(self) -> str:
+        """``'array'`` or ``'table'``."""
+        return "table" if self.columns else "array"
 
     @property
     def members(self) -> dict[str, Content]:
-        """No members."""
-        return {}
+        """The columns of a table."""
+        return {**self.columns}
 
     @property
     def fortran(self) -> bool:
         """Whether the items are in Fortran order in the source."""
-        return self.read_stored is not None and len(self.shape) > 1
+        return self.order == "F" and len(self.shape) > 1
 
     @property
     def row_nbytes(self) -> int:
@@ -203,132 +268,134 @@ class ArrayContent:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
+    def chunk_rows(self) -> int:
+        """Number of rows that are compressed together; 1 if unknown."""
+        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
+        return max([1, *chunks[:1]])
+
+    @property
     def has_fill_value(self) -> bool:
         """Whether the fill value is anything but zero."""
         if self.fill_value is None:
             return False
         return bool(numpy.array(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
-    def rows(self) -> Iterable[Array]:
-        """Return blocks of rows."""
-        if self.read is not None:
-            return self.read()
-        return self.parts(range(self.shape[0])) if self.shape else [self.array[...]]
+    def __getitem__(self, key: Any) -> Array:
+        found: Array = self.array[key]
+        return found
 
-    def parts(self, rows: range) -> Iterator[Array]:
-        """Yield some rows in blocks, without reading the others if that is possible."""
-        if self.array is None:
-            yield from (block[part] for block, part in _overlaps(self.rows(), rows))
+    def blocks(self) -> Iterator[Array]:
+        """Yield blocks of rows; an array without axes is one block."""
+        if not self.shape:
+            yield numpy.asarray(self.array[...])
             return
         factor = FORTRAN_FACTOR if self.fortran else 1
-        step = rows_in_block(self.row_nbytes * rows.step, self.chunk_rows, factor)
-        for part in cut_rows(rows, step):
-            yield self.array[part.start : part.stop : part.step]
+        step = rows_in_block(self.row_nbytes, self.chunk_rows, factor)
+        for start in range(0, self.shape[0], step):
+            yield self.array[start : min(start + step, self.shape[0])]
 
-    @property
-    def chunk_rows(self) -> int:
-        """Number of rows that are compressed together; 1 if unknown."""
-        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
-        return max([1, *chunks[:1]])
+    def read(self, step: int = 0) -> Iterator[Columns]:
+        """Yield blocks of the columns of a table, of `step` rows if that is given."""
+        step = step or rows_in_block(self.row_nbytes, self.chunk_rows)
+        for start in range(0, self.shape[0], step):
+            yield self.columns_of(slice(start, min(start + step, self.shape[0])))
 
-    def stream(self) -> RowStream:
-        """Return the rows, to be taken in any number at a time."""
-        return RowStream(self.rows(), self.dtype, self.shape[1:])
+    def columns_of(self, key: slice) -> Columns:
+        """Return some rows of the columns of a table.
+
+        Fields are read together, and so are the columns of a stream.
+        """
+        arrays = [column.array for column in self.columns.values()]
+        if isinstance(self.array, Stream) or any(isinstance(a, Field) for a in arrays):
+            rows = self.array[key]
+            return {name: rows[name] for name in self.columns}
+        return {name: column.array[key] for name, column in self.columns.items()}
 
     def stored(self) -> Iterable[Array]:
-        """Return blocks whose bytes are the items in the order of the source."""
-        if self.read_stored is None or not self.fortran:
-            return self.rows()
-        return self.read_stored()
+        """Return blocks in the order of the source: in Fortran order, transposed."""
+        if not self.fortran:
+            return self.blocks()
+        length = self.shape[-1]
+        step = rows_in_block(self.nbytes // max(1, length))
+        return (self.array[..., i : i + step].T for i in range(0, length, step))
 
+    def part(self, rows: range) -> Rows:
+        """Return some of the rows; the others are not read if that is possible."""
 
-@dataclass(eq=False)
-class TableContent:
-    """Columns with the same number of rows.
+        def get(key: slice) -> Array:
+            some = rows[key]
+            found: Array = self.array[some.start : some.stop : some.step]
+            return found
 
-    Attributes
-    ----------
-    columns
-        The columns by name, in order.
-    length
-        Number of rows.
-    read
-        Yields blocks of rows of all columns.
-    attrs
-        The attributes of the table.
-    """
+        shape = len(rows), *self.shape[1:]
+        return replace(self, shape=shape, array=ByFunction(get), order="C")
 
-    columns: dict[str, ArrayContent]
-    length: int
-    read: Callable[[], Iterable[Columns]]
-    attrs: JsonObject = field(default_factory=dict)
-
-    kind = "table"
-
-    @property
-    def members(self) -> dict[str, Content]:
-        """The columns, each as an array that can be read without the others."""
-        return {
-            name: replace(column, read=self._reader(name))
-            if column.read is None and column.array is None
-            else column
-            for name, column in self.columns.items()
-        }
-
-    def _reader(self, name: str) -> Callable[[], Iterable[Array]]:
-        return lambda: (block[name] for block in self.read())
-
-    def only(self, names: Iterable[str]) -> TableContent:
-        """Return a table of some columns."""
+    def only(self, names: Iterable[str]) -> Rows:
+        """Return a table of some columns; the others are not read if possible."""
         columns = {name: self.columns[name] for name in names}
-
-        def blocks() -> Iterator[Columns]:
-            for block in self.read():
-                yield {name: block[name] for name in columns}
-
-        return replace(self, columns=columns, read=blocks)
-
-    def parts(self, rows: range) -> Iterator[Columns]:
-        """Yield some rows in blocks, without reading the others if that is possible."""
-        if any(column.array is None for column in self.columns.values()):
-            for block, selected in _overlaps(self.read(), rows):
-                yield {name: block[name][selected] for name in self.columns}
-            return
-        unit = max((column.chunk_rows for column in self.columns.values()), default=1)
-        for cut in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step, unit)):
-            part = slice(cut.start, cut.stop, cut.step)
-            yield {name: column.array[part] for name, column in self.columns.items()}
-
-    @property
-    def row_nbytes(self) -> int:
-        """Number of plain bytes of a row of all columns."""
-        return sum(column.row_nbytes for column in self.columns.values())
-
-    @property
-    def nbytes(self) -> int:
-        """Number of plain bytes."""
-        return self.length * self.row_nbytes
-
-    @property
-    def dtype(self) -> DType:
-        """The type of a row, with a field for each column."""
-        columns = self.columns.items()
-        return numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns])
+        parts = replace(self, columns=columns)
+        table = new_table(columns, self.shape[0], None, self.attrs)
+        dtype, chunks = table.dtype, getattr(self.array, "chunks", ())
+        table.array = ByFunction(lambda k: packed(parts.columns_of(k), dtype), chunks)
+        return table
 
 
 @dataclass(eq=False)
-class GroupContent:
-    """Arrays, tables and groups by name."""
+class Members:
+    """A group: arrays, tables and groups by name."""
 
     members: dict[str, Content]
     attrs: JsonObject = field(default_factory=dict)
 
-    kind = "group"
+    kind: ClassVar[str] = "group"
 
     @property
     def nbytes(self) -> int:
         """Number of plain bytes of all members."""
         return sum(member.nbytes for member in self.members.values())
+
+
+def new_table(
+    columns: Mapping[str, Rows],
+    length: int,
+    read: Callable[[], Iterable[Any]] | None,
+    attrs: JsonObject | None = None,
+) -> Rows:
+    """Return a table of columns.
+
+    `read` yields blocks of rows, by the names of columns; it reads the columns without
+    an `array`. If it is None, each column is read by itself.
+    """
+    if not columns:
+        raise UsageValueError("a table must have a column")
+    dtype = numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns.items()])
+    # Copies, and no functions that know the table: a cycle would keep files open.
+    table = Rows(dtype, (length,), attrs=attrs or {})
+    table.columns = {name: replace(column) for name, column in columns.items()}
+    if read is not None:
+        blocks = read
+        table.array = Stream(
+            lambda: (packed(block, dtype) for block in blocks()), dtype, table.shape
+        )
+        for name, column in table.columns.items():
+            column.array = column.array or Field(table.array, name)
+    else:
+        chunks = [getattr(column.array, "chunks", ()) for column in columns.values()]
+        parts = replace(table)
+        table.array = ByFunction(
+            lambda key: packed(parts.columns_of(key), dtype),
+            max((found[:1] for found in chunks), default=()),
+        )
+    return table
+
+
+def packed(block: Any, dtype: DType) -> Array:
+    """Return rows of columns, some of which may be left out, as items with fields."""
+    rows = {name: block[name] for name in dtype.names or ()}
+    items: Array = numpy.empty(max(map(len, rows.values()), default=0), dtype)
+    for name in rows:
+        items[name] = rows[name]
+    return items
 
 
 def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
@@ -343,90 +410,70 @@ def inside(name: str, inner: str) -> str:
     return "%s/%s" % (name, inner) if name else inner
 
 
-def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:
+def named_arrays(content: Content) -> Iterator[tuple[str, Rows]]:
     """Yield all arrays and columns, with slashes in their names."""
     for name, node in nodes_of(content):
-        if isinstance(node, ArrayContent):
+        if isinstance(node, Rows) and not node.columns:
             yield name, node
 
 
 # From kind to kind
 
 
-def as_array(content: Content) -> ArrayContent:
-    """Return a table as an array with a field for each column."""
-    if isinstance(content, ArrayContent):
-        return content
-    assert isinstance(content, TableContent)
-    dtype, table = content.dtype, content
-
-    def rows() -> Iterator[Array]:
-        for block in table.read():
-            count = len(next(iter(block.values())))
-            items: Array = numpy.empty(count, dtype)
-            for name, column in block.items():
-                items[name] = column
-            yield items
-
-    return ArrayContent(dtype, (table.length,), rows, table.attrs)
-
-
-def with_rows(array: ArrayContent) -> ArrayContent:
+def with_rows(rows: Rows) -> Rows:
     """Return an array; one without axes gets an axis of length 1."""
-    if array.shape:
-        return array
-    blocks = (block.reshape(1) for block in array.rows())
-    return replace(array, shape=(1,), read=lambda: blocks, array=None)
+    if rows.shape:
+        return rows
+    array = ByFunction(lambda key: numpy.reshape(rows.array[...], 1)[key])
+    return replace(rows, shape=(1,), array=array)
 
 
 def is_table(content: Content) -> bool:
     """Return whether the content is a table, or an array with fields and one axis."""
-    if isinstance(content, ArrayContent):
-        return content.dtype.names is not None and len(content.shape) == 1
-    return isinstance(content, TableContent)
+    if not isinstance(content, Rows):
+        return False
+    return content.dtype.names is not None and len(content.shape) == 1
 
 
-def as_table(content: Content) -> TableContent:
+def as_table(content: Content) -> Rows:
     """Return an array as a table.
 
-    Each field becomes a column, which has the fill value of the field, unless this is
-    an array. An array without fields has one column, ``"0"``, and
-    with two axes as many columns as items in a row. Raises `UsageError` for others.
+    Each field becomes a column, with the fill value of the field. An array without
+    fields has one column, ``"0"``, and with two axes as many columns as items in a row.
+    Raises `UsageError` for others.
     """
-    if isinstance(content, TableContent):
+    assert isinstance(content, Rows)
+    if content.columns:
         return content
-    assert isinstance(content, ArrayContent)
-    array, fields = content, content.dtype.names or ()
-    if len(array.shape) not in (1, 2) or (fields and len(array.shape) == 2):
+    dtype, shape, width = content.dtype, content.shape, math.prod(content.shape[1:])
+    if len(shape) not in (1, 2) or (dtype.names and len(shape) == 2):
         raise UsageTypeError(
             "an array of shape %s and dtype '%s' can't become a table: expected one or "
-            "two axes" % (array.shape, array.dtype)
+            "two axes" % (shape, dtype)
         )
-    length = array.shape[0]
-    columns: dict[str, ArrayContent] = {}
-    if fields:
-        fill = numpy.zeros((), array.dtype)
-        if array.fill_value is not None:
-            fill[...] = array.fill_value
-        for name in fields:
-            base, inner = array.dtype[name].base, array.dtype[name].shape
-            value = None if inner else fill[name]
-            columns[name] = ArrayContent(base, (length, *inner), fill_value=value)
-    else:
-        names = map(str, range(math.prod(array.shape[1:])))
-        columns = {name: ArrayContent(array.dtype, (length,)) for name in names}
-    if not columns:
+    if not width:
         raise UsageValueError("an array without items in a row can't become a table")
+    if dtype.names is None:
+        dtype = numpy.dtype([(str(number), dtype) for number in range(width)])
 
-    def blocks() -> Iterator[Columns]:
-        for rows in array.rows():
-            if fields:
-                yield {name: rows[name] for name in columns}
-            else:
-                flat = rows.reshape(len(rows), -1)
-                yield {name: flat[:, i] for i, name in enumerate(columns)}
+    def get(key: Any) -> Array:
+        block = numpy.ascontiguousarray(content.array[key])
+        return block.reshape(len(block), width).view(dtype).reshape(-1)
 
-    return TableContent(columns, length, blocks, array.attrs)
+    table = replace(content, dtype=dtype, shape=shape[:1], dims=None, columns={})
+    fill = numpy.zeros((), dtype)
+    if dtype != content.dtype:
+        chunks = getattr(content.array, "chunks", ())
+        table.array, table.order = ByFunction(get, chunks), "C"
+    elif content.fill_value is not None:
+        fill[...] = content.fill_value
+    table.columns = {}
+    for name in dtype.names or ():
+        base, inner = dtype[name].base, dtype[name].shape
+        column = Rows(base, (*shape[:1], *inner), Field(table.array, name))
+        column.fill_value = fill[name] if dtype == content.dtype else None
+        table.columns[name] = column
+    return table
 
 
 def without_group(
@@ -437,79 +484,22 @@ def without_group(
     A group of one member becomes that member, and a group of arrays of the same length
     a table. `note_loss` is told if the attributes of a group are left out.
     """
-    while isinstance(content, GroupContent) and len(content.members) == 1:
+    while isinstance(content, Members) and len(content.members) == 1:
         if content.attrs:
             note_loss("the attributes of the group")
         content = next(iter(content.members.values()))
-    if isinstance(content, GroupContent):
-        return joined_arrays(content) or content
-    return content
+    return joined_arrays(content) or content
 
 
-def joined_arrays(content: GroupContent) -> TableContent | None:
+def joined_arrays(content: Content) -> Rows | None:
     """Return a group of arrays of the same length as a table; None for others."""
     arrays = {
         name: member
         for name, member in content.members.items()
-        if isinstance(member, ArrayContent) and member.shape
+        if isinstance(member, Rows) and not member.columns and member.shape
     }
     lengths = {array.shape[0] for array in arrays.values()}
-    if len(arrays) < len(content.members) or len(lengths) != 1:
+    is_group = isinstance(content, Members) and len(arrays) == len(content.members)
+    if not is_group or len(lengths) != 1:
         return None
-    length = lengths.pop()
-    step = rows_in_block(sum(array.row_nbytes for array in arrays.values()))
-
-    def blocks() -> Iterator[Columns]:
-        streams = {n: a.stream() for n, a in arrays.items()}
-        for _ in range(0, length, step):
-            yield {name: stream.take(step) for name, stream in streams.items()}
-
-    return TableContent(arrays, length, blocks, content.attrs)
-
-
-# Blocks
-
-
-def cut_rows(rows: range, count: int) -> Iterator[range]:
-    """Yield ranges of at most `count` rows."""
-    for start in range(0, len(rows), count):
-        yield rows[start : start + count]
-
-
-def _overlaps(blocks: Iterable[Block], rows: range) -> Iterator[tuple[Block, slice]]:
-    """Yield the blocks that have some of the rows, and which rows of the block."""
-    start = 0
-    for block in blocks:
-        if start >= rows.stop:
-            break
-        length = len(next(iter(block.values())) if isinstance(block, dict) else block)
-        first = max(rows.start, start + (rows.start - start) % rows.step)
-        if first < start + length:
-            yield block, slice(first - start, rows.stop - start, rows.step)
-        start += length
-
-
-def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:
-    """Yield the same rows in blocks of `count` rows; the last one may be shorter."""
-    parts: list[Columns] = []
-    missing = count
-    for block in blocks:
-        length = len(next(iter(block.values())))
-        start = 0
-        while start < length:
-            stop = min(start + missing, length)
-            parts.append({name: rows[start:stop] for name, rows in block.items()})
-            missing -= stop - start
-            start = stop
-            if not missing:
-                yield _joined(parts)
-                parts, missing = [], count
-    if parts:
-        yield _joined(parts)
-
-
-def _joined(parts: list[Columns]) -> Columns:
-    return {
-        name: joined([part[name] for part in parts], rows.dtype, rows.shape[1:])
-        for name, rows in parts[0].items()
-    }
+    return new_table(arrays, lengths.pop(), None, content.attrs)

@@ -92,11 +92,11 @@ def read(path: str, request: contents.Request) -> contents.Content:
                     "the column '%s' of '%s' has times, which become text; --dtype "
                     "'%s=M8[%s]' makes them times" % (name, path, name, unit)
                 )
-    columns = {
-        name: contents.ArrayContent(dtype, (length,), partial(file.column, name, dtype))
-        for name, dtype in dtypes.items()
-    }
-    return contents.TableContent(columns, length, partial(file.blocks, dtypes))
+    columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
+    for name, column in columns.items():
+        read_column = partial(file.column, name, column.dtype)
+        column.array = contents.Stream(read_column, column.dtype, column.shape)
+    return contents.new_table(columns, length, partial(file.blocks, dtypes))
 
 
 class _File:
@@ -514,13 +514,9 @@ def write(content: contents.Content, request: contents.Request) -> None:
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(_LineWriter(text.write, shown), lineterminator="\r\n")
         writer.writerow(table.columns)
-        for block in request.counted(table.read()):
-            for start in range(0, len(next(iter(block.values()))), step):
-                part = {
-                    name: rows[start : start + step] for name, rows in block.items()
-                }
-                lists = [_texts(rows, name) for name, rows in part.items()]
-                writer.writerows(zip(*lists, strict=True))
+        for block in request.counted(table.read(step)):
+            lists = [_texts(rows, name) for name, rows in block.items()]
+            writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy
 
 from ..._compat import import_extra
-from ..._format.dtypes import Array, DType, Key, check_known, check_text
+from ..._format.dtypes import Array, DType, check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.zarr_metadata import MASK
 from ..._types import Json, JsonObject
@@ -31,12 +31,12 @@ from ...constants import MAX_DOCUMENT
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
 from ..labels import ROW, STRUCTURE
-from ..rows import RowStream, converted
+from ..rows import RowStream, converted, joined
 from .contents import (
-    ArrayContent,
     Content,
-    GroupContent,
+    Members,
     Request,
+    Rows,
     as_table,
     is_streamed,
     is_table,
@@ -44,7 +44,7 @@ from .contents import (
     naming_file,
     rows_in_block,
 )
-from .parquet_files import Lengths, fixed, text_dtype
+from .parquet_files import Lengths, fixed
 
 if TYPE_CHECKING:
     from h5py import Dataset, File, Group, HLObject
@@ -65,7 +65,10 @@ KIND, TABLE = "bloscpack.kind", "table"
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
 # Attributes whose values have the type of the items.
-OF_ITEMS = (MASK, "missing_value")
+OF_ITEMS = (
+    *(MASK, "missing_value", "valid_min", "valid_max", "valid_range"),
+    *("flag_values", "flag_masks"),
+)
 NUMBERS = "biuf"
 # The units of time of NumPy that netCDF has, and its words for them.
 UNITS = {
@@ -104,7 +107,7 @@ def read(path: str, request: Request) -> Content:
         file = request.resources.enter_context(h5py.File(fp, "r"))
         tree = _Tree(h5py, path, file, request)
         content = tree.group(file, b"", 0)
-        tree.name_axes()
+        tree.finish_axes()
     return content
 
 
@@ -120,11 +123,36 @@ class _Tree:
         self._request = request
         # The path of each object, by its address in the file.
         self._paths = {self._address(file.id): b""}
-        # The address of the scale of each axis of an array, or its label.
-        self._axes: list[tuple[ArrayContent, list[Axis]]] = []
+        # The items that were read last, and their dataset: its cache takes memory.
+        self.opened: tuple[object, Any] = (None, None)
+        # The address of the scale of each axis of an array, or its label; and the
+        # length of each scale, by its address.
+        self._axes: list[tuple[Rows, list[Axis]]] = []
+        self._lengths: dict[int, int] = {}
 
     def _address(self, found: object) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
+
+    def finish_axes(self) -> None:
+        """Name the axes of all arrays, and add the records that some lack.
+
+        All scales have been seen. netCDF lets a variable have fewer records than its
+        axis; the others have the fill value.
+        """
+        for array, axes in self._axes:
+            names: list[str | None] = [None] * len(array.shape)
+            for axis, found in enumerate(axes):
+                if isinstance(found, int):
+                    path = text_of(self._paths.get(found, b""))
+                    names[axis] = path.rpartition("/")[2] or None
+                else:
+                    names[axis] = found or None
+            if any(names):
+                array.dims = names
+            records = self._lengths.get(axes[0], 0) if axes else 0  # type: ignore
+            if array.array.is_growing and records > array.shape[0]:
+                array.shape = records, *array.shape[1:]
+                array.array.filled_to(array)
 
     def _lose(self, what: str, path: bytes) -> None:
         """Note something at a path that has no equal in the contents."""
@@ -133,46 +161,42 @@ class _Tree:
 
     def group(self, group: Group, path: bytes, depth: int) -> Content:
         """Return the contents of a group, which has a path in the file."""
+        h5py = self.h5py
         if depth > MAX_DEPTH:
             text = "expected at most '%d' groups inside of one another"
             raise UsageValueError(text % MAX_DEPTH)
-        members: dict[str, Content] = {}
+        found = Members({})
         narrays = len(self._axes)
         for link in group.id:
-            member = self._member(group, link, path + b"/" + link, depth)
-            if member is not None:
-                members[text_of(link)] = member
-        attrs = self._attributes(group, path)
-        is_table = attrs.pop(KIND, None) == TABLE
-        found = GroupContent(members, attrs)
-        if is_table and (table := joined_arrays(found)) is not None:
-            del self._axes[narrays:]  # the axes of columns have no names
-            return table
-        return found
+            inner = path + b"/" + link
+            if group.id.links.get_info(link).type != h5py.h5l.TYPE_HARD:
+                self._lose("the link '%s'", inner)
+                continue
+            member = h5py.h5o.open(group.id, link)
+            content: Content | None = None
+            if self._paths.setdefault(self._address(member), inner) != inner:
+                self._lose("the link '%s'", inner)
+            elif isinstance(member, h5py.h5g.GroupID):
+                content = self.group(h5py.Group(member), inner, depth + 1)
+            elif not isinstance(member, h5py.h5d.DatasetID):
+                self._lose("the type '%s'", inner)
+            else:
+                try:
+                    content = self._array(member, inner)
+                except UsageError as error:
+                    why = str(error).replace("%", "%%")
+                    self._lose("'%%s' (%s)" % why, inner)
+            if content is not None:
+                found.members[text_of(link)] = content
+        found.attrs = self._attributes(group, path)
+        is_table = found.attrs.pop(KIND, None) == TABLE
+        table = joined_arrays(found) if is_table else None
+        if table is None:
+            return found
+        del self._axes[narrays:]  # the axes of columns have no names
+        return table
 
-    def _member(
-        self, group: Group, link: bytes, path: bytes, depth: int
-    ) -> Content | None:
-        """Return a member of a group; None, and a note, if there can't be one."""
-        h5py = self.h5py
-        if group.id.links.get_info(link).type != h5py.h5l.TYPE_HARD:
-            self._lose("the link '%s'", path)
-            return None
-        found = h5py.h5o.open(group.id, link)
-        if self._paths.setdefault(self._address(found), path) != path:
-            self._lose("the link '%s'", path)
-        elif isinstance(found, h5py.h5g.GroupID):
-            return self.group(h5py.Group(found), path, depth + 1)
-        elif not isinstance(found, h5py.h5d.DatasetID):
-            self._lose("the type '%s'", path)
-        else:
-            try:
-                return self._array(found, path)
-            except UsageError as error:
-                self._lose("'%%s' (%s)" % str(error).replace("%", "%%"), path)
-        return None
-
-    def _array(self, found: Any, path: bytes) -> ArrayContent | None:
+    def _array(self, found: Any, path: bytes) -> Rows | None:
         """Return an array; raise `UsageError` for items that no array has."""
         h5d, settings = self.h5py.h5d, found.get_create_plist()
         # The shape of a virtual dataset may be that of other files.
@@ -182,37 +206,36 @@ class _Tree:
             raise UsageTypeError("it has no items, and no shape")
         dataset = self.h5py.Dataset(found)
         is_scale = _plain(self._value(dataset, "CLASS")) == SCALE
+        if is_scale and found.rank == 1:
+            self._lengths[self._address(found)] = found.shape[0]
         name = _plain(self._value(dataset, "NAME")) if is_scale else None
         if isinstance(name, str) and name.startswith(NO_VARIABLE):
             return None
-        items = _Items(self, dataset, path)
-        fill, given = None, settings.fill_value_defined()
-        if given == h5d.FILL_VALUE_USER_DEFINED and not items.is_text:
-            fill = numpy.asarray(dataset.fillvalue).astype(items.dtype)[()]
-        attrs, shape = self._attributes(dataset, path), dataset.shape + items.inner
-        content = ArrayContent(items.dtype, shape, items.rows, attrs, fill)
-        content.array, content.may_be_lost = items, True
-        if content.row_nbytes > MAX_ROW_NBYTES:
+        items, shape = _Items(self, dataset, path), dataset.shape
+        array = Rows(items.dtype, shape + items.inner, items, may_be_lost=True)
+        given = settings.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED
+        if given and not items.is_text:
+            array.fill_value = numpy.asarray(dataset.fillvalue).astype(items.dtype)[()]
+        array.attrs = self._attributes(dataset, path)
+        if array.row_nbytes > MAX_ROW_NBYTES:
             text = "a row has '%d' bytes, expected at most '%d'"
-            raise UsageValueError(text % (content.row_nbytes, MAX_ROW_NBYTES))
-        is_own = is_scale and found.rank == 1
+            raise UsageValueError(text % (array.row_nbytes, MAX_ROW_NBYTES))
         axes: list[Axis] = [self._address(found)]
-        self._axes.append((content, axes if is_own else self._axes_of(dataset)))
-        return content
-
-    def _axes_of(self, dataset: Dataset) -> list[Axis]:
-        """Return the address of the scale of each axis, or its label."""
-        # The functions of HDF5 for scales crash if these attributes are damaged.
-        scales = self._value(dataset, "DIMENSION_LIST")
-        labels = self._value(dataset, "DIMENSION_LABELS")
-        axes: list[Axis] = []
-        for axis in range(len(dataset.shape)):
-            if scales is not None and len(scales[axis]):
-                scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
-                axes.append(self._address(scale))
-            else:
-                axes.append(None if labels is None else _plain(labels[axis]))
-        return axes
+        if not (is_scale and found.rank == 1):
+            # The functions of HDF5 for scales crash if these attributes are damaged.
+            scales = self._value(dataset, "DIMENSION_LIST")
+            labels = self._value(dataset, "DIMENSION_LABELS")
+            axes = []
+            for axis in range(len(shape)):
+                if scales is not None and len(scales[axis]):
+                    scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
+                    axes.append(self._address(scale))
+                else:
+                    axes.append(None if labels is None else _plain(labels[axis]))
+        self._axes.append((array, axes))
+        if self.h5py.check_enum_dtype(dataset.dtype) and dataset.dtype.kind != "b":
+            self._lose("the names of the values of '%s'", path)
+        return array
 
     def _attributes(self, found: HLObject, path: bytes) -> JsonObject:
         """Return the attributes of an object; a note names those that JSON lacks."""
@@ -239,19 +262,6 @@ class _Tree:
             is_large = size > self.most_texts
         return None if is_large else found.attrs[name]
 
-    def name_axes(self) -> None:
-        """Name the axes of all arrays, after all scales have been seen."""
-        for content, axes in self._axes:
-            names = [
-                text_of(self._paths.get(axis, b"")).rpartition("/")[2]
-                if isinstance(axis, int)
-                else axis
-                for axis in axes
-            ]
-            if any(names):
-                inner = [None] * (len(content.shape) - len(names))
-                content.dims = [name or None for name in names] + inner
-
 
 def text_of(name: bytes) -> str:
     """Return the name of an object as text."""
@@ -263,11 +273,13 @@ def _plain(value: Any) -> Json:
 
     An array of one item counts as this item: netCDF has no other numbers.
     """
-    if isinstance(value, bytes):
-        text = value.decode("utf-8", "replace")
-        return text if text.encode() == value else None
-    if isinstance(value, str):
-        return value
+    if isinstance(value, (bytes, str)):
+        # Text in another encoding has bytes, or surrogates, that UTF-8 does not have.
+        try:
+            encoded = value.encode("utf-8") if isinstance(value, str) else value
+            return encoded.decode("utf-8")
+        except UnicodeError:
+            return None
     if not isinstance(value, (numpy.ndarray, numpy.generic)):
         # netCDF has text without characters as an attribute without a value.
         is_text = getattr(value, "shape", ()) is None and value.dtype.kind in "SO"
@@ -298,7 +310,7 @@ def _without_objects(dtype: DType) -> DType:
 
 
 class _Items:
-    """The items of a dataset, which is opened for each read: its cache takes memory.
+    """The items of a dataset, which are read by slices of rows.
 
     Attributes
     ----------
@@ -308,6 +320,8 @@ class _Items:
         The axes of an item that is an array.
     is_text
         Whether the items have been text of variable length, or in UTF-8.
+    is_growing
+        Whether the array may get more rows.
     chunks
         The shape of the chunks; empty without chunks.
     cbytes
@@ -317,66 +331,75 @@ class _Items:
     def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
         self._tree, self._path, self._name = tree, path, text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
+        self.is_growing = dataset.maxshape[:1] == (None,)
+        self._missing: Array | None = None
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
         check_known(dataset.dtype)
         text = tree.h5py.check_string_dtype(dataset.dtype)
         self.is_text = bool(text and (text.length is None or text.encoding == "utf-8"))
-        kind = self._measured(dataset) if self.is_text else dataset.dtype
+        kind = dataset.dtype
+        if self.is_text:  # its type is that of the longest value
+            if 0 < self.cbytes * MAX_RATIO < dataset.size * self._itemsize:
+                why = "'%d' stored bytes can't hold '%d' texts"
+                raise UsageValueError(why % (self.cbytes, dataset.size))
+            lengths = Lengths()
+            for values in self._texts(dataset, ...) if self.cbytes else ():
+                lengths.add(decoded(values.ravel(), self._name))
+            kind = lengths.dtype(self._name)
         kind = _without_objects(kind)
         self.dtype, self.inner = kind.base, kind.shape
 
-    def _measured(self, dataset: Dataset) -> DType:
-        """Return the type for text: that of the longest value."""
-        if not self.cbytes:  # none has been written
-            return text_dtype(0)
-        if dataset.size * self._itemsize > self.cbytes * MAX_RATIO:
-            text = "'%d' stored bytes can't hold '%d' texts"
-            raise UsageValueError(text % (self.cbytes, dataset.size))
-        lengths = Lengths()
-        for block in self._blocks(dataset):
-            lengths.add(decoded(block.ravel(), self._name))
-        return lengths.dtype(self._name)
+    def filled_to(self, array: Rows) -> None:
+        """Let the rows of an array that are not in the file have the fill value."""
+        row: Array = numpy.zeros((1, *array.shape[1:]), self.dtype)
+        if array.fill_value is not None:
+            row[...] = array.fill_value
+        self._missing = numpy.broadcast_to(row, array.shape)
 
-    def _opened(self) -> Dataset:
-        """Return the dataset; its cache holds the chunks that a row touches."""
-        h5py = self._tree.h5py
-        access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
-        if self.chunks:
-            axes = zip(self._shape[1:], self.chunks[1:], strict=True)
-            count = math.prod(-(-length // chunk) for length, chunk in axes)
-            nbytes = count * math.prod(self.chunks) * self._itemsize
-            slots = min(10 * count + 521, CACHE_SLOTS)
-            access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
-        return h5py.Dataset(h5py.h5d.open(self._tree.file.id, self._path, access))
-
-    def _blocks(self, dataset: Dataset) -> Iterator[Array]:
-        """Yield the rows in blocks, as h5py returns them."""
+    def _texts(self, dataset: Dataset, key: Any) -> Iterator[Array]:
+        """Yield some rows of texts, as few at a time as fit the memory."""
         if not self._shape:
             yield numpy.asarray(dataset[()])
             return
+        rows = range(self._shape[0])[slice(None) if key is ... else key]
         row = dataset.size // max(1, self._shape[0])
-        step = rows_in_block(row * self._itemsize, max([1, *self.chunks[:1]]))
-        if self.is_text:
-            step = min(step, max(1, self._tree.most_texts // max(1, row)))
-        for start in range(0, self._shape[0], step):
-            yield dataset[start : start + step]
+        most = max(1, self._tree.most_texts // max(1, row))
+        step = min(most, rows_in_block(row * self._itemsize))
+        for start in range(0, max(1, len(rows)), step):
+            part = rows[start : start + step]
+            yield dataset[part.start : part.stop : part.step]
 
-    def _decoded(self, block: Array) -> Array:
-        """Return items of h5py as items of `dtype`."""
-        if not self.is_text:
-            return block.astype(self.dtype, copy=False).view(self.dtype)
-        values = decoded(block.ravel(), self._name)
-        return fixed(values, self.dtype, self._name).reshape(block.shape)
+    def _opened(self) -> Dataset:
+        """Return the dataset; its cache holds the chunks that a row touches."""
+        h5py, (last, dataset) = self._tree.h5py, self._tree.opened
+        if last is not self:
+            access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+            if self.chunks:
+                axes = zip(self._shape[1:], self.chunks[1:], strict=True)
+                count = math.prod(-(-length // chunk) for length, chunk in axes)
+                nbytes = count * math.prod(self.chunks) * self._itemsize
+                slots = min(10 * count + 521, CACHE_SLOTS)
+                access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
+            found = h5py.h5d.open(self._tree.file.id, self._path, access)
+            dataset = h5py.Dataset(found)
+            self._tree.opened = self, dataset
+        return dataset
 
-    def rows(self) -> Iterator[Array]:
-        """Yield the rows in blocks."""
+    def __getitem__(self, key: Any) -> Array:
         with naming_file(self._tree.path, *WRONG):
-            yield from map(self._decoded, self._blocks(self._opened()))
-
-    def __getitem__(self, key: Key) -> Array:
-        with naming_file(self._tree.path, *WRONG):
-            return self._decoded(numpy.asarray(self._opened()[key]))
+            dataset, dtype = self._opened(), self.dtype
+            parts = []
+            for part in self._texts(dataset, key) if self.is_text else [dataset[key]]:
+                if self.is_text:
+                    values = decoded(part.ravel(), self._name)
+                    items = fixed(values, dtype, self._name).reshape(part.shape)
+                else:
+                    items = numpy.asarray(part).astype(dtype, copy=False).view(dtype)
+                parts.append(items)
+        if self._missing is not None:
+            parts.append(self._missing[key][sum(map(len, parts)) :])
+        return joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
 
 
 # Writing
@@ -385,8 +408,8 @@ class _Items:
 def write(content: Content, request: Request) -> None:
     """Write a file; an array without a name is called ``data``."""
     h5py = import_extra("h5py", "hdf5", MISSING)
-    if isinstance(content, ArrayContent) and not is_table(content):
-        content = GroupContent({UNNAMED: content})
+    if content.kind == "array" and not is_table(content):
+        content = Members({UNNAMED: content})
     with request.new_file() as out_fp, ExitStack() as stack:
         # A stream can't be written at any position.
         streamed = is_streamed(request.target)
@@ -440,15 +463,20 @@ class _Writer:
     def write(
         self, group: Group, content: Content, scales: Mapping[str, Dataset], path: str
     ) -> None:
-        """Write a group or a table; `scales` are those of the groups around."""
+        """Write a group or a table; `scales` are those of the groups around.
+
+        A scale names the axes of the arrays that it is attached to. A name that a scale
+        can't have, or that has another length, is a label. No new scale gets the name
+        of a member.
+        """
         attrs, members, scales = content.attrs, content.members, dict(scales)
         if is_table(content):
-            attrs, columns = {**attrs, KIND: TABLE}, as_table(content).members
-            members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}  # type: ignore
+            attrs, columns = {**attrs, KIND: TABLE}, as_table(content).columns
+            members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}
         self._write_attributes(group, attrs, path)
         for name, member in sorted(members.items(), key=_order):
             inner = "%s/%s" % (path, name)
-            if not isinstance(member, ArrayContent) or is_table(member):
+            if not isinstance(member, Rows) or is_table(member):
                 found = group.create_group(name, track_order=True)
                 self.write(found, member, scales, inner)
                 continue
@@ -456,14 +484,22 @@ class _Writer:
                 dataset = self._write_array(group, name, member, inner)
                 if _is_scale(name, member):
                     scales[name] = self._scale(dataset, name)
-                else:
-                    self._name_axes(dataset, member, members, scales)
+                    continue
+                for axis, dim in enumerate(member.dims or ()):
+                    length = member.shape[axis]
+                    if dim and "/" not in dim and dim not in (*scales, *members):
+                        # netCDF makes such a scale for an axis without coordinates.
+                        bare = group.create_dataset(dim, (length,), ">f4")
+                        title = "%s%10d" % (NO_VARIABLE, length)
+                        scales[dim] = self._scale(bare, title)
+                    if dim and dim in scales and scales[dim].shape == (length,):
+                        dataset.dims[axis].attach_scale(scales[dim])
+                    elif dim:
+                        dataset.dims[axis].label = dim
             except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
-    def _write_array(
-        self, group: Group, name: str, array: ArrayContent, path: str
-    ) -> Dataset:
+    def _write_array(self, group: Group, name: str, array: Rows, path: str) -> Dataset:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
@@ -482,46 +518,31 @@ class _Writer:
 
         fill = array.fill_value if array.has_fill_value else None
         fill = None if fill is None else items(numpy.array(fill, array.dtype))[()]
-        settings = _storage(array)
-        dataset = group.create_dataset(
-            name, array.shape, stored, fillvalue=fill, **settings
-        )
-        self._write_attributes(dataset, attrs, path, stored)
-        blocks = self._request.counted(array.rows())
-        if not array.shape:
-            dataset[()] = items(next(iter(blocks)))[()]
-            return dataset
+        settings: dict[str, Any] = {}
+        if array.dtype.kind != "U" and array.nbytes > SMALL_NBYTES:
+            rows = CHUNK_NBYTES // max(1, array.row_nbytes)
+            chunk = [min(max(1, rows), array.shape[0]), *array.shape[1:]]
+            while math.prod(chunk) * array.dtype.itemsize > CHUNK_NBYTES:
+                longest = chunk.index(max(chunk))
+                if chunk[longest] == 1:
+                    break
+                chunk[longest] = -(-chunk[longest] // 2)
+            settings = {"chunks": (*chunk,), "shuffle": True, "compression": 1}
+        shape = array.shape
+        found = group.create_dataset(name, shape, stored, fillvalue=fill, **settings)
+        self._write_attributes(found, attrs, path, stored)
+        blocks = self._request.counted(array.blocks())
+        if not shape:
+            found[()] = items(next(blocks))[()]
+            return found
         start, step = 0, max([1, *settings.get("chunks", ())[:1]])
-        stream = RowStream(blocks, array.dtype, array.shape[1:])
+        stream = RowStream(blocks, array.dtype, shape[1:])
         step = rows_in_block(array.row_nbytes, step)
-        while len(rows := stream.take(step)):
-            dataset[start : start + len(rows)] = items(rows)
-            start += len(rows)
+        while len(block := stream.take(step)):
+            found[start : start + len(block)] = items(block)
+            start += len(block)
             self._target.check()
-        return dataset
-
-    def _name_axes(
-        self,
-        dataset: Dataset,
-        array: ArrayContent,
-        taken: Mapping[str, Content],
-        scales: dict[str, Dataset],
-    ) -> None:
-        """Attach scales, which name the axes of an array.
-
-        A name that a scale can't have, or that has another length, is a label. No new
-        scale gets a name that is `taken`.
-        """
-        for axis, dim in enumerate(array.dims or ()):
-            length = array.shape[axis]
-            if dim and "/" not in dim and dim not in (*scales, *taken):
-                # netCDF makes such a scale for a dimension without coordinates.
-                bare = dataset.parent.create_dataset(dim, (length,), ">f4")
-                scales[dim] = self._scale(bare, "%s%10d" % (NO_VARIABLE, length))
-            if dim and dim in scales and scales[dim].shape == (length,):
-                dataset.dims[axis].attach_scale(scales[dim])
-            elif dim:
-                dataset.dims[axis].label = dim
+        return found
 
     def _scale(self, dataset: Dataset, title: str) -> Dataset:
         """Return a dataset, which becomes a scale."""
@@ -551,14 +572,13 @@ class _Writer:
 
 def _order(named: tuple[str, Content]) -> int:
     """Return the order of members: coordinates are the scales of those that follow."""
-    is_array = isinstance(named[1], ArrayContent)
-    return 0 if _is_scale(*named) else 1 if is_array else 2
+    return 0 if _is_scale(*named) else 1 if isinstance(named[1], Rows) else 2
 
 
 def _is_scale(name: str, member: Content) -> bool:
     """Return whether a member has the coordinates of the axis of its name."""
-    is_array = isinstance(member, ArrayContent) and len(member.shape) == 1
-    return is_array and list(member.dims or ()) == [name]  # type: ignore[union-attr]
+    has_axis = isinstance(member, Rows) and len(member.shape) == 1
+    return has_axis and [*(member.dims or ())] == [name]  # type: ignore[union-attr]
 
 
 def _unit(dtype: DType) -> DType | None:
@@ -575,18 +595,6 @@ def _unit(dtype: DType) -> DType | None:
     if unit not in UNITS:
         raise UsageTypeError("netCDF has no unit for the dtype '%s'" % dtype)
     return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
-
-
-def _storage(array: ArrayContent) -> dict[str, Any]:
-    """Return the chunks and filters of an array; none for text, and if it is small."""
-    if array.dtype.kind == "U" or array.nbytes <= SMALL_NBYTES:
-        return {}
-    rows = CHUNK_NBYTES // max(1, array.row_nbytes)
-    chunk = [min(max(1, rows), array.shape[0]), *array.shape[1:]]
-    while math.prod(chunk) * array.dtype.itemsize > CHUNK_NBYTES and max(chunk) > 1:
-        longest = chunk.index(max(chunk))
-        chunk[longest] = -(-chunk[longest] // 2)
-    return {"chunks": (*chunk,), "shuffle": True, "compression": 1}
 
 
 def _attribute(value: Json) -> Array:

@@ -28,13 +28,14 @@ from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import arrow_array, arrow_type
 from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of
 from .contents import (
-    ArrayContent,
     Columns,
     Content,
     Request,
-    TableContent,
+    Rows,
+    Stream,
     as_table,
     naming_file,
+    new_table,
     rows_in_block,
 )
 
@@ -77,7 +78,7 @@ def _pyarrow(module: str = "pyarrow") -> ModuleType:
 
 
 @dataclass(eq=False)
-class _Column(ArrayContent):
+class _Column(Rows):
     """A column of a file.
 
     Attributes
@@ -165,11 +166,12 @@ def read(path: str, request: Request) -> Content:
                     raise UsageValueError("there are two columns '%s'" % key)
                 column.file_name, column.has_mask = field.name, has_nulls
                 column.is_mask = key != name
-                column.read = partial(_rows, file, path, key, replace(column))
+                read_column = partial(_rows, file, path, key, replace(column))
+                column.array = Stream(read_column, column.dtype, column.shape)
                 columns[key] = column
         attrs = _attributes(schema.metadata, path)
     blocks = partial(_blocks, file, path, columns)
-    return TableContent({**columns}, length, blocks, attrs)
+    return new_table(columns, length, blocks, attrs)
 
 
 def _opened(path: str, request: Request, texts: Sequence[str] = ()) -> ParquetFile:

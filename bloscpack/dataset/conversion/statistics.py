@@ -6,7 +6,7 @@ Items come in blocks of any size, which are read once and not kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy
 
 from ..._format.dtypes import Array, DType
 from ...abstract_io import Progress
-from .contents import ArrayContent, Columns, Content, GroupContent, inside
+from .contents import Content, Members, inside
 
 # Kinds of types that have an order and a mean: truth values, numbers and times.
 ORDERED = "biufmM"
@@ -88,24 +88,16 @@ def summaries(
     All blocks are read once, in the order of the source. `progress` is called with the
     number of plain bytes of each.
     """
-    if isinstance(content, GroupContent):
+    if isinstance(content, Members):
         for inner, member in content.members.items():
             yield from summaries(member, progress, inside(name, inner))
         return
-    blocks: Iterable[Columns]
-    if isinstance(content, ArrayContent):
-        columns = {"": content}
-        blocks = ({"": block} for block in content.stored())
-    else:
-        columns, blocks = content.columns, content.read()
     found: dict[str, Summary] = {}
-    empty = {column: numpy.empty(0, c.dtype) for column, c in columns.items()}
-    for block in chain([empty], blocks):
-        for column, rows in block.items():
-            for leaf, items in leaves(inside(name, column) if column else name, rows):
-                if leaf not in found:
-                    found[leaf] = Summary(leaf, items.dtype)
-                found[leaf].add(items)
-            if progress is not None:
-                progress(rows.nbytes)
+    for block in chain([numpy.empty(0, content.dtype)], content.stored()):
+        for leaf, items in leaves(name, block):
+            if leaf not in found:
+                found[leaf] = Summary(leaf, items.dtype)
+            found[leaf].add(items)
+        if progress is not None:
+            progress(block.nbytes)
     yield from found.values()
