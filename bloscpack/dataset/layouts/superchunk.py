@@ -494,6 +494,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         Those of the dataset, if they were read.
     """
 
+    description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
     by_field = True
     is_column = False  # the files of a column do not look like an array
 
@@ -509,8 +510,9 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
             documents = Documents(folder).read("table" if column else "array")
         self._documents, self._column = documents, column
         self._data = documents.data(column)
-        self.folder = self._data if column else folder
-        self.description_files = () if column else (STORAGE, SIZES, ATTRIBUTES)
+        self.folder = folder
+        if column:
+            self.folder, self.description_files = self._data, ()
         self.storage = storage = documents.arrays[column]
         self._check = copy(documents.check)
         stated = storage.encode(), storage.identity
