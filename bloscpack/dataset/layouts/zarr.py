@@ -430,13 +430,22 @@ class ZarrArray(ArrayLayout):
                 section="metadata",
                 filename=self.folder.path(SHARDS),
             )
-        own.identity = own.identity or Identity()
-        if not names and not self.folder.is_remote:
+        column = None if own.identity is None else own.identity.column
+        if names:
+            own.identity = Identity(names.pop(), column)
+        elif own.identity is None or not self.folder.is_remote:
             # Another program may have copied the attributes of another array.
-            own.identity = Identity(column=own.identity.column)
-        for name in names:
-            own.identity = Identity(name, own.identity.column)
-        if not self._is_complete(stored):
+            own.identity = Identity(column=column)
+        count = self.grid.nshards
+        is_complete = self.folder.lists and count == sum(n < count for n in stored)
+        numbers = range(count)[-1:] if self.folder.is_remote else range(count)
+        source = self._files(bool, sparse=False)
+        try:  # each shard must have all its rows
+            for number in numbers if is_complete else ():
+                source.file(number)
+        except FormatError:
+            is_complete = False
+        if not is_complete:
             mark_sparse(own.array)
         return own
 
@@ -478,22 +487,6 @@ class ZarrArray(ArrayLayout):
                     start = grid.corner(number * grid.slots)[0] if self.shape else 0
                     shape = Description(metadata).shape
                     yield name, (start, start + (shape or (1,))[0])
-
-    def _is_complete(self, stored: list[int]) -> bool:
-        """Return whether each shard has a file with all rows; `stored` have a file.
-
-        At a URL, only the last shard is opened.
-        """
-        count = self.grid.nshards
-        has_all = count == sum(number < count for number in stored)
-        if not self.folder.lists or not has_all:
-            return False
-        source = self._files(bool, sparse=False)
-        with suppress(FormatError):
-            for number in range(count)[-1:] if self.folder.is_remote else range(count):
-                source.file(number)
-            return True
-        return False
 
     def stage(
         self,
