@@ -12,7 +12,10 @@ from support import TESTS
 import bloscpack as bp
 from bloscpack import dataset
 
-NAMES = ["zarr-array", "zarr-two-axes", "superchunk-array", "superchunk-fields"]
+NAMES = [
+    *("rows-zarr-array", "rows-zarr-two-axes"),
+    *("rows-superchunk-array", "rows-superchunk-fields"),
+]
 
 
 @pytest.fixture(params=NAMES)

@@ -679,7 +679,7 @@ def test_errors_name_the_dataset(tmp_path, layout):
     resource = pytest.importorskip("resource")
     path, items = tmp_path / "a", np.random.default_rng(1).random(20_000)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
         with pytest.raises(OSError, match="File too large") as caught:
             dataset.create_array(path, items, layout=layout)

@@ -54,7 +54,8 @@ def refusing(read, *arguments):
 def refusal_of(error):
     """Return the refusal that an error of one of the readers is."""
     message = getattr(error, "message", str(error))
-    if "zarr' can't be imported" in message:
+    is_codec = "Only codecs that run no code of their own are used" in message
+    if is_codec or "zarr' can't be imported" in message:
         return BY_OTHERS
     damage = isinstance(error, (FormatError, OSError, Refused))
     if isinstance(error, (NotReadable, Unsupported, NotSupported)):
