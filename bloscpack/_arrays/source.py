@@ -124,18 +124,6 @@ class ChunkSource(ChunkSpans, ABC):
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return None
 
-    def read_part(self, number: int, start: int, view: memoryview) -> None:
-        """Fill `view` with the plain bytes of a chunk, in their order, from `start` on.
-
-        The chunk has more bytes. Raises the errors of `load`.
-        """
-
-        def use(_: int, plain: memoryview) -> None:
-            view[:] = plain[start : start + len(view)]
-
-        span = start, start + len(view)
-        self.load((number,), use, needs=lambda _: span)
-
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes from a plain position; return how many.
 
@@ -152,9 +140,6 @@ class ChunkSource(ChunkSpans, ABC):
             plain = self.cached(first, after - begin)
             if plain is not None:
                 view[: stop - start] = memoryview(plain)[start - begin : stop - begin]
-                return stop - start
-            if stop - start < after - begin:
-                self.read_part(first, start - begin, view[: stop - start])
                 return stop - start
 
         def needs(number: int) -> tuple[int, int]:

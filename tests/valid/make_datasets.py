@@ -1,8 +1,9 @@
 """Writes valid archives and datasets: folders and files of all layouts, small ones.
 
 ``python tests/valid/make_datasets.py`` writes them and their manifest again, byte for
-byte: chunks are copies, and identities and times are fixed. Those of `OF_ROWS` stay. `SAMPLES` has, by name, the
+byte: chunks are copies, and identities and times are fixed. `SAMPLES` has, by name, the
 rules of docs/format.rst that a sample is about, and the function that makes its files.
+Those of `OF_ROWS` stay as they are.
 """
 
 from __future__ import annotations
