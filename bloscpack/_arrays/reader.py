@@ -6,7 +6,7 @@ its pieces are copied into the result.
 
 Chunks that are boxes of the array have one piece each (`Reader._fill_boxes`). The
 chunks of a file of bytes may end anywhere, also inside an item (`Reader._fill_rows`).
-Items that lie together are decompressed where they belong.
+Neighbouring items are decompressed directly into the result.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from .selection import Axis, Index, Selection, count_arrays, outer, split_names
 from .source import ChunkSource
 
 Allocate = Callable[[Shape, DType], Array]
-
-FULL = slice(None)
 
 
 class Field(NamedTuple):

@@ -67,14 +67,17 @@ class Selection:
 
     def __init__(self, key: object, shape: Shape) -> None:
         is_outer = isinstance(key, Outer)
-        entries = [entry_of(e) for e in (key if isinstance(key, tuple) else (key,))]
+        given = key if isinstance(key, tuple) else (key,)
+        entries = [entry_of(entry) for entry in given]
         nfull, nellipses, has_arrays = len(shape), 0, False
         for entry in entries:
             nfull -= count_axes(entry)
             nellipses += entry is Ellipsis
             has_arrays = has_arrays or isinstance(entry, numpy.ndarray)
-        if nfull < 0 or nellipses > 1 or (has_arrays and not is_outer):
+        if nfull < 0 or nellipses > 1:
             _check(tuple(entries) if is_outer else key, shape)
+        elif has_arrays and not is_outer:
+            _check_arrays(given, entries, shape, nfull)
         # With an ellipsis, the result is an array even without axes.
         self._is_scalar = not nellipses
         if not nellipses:
@@ -105,7 +108,8 @@ class Selection:
                 if isinstance(entry, int):
                     n = shape[axis]
                     if not -n <= entry < n:
-                        _check((*[slice(None)] * axis, entry), shape)
+                        short = (1,) * axis + shape[axis : axis + 1]
+                        _check((*[slice(None)] * axis, entry), short)
                     start = entry % max(1, n)
                     self.axes.append(range(start, start + 1))
                 elif is_outer:
@@ -251,15 +255,20 @@ class Selection:
         shard_steps, slot_steps = strides(grid.counts), strides(grid.per_shard)
 
         def number_of(axis: int, index: Any) -> Any:
-            of_shard, slot = divmod(index, grid.per_shard[axis])
+            n = grid.per_shard[axis]
+            of_shard, slot = index // n, index % n
             return of_shard * (shard_steps[axis] * grid.slots) + slot * slot_steps[axis]
 
         cuts: list[list[Part]] = []
         points: list[Part] = []
         if self.joint:
-            found: Array = numpy.zeros(self.counts[0], numpy.intp)
+            # A grid of a huge array may have more chunks than an integer of NumPy.
+            is_huge = grid.nshards * grid.slots > numpy.iinfo(numpy.intp).max
+            kind = numpy.dtype(object if is_huge else numpy.intp)
+            found: Array = numpy.zeros(self.counts[0], kind)
             for i in self.joint:
-                found += number_of(i, numpy.asarray(self.axes[i]) // grid.chunk[i])
+                index = numpy.asarray(self.axes[i]) // grid.chunk[i]
+                found += number_of(i, index.astype(kind, copy=False))
             for number, to in _grouped(found):
                 of = [
                     numpy.asarray(self.axes[i])[to] % grid.chunk[i] for i in self.joint
@@ -286,12 +295,11 @@ class Selection:
             target += to
             source += of
         # NumPy would combine the items of several arrays.
-        if sum([type(entry) is not slice for entry in target]) > 1:
+        if count_arrays(target) > 1:
             target = outer(target, 1)
-        if sum([type(entry) is not slice for entry in source]) > max(
-            1, len(self.joint)
-        ):
-            source = outer(source, len(self.joint))
+        njoint = len(self.joint)
+        if count_arrays(source) > max(1, njoint):
+            source = outer(source, njoint)
         return number, target, source
 
 
@@ -353,6 +361,30 @@ def _check(key: Any, shape: Shape) -> None:
     numpy.broadcast_to(NOTHING, shape)[key]
 
 
+def _check_arrays(
+    given: Sequence[Any], entries: Sequence[Any], shape: Shape, nfull: int
+) -> None:
+    """Raise the error of NumPy for an index with arrays, if it has one.
+
+    NumPy visits all items that are selected. So the axes that slices select on are as
+    short as possible. `nfull` is the number of axes of an ellipsis.
+    """
+    key: list[Any] = []
+    short: list[int] = []
+    for raw, entry in zip(given, entries, strict=True):
+        axis = len(short)
+        if entry is Ellipsis:
+            short += [min(n, 1) for n in shape[axis : axis + nfull]]
+        elif isinstance(entry, slice):
+            short.append(min(len(range(*entry.indices(shape[axis]))), 1))
+            raw = slice(None)
+        else:
+            short += shape[axis : axis + count_axes(entry)]
+        key.append(raw)
+    short += [min(n, 1) for n in shape[len(short) :]]
+    _check(tuple(key), tuple(short))
+
+
 def _positive(positions: Array, length: int) -> Array:
     """Return positions on an axis without those that count from its end."""
     positions = positions.astype(numpy.intp)
@@ -368,7 +400,7 @@ def _outer_positions(entry: Array, axis: int, shape: Shape) -> Axis:
         raise IndexError(
             "each array of an outer index must have one axis, not %d" % entry.ndim
         )
-    _check((*[slice(None)] * axis, entry), shape)
+    _check((*[slice(None)] * axis, entry), (1,) * axis + shape[axis : axis + 1])
     if entry.dtype.kind == "b":
         entry = numpy.flatnonzero(entry)
     return _equally_spaced(_positive(entry, shape[axis]))

@@ -46,7 +46,7 @@ class PointIndexing(OuterIndexing):
 
 
 class StoredRows:
-    """The members of rows in files that follow from shape, dtype and indexing."""
+    """Rows in files: the members that need only `shape`, `dtype` and an index."""
 
     if TYPE_CHECKING:
 
@@ -97,7 +97,7 @@ class StoredRows:
 
 
 class StoredArray(StoredRows):
-    """The same for an array that can be indexed in all ways of NumPy."""
+    """An array in files that can be indexed in all ways of NumPy."""
 
     @property
     def size(self) -> int:

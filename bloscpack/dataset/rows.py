@@ -665,7 +665,14 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
     """
     wanted = None if dtype is None else numpy.dtype(dtype)
     expected = None if shape is None else checked_shape(shape)
+    if wanted is not None and wanted.subdtype is not None:
+        raise UsageTypeError(
+            "dtype: expected the type of an item, found '%s', which has axes: they "
+            "belong to the shape" % (wanted,)
+        )
     if isinstance(data, Iterator):
+        if expected == ():
+            raise UsageValueError("an iterator yields rows: shape needs an axis")
         blocks, length = data, None if expected is None else expected[0]
         if expected is None or wanted is None:
             first = next(data, None)
@@ -687,6 +694,11 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
     elif not is_array(data):
         data = numpy.asarray(data)
     check_mask(data)
+    if any(n != n for n in data.shape):  # Dask has NaN for an unknown length
+        raise UsageValueError(
+            "expected data of a known shape, found %s: compute its lengths first"
+            % (tuple(data.shape),)
+        )
     found = tuple(map(int, data.shape))
     if expected is not None and found != expected:
         raise UsageValueError(

@@ -153,3 +153,22 @@ def test_arrays_that_share_no_axis_of_the_result_are_not_joint():
 
 def test_equally_spaced_positions_are_a_range():
     assert [range(2, 9, 3)] == Selection([8, 5, 2], (10,)).axes
+
+
+def test_points_in_a_grid_with_more_chunks_than_an_integer_of_numpy_counts():
+    shape = 2**60, 2, 2
+    grid = Grid(shape, (1, 1, 1), (1, 64, 64))
+    rows, zeros = [2**59, 0, 2**58], [0, 0, 0]
+    parts = Selection((rows, zeros, zeros), shape).parts(grid)
+    expected = [grid.number((row, 0, 0)) for row in (0, 2**58, 2**59)]
+    assert expected == [number for number, _, _ in parts]
+    assert [1, 2, 0] == [int(numpy.arange(3)[to][0]) for _, (to,), _ in parts]
+
+
+@pytest.mark.parametrize(
+    "key", [Outer(([5, 1], [3, 2])), Outer((slice(3), [1])), (slice(3), [1, 0])]
+)
+def test_a_few_items_of_a_huge_array(key):
+    """NumPy checks an index with arrays by a look at each item."""
+    selection = Selection(key, (2**40, 2**10))
+    assert 6 >= prod(selection.counts)

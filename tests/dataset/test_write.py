@@ -956,3 +956,28 @@ def test_text_that_an_array_would_cut_off_is_refused(tmp_path):
         with pytest.raises(UsageError, match="ends in a zero byte"):
             array[0] = np.array("a\0", object)
         assert array[:].tolist() == ["ab", "c"]
+
+
+@pytest.mark.parametrize("item", ["", b""], ids=repr)
+@pytest.mark.parametrize("key", [(), ...], ids=repr)
+def test_an_item_without_axes_becomes_empty_text(tmp_path, item, key):
+    old = np.array("abc" if isinstance(item, str) else b"abc")
+    with dataset.create_array(tmp_path / "a", old) as array:
+        array[key] = item
+        assert item == array[()]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (iter([1.0]), {"shape": (), "dtype": "f8"}, "shape needs an axis"),
+        (None, {"shape": 3, "dtype": ("f4", (2,))}, "which has axes"),
+        (np.array(["a"] * 200_000), {"dtype": "i4", "auto": True}, "found '<U1'"),
+        (np.zeros(3, []), {"layout": "superchunk"}, "can't hold items of dtype"),
+    ],
+    ids=["iterator", "dtype with axes", "auto", "no fields"],
+)
+def test_data_that_do_not_fit(tmp_path, data, options, message):
+    with pytest.raises(UsageError, match=message):
+        dataset.create_array(tmp_path / "a", data, **options)
+    assert [] == list(tmp_path.iterdir())

@@ -28,7 +28,7 @@ from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
 from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
-from ...exceptions import DamageError, FormatError, UsageError
+from ...exceptions import DamageError, DoesNotFit, FormatError, UsageError
 from ..folder import Folder
 from ..labels import given_dims, name_of
 from ..rows import check_fill_value, check_nbytes, chunk_shape, is_array
@@ -57,10 +57,11 @@ class ItemReader(Protocol):
 # this part.
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
-# Settings of Blosc for new datasets whose items are not known. Those of files, which
-# are older, compress most data no better, and more slowly: bench/bench_codecs.py.
+# Settings of Blosc for new datasets whose items are not known. The defaults of `.blp`
+# files (blosclz) are older; they compress most data no better, and more slowly:
+# bench/bench_codecs.py.
 DEFAULT_SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5}
-# Plain size in bytes from which settings are tried on the items of a new array. It
+# Plain size in bytes from which settings are tried on the items of a new array. Trying
 # takes 0.3 to 4 ms, and up to 20 ms for regular data: bench/bench_defaults.py.
 FITTED_NBYTES = 2**17
 # Maximum size in bytes of a sample that is copied.
@@ -69,9 +70,8 @@ SAMPLE_NBYTES = 4 * 2**20
 PARAMETERS = (
     *("auto", "shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode"),
 )
-
-
-# The layouts that users are advised to write, and what they copy to it, by kind.
+# The layouts that users are advised to write in place of one that can only be read, and
+# the name of what a node of each kind contains.
 INSTEAD = "bcolz", "zarr"
 CONTENTS = {"array": "items", "table": "rows", "group": "members"}
 
@@ -144,7 +144,7 @@ class NewArray:
 
     @cached_property
     def data(self) -> tuple[Read, int] | None:
-        """What `_data_of` returns for the sample.
+        """A function that reads the sample, and its size in bytes; see `_data_of`.
 
         None if the sample is small, not at hand, or expensive to compute, or if
         converting it may fail.
@@ -213,7 +213,12 @@ def _fitted(
         raise UsageError("'auto' needs the items as an array, to try settings on them")
     from ...numpy_io import typesize_of
 
-    data = _data_of(sample if is_array(sample) else numpy.asarray(sample), dtype)
+    items = sample if is_array(sample) else numpy.asarray(sample)
+    if not numpy.can_cast(items.dtype, dtype, "same_kind"):
+        raise DoesNotFit(
+            "expected items of dtype '%s', found '%s'" % (dtype, items.dtype)
+        )
+    data = _data_of(items, dtype)
     known = (typesize_of(dtype),)
     found = dict(settings)
     args: Any = fit_settings(

@@ -59,6 +59,8 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
     inner = tuple(max(1, n) for n in new.shape[1:])
     chunks = _rows_of(new.chunks, new.shape, "chunks")
     shards = _rows_of(new.shards, new.shape, "shards")
+    if not new.shape:
+        chunks = shards = None
     row = new.row_nbytes if row_nbytes is None else row_nbytes
     most = ROW_NBYTES if chunks is shards is None else MAX_BUFFERSIZE
     if isinstance(chunks, tuple) or isinstance(shards, tuple):
@@ -70,7 +72,9 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
                 "of rows, found %s" % (layout, ", ".join(found))
             )
     elif new.shape and (row <= most or row_nbytes is not None):
-        rows, slots = _rows_and_slots(chunks, shards, max(1, row), new.shape[0])
+        # An array without items may get some.
+        row = row or math.prod(inner) * max(1, new.dtype.itemsize)
+        rows, slots = _rows_and_slots(chunks, shards, row, new.shape[0])
         return Grid.of_rows(new.shape, rows, slots)
     itemsize = max(1, new.dtype.itemsize)
     if not isinstance(chunks, tuple):

@@ -90,7 +90,7 @@ class ShardFiles(ChunkFiles):
         super().__init__(
             folder, sharding.names, sharding.grid, itemsize, check_description
         )
-        # With the padding of chunks, and those that shards at an end do not have.
+        # Counts full shards of full chunks, also those behind the end of the array.
         self.nbytes = self.nfiles * self.slots * self.chunk_size
         self.sharding = sharding
         self.sparse = sparse
@@ -231,8 +231,10 @@ class ShardFiles(ChunkFiles):
 
     def _has_items(self, file: ShardIndex, numbers: Sequence[int]) -> bool:
         """Return whether a file has all items of chunks, apart from padding."""
-        if not numbers or 0 in file.extents_of(numbers)[1]:
-            return not numbers
+        if not numbers:
+            return True
+        if 0 in file.extents_of(numbers)[1]:
+            return False
         if file.shape is None:
             return True
         corner = self.cut.corner(numbers[0] // self.slots * self.slots)

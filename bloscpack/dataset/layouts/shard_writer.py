@@ -272,7 +272,7 @@ class ShardWriter:
             if name not in (items.dtype.names or ()):
                 return
             items = items[name]
-        if not items.nbytes:  # there is nothing to store
+        if not items.size or not self.sharding.dtype.itemsize:  # nothing to store
             return
         shard = number // self.grid.slots
         if shard != self._shard:

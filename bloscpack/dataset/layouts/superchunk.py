@@ -57,7 +57,13 @@ from ..._storage.paths import is_safe_part
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE, MAX_DOCUMENT
-from ...exceptions import FormatError, Unsupported, UsageError, UsageValueError
+from ...exceptions import (
+    FormatError,
+    Unsupported,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import DescriptionCheck, FileNames, allocate_checked
@@ -265,6 +271,13 @@ def new_storage(new: NewArray) -> Storage:
     new.check_settings(SETTINGS, "superchunk")
     settings = checked_settings({**new.usual_settings, **new.settings})
     dtype = packed(new.dtype)
+    is_read = False
+    with suppress(FormatError):
+        is_read = bool([*leaves_of(decode_dtype(encode_dtype(dtype)))])
+    if not is_read:
+        raise UsageTypeError(
+            "the layout 'superchunk' can't hold items of dtype '%s'" % dtype
+        )
     fill: Array = numpy.zeros((), dtype)
     if new.fill_value is not None:
         fill[...] = new.fill_value

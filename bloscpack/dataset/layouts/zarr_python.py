@@ -388,7 +388,10 @@ class OtherArray(ArrayLayout):
         if self.shards is None:  # a chunk may be much larger than the array
             pairs = zip(chunk, self.shape, strict=True)
             chunk = tuple(min(n, size or 1) for n, size in pairs)
-        check_nbytes(self.shape, self.dtype)
+        try:
+            check_nbytes(self.shape, self.dtype)
+        except UsageError as error:
+            raise UsageError("'%s': %s" % (folder.path(), error)) from error
         nbytes = math.prod(chunk) * self.dtype.itemsize
         if nbytes > MAX_BUFFERSIZE:
             raise UsageError(
