@@ -435,6 +435,11 @@ class TestParquet:
         dataset.convert("c", "d.parquet")
         assert values == pyarrow.parquet.read_table("d.parquet")["x"].to_pylist()
 
+    def test_a_column_without_a_name(self, pyarrow):
+        pyarrow.parquet.write_table(pyarrow.table({"": [1]}), "a.parquet")
+        with pytest.raises(UsageError, match="a column without a name"):
+            dataset.convert("a.parquet", "c", to="zarr")
+
     def test_two_masks_of_a_column(self, pyarrow):
         made = pyarrow.table({"x_missing": [1, 2], "x": [None, 1]})
         pyarrow.parquet.write_table(made, "a.parquet")

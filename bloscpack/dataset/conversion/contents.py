@@ -128,7 +128,9 @@ def naming_file(path: str, *wrong: type[Exception]) -> Iterator[None]:
         with naming_errors(path):
             yield
     except UsageError as error:
-        raise type(error)("'%s': %s" % (path, error)) from error
+        # The cause stays: a missing package is no wrong call.
+        text = "'%s': %s" % (path, error)
+        raise type(error)(text) from error.__cause__ or error
     except wrong as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

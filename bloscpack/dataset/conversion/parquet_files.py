@@ -162,6 +162,8 @@ def read(path: str, request: Request) -> Content:
                 attrs = {MASK_OF: name}
                 found[MASK_NAME % name] = _Column(BOOL, (length,), attrs=attrs)
             for key, column in found.items():
+                if not key:
+                    raise UsageValueError("there is a column without a name")
                 if key in columns:
                     raise UsageValueError("there are two columns '%s'" % key)
                 column.file_name, column.has_mask = field.name, has_nulls
