@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import sys
 import threading
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -231,7 +232,8 @@ def test_another_format_is_not_appended_to_an_array(blpk, folder):
         code, message = blpk("rows.blp", source)
         expected = "'%s' is a%s %s file, whose" % (source, "n" * (what == "HDF5"), what)
         assert (2, True) == (code, expected in message), message
-        assert 2 == blpk("a", source)[0]
+        is_missing = what == "CSV" and find_spec("pyarrow") is None
+        assert (1 if is_missing else 2) == blpk("a", source)[0]
         assert (0, "") == blpk("--force", "rows.blp", source)
         assert (0, "") == blpk("--force", "a", source)
     assert 26 == len(bp.unpack_ndarray_from_file("rows.blp")) == len(dataset.open("a"))
