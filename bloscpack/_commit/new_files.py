@@ -403,7 +403,8 @@ class FolderChange(Change):
         """Close and remove files."""
         super().abandon(*files)
         for file in files if self.owner.is_here else ():
-            self.store.remove(file.staged)
+            with suppress(FileNotFoundError):  # it had got its name when an error came
+                self.store.remove(file.staged)
 
     def _rename(self, temporary: str, name: str) -> None:
         self.store.rename(temporary, name)
