@@ -35,7 +35,7 @@ from .codecs import (
     SHUFFLE,
     codec_named,
 )
-from .dtypes import Array, DType
+from .dtypes import Array
 
 Read = Callable[[int, int], bytes]
 
@@ -405,18 +405,18 @@ def items_in_order(array: Array) -> Any:
     return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
-def reader_of(rows: Any, row_nbytes: int, dtype: DType | None = None) -> Read:
+def reader_of(
+    rows: Any, row_nbytes: int, convert: Callable[[Any], Array] | None = None
+) -> Read:
     """Return a function that reads plain bytes of rows, or of items.
 
-    The part that is read is converted to `dtype`, in which a row has `row_nbytes`.
+    The part that is read goes through `convert`, after which a row has `row_nbytes`.
     """
-    import numpy
 
     def read(start: int, size: int) -> bytes:
         first, skip = divmod(start, row_nbytes)
         found = rows[first : -(-(start + size) // row_nbytes)]
-        with numpy.errstate(all="ignore"):
-            data: bytes = (found if dtype is None else found.astype(dtype)).tobytes()
+        data: bytes = (found if convert is None else convert(found)).tobytes()
         return data[skip : skip + size]
 
     return read

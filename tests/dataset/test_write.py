@@ -981,3 +981,21 @@ def test_data_that_do_not_fit(tmp_path, data, options, message):
     with pytest.raises(UsageError, match=message):
         dataset.create_array(tmp_path / "a", data, **options)
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        (np.arange(200_000), "u4"),
+        (np.array(["a", "b"] * 100_000, dtype=object), "U1"),
+        (np.ones(50_000, "i4,f4"), "i4,f8"),
+    ],
+    ids=["integers", "objects", "fields"],
+)
+def test_auto_with_items_that_are_converted(tmp_path, data, dtype):
+    dtype = np.dtype(dtype)
+    layout = "superchunk"  # which also holds items with fields
+    dataset.create_array(tmp_path / "a", data, dtype=dtype, layout=layout, auto=True)
+    found = dataset.open(tmp_path / "a")[:]
+    assert dtype == found.dtype
+    assert np.array_equal(found, data.astype(dtype))

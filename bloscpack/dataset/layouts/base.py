@@ -28,10 +28,10 @@ from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
 from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
-from ...exceptions import DamageError, DoesNotFit, FormatError, UsageError
+from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
 from ..labels import given_dims, name_of
-from ..rows import check_fill_value, check_nbytes, chunk_shape, is_array
+from ..rows import check_fill_value, check_nbytes, chunk_shape, converted, is_array
 from .array_files import MAX_RATIO, ChunkFiles
 
 if TYPE_CHECKING:
@@ -188,6 +188,7 @@ class NewArray:
 def _data_of(items: Any, dtype: DType) -> tuple[Read, int]:
     """Return a function that reads bytes of items as `dtype`, and their number.
 
+    The function raises `DoesNotFit` for items that `dtype` can't hold, as writing does.
     Of items that are not in memory, or not in order there, it has a part in the middle.
     """
     from ..._format.automatic import reader_of
@@ -198,7 +199,8 @@ def _data_of(items: Any, dtype: DType) -> tuple[Read, int]:
         starts = [(n - m) // 2 for n, m in zip(items.shape, box, strict=True)]
         items = items[tuple(slice(i, i + n) for i, n in zip(starts, box, strict=True))]
     items = numpy.asarray(items).reshape(-1)
-    return reader_of(items, dtype.itemsize, dtype), items.size * dtype.itemsize
+    read = reader_of(items, dtype.itemsize, partial(converted, dtype=dtype))
+    return read, items.size * dtype.itemsize
 
 
 def _fitted(
@@ -213,11 +215,7 @@ def _fitted(
         raise UsageError("'auto' needs the items as an array, to try settings on them")
     from ...numpy_io import typesize_of
 
-    items = sample if is_array(sample) else numpy.asarray(sample)
-    if not numpy.can_cast(items.dtype, dtype, "same_kind"):
-        raise DoesNotFit(
-            "expected items of dtype '%s', found '%s'" % (dtype, items.dtype)
-        )
+    items = sample if is_array(sample) else converted(sample, dtype)
     data = _data_of(items, dtype)
     known = (typesize_of(dtype),)
     found = dict(settings)
