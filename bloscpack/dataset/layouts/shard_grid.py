@@ -83,8 +83,8 @@ class Sharding:
         The identity of the array; None if it has none, or if it is uncertain.
     fill_value
         The value of items that are not stored.
-    chunk_nbytes, row_nbytes
-        Size of a chunk and of a row in bytes.
+    chunk_nbytes
+        Size of a chunk in bytes.
     """
 
     def __init__(
@@ -100,7 +100,6 @@ class Sharding:
         self.names = names
         self.identity = identity
         self.fill_value = fill_value
-        self.row_nbytes = math.prod(grid.shape[1:]) * dtype.itemsize
         self.chunk_nbytes = math.prod(grid.chunk) * dtype.itemsize
 
     # What a shard states

@@ -81,8 +81,7 @@ class NewShard:
         self._fp = file.fp
         self._sharding = sharding
         self._slots = sharding.grid.slots
-        self._corner = sharding.grid.corner(number * self._slots)
-        self._shape: Shape = (0,) * len(self._corner)
+        self._shape: Shape = (0,) * len(sharding.grid.shape)
         self._typesize = typesize
         self._offsets: list[int] = []
         self._used: list[int] = []  # the slots of the chunks
