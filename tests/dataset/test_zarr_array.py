@@ -631,11 +631,14 @@ def test_a_link_that_is_planted_during_a_change(tmp_path, monkeypatch):
     before = {p.name: p.read_bytes() for p in victim.iterdir()}
     rename = Disk.rename
 
+    lock = threading.Lock()  # several threads give shards their names
+
     def planting(disk, old, new):
         rename(disk, old, new)
-        if not (path / "c").is_symlink():
-            (path / "c").rename(tmp_path / "c")
-            (path / "c").symlink_to(victim)
+        with lock:
+            if not (path / "c").is_symlink():
+                (path / "c").rename(tmp_path / "c")
+                (path / "c").symlink_to(victim)
 
     with dataset.open(path, "r+") as array:
         monkeypatch.setattr(Disk, "rename", planting)
