@@ -21,13 +21,13 @@ from .._commit.writer import (
     Writer,
     check_parent_table,
 )
+from .._format.identity import KEY, identified, read_identity
 from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
 from .folder import Folder, store_at
 from .layouts import LAYOUTS, check_no_column, find, load
-from .layouts.identity import KEY, identified, read_identity
 
 
 class _Datasets:

@@ -12,9 +12,9 @@ from support import open_files_in
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack._format.identity import Identity
 from bloscpack._format.shard import crc_of
 from bloscpack.dataset.layouts import shard_writer, superchunk
-from bloscpack.dataset.layouts.identity import Identity
 from bloscpack.dataset.layouts.superchunk import encode_name, leaves_of
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 

@@ -51,6 +51,7 @@ from ..._format.dtypes import (
     refuse,
 )
 from ..._format.grid import Grid, Shape
+from ..._format.identity import KEY, Identity, check_identity, identified
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
 from ..._storage.paths import is_safe_part
@@ -79,7 +80,6 @@ from .base import (
     TableLayout,
 )
 from .chunk_choice import new_grid
-from .identity import KEY, Identity, check_identity, identified
 from .shard_files import ShardFiles
 from .shard_grid import Sharding
 from .shard_writer import ShardWriter, write_shards

@@ -33,6 +33,15 @@ from ..._commit.writer import Writer
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
+from ..._format.identity import (
+    KEY,
+    Identity,
+    check_attributes,
+    column_word,
+    identified,
+    read_identity,
+    seems_signed,
+)
 from ..._format.sections import read_beginning
 from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
@@ -80,15 +89,6 @@ from .base import (
     are_names,
 )
 from .chunk_choice import new_grid
-from .identity import (
-    KEY,
-    Identity,
-    check_attributes,
-    column_word,
-    identified,
-    read_identity,
-    seems_signed,
-)
 from .shard_files import ShardFiles
 from .shard_grid import Sharding, place_of
 from .shard_writer import ShardWriter, write_shards

@@ -18,8 +18,8 @@ from binascii import crc32
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..._types import Json, JsonObject
-from ...exceptions import DamageError, UsageValueError
+from .._types import Json, JsonObject
+from ..exceptions import DamageError, UsageValueError
 
 # The key: of an attribute in the layout zarr, and of a document of superchunks.
 KEY = "bloscpack-id"
