@@ -26,15 +26,22 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from .._engine.forks import Owner
+from .._format.committed import STAGING
+from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import disk
 from .._storage.folder_store import FolderStore, replaced
-from .._storage.paths import is_missing
-from ..exceptions import FormatError, StorageError, UsageValueError
-from . import new_files
+from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
+from .change import (
+    PRIVATE_FOLDER,
+    Datasets,
+    FolderChange,
+    check_mode,
+    naming_dataset,
+    not_replaced,
+)
 from .locking import FolderLock
 from .ownership import AccessLimits
-from .trust import CHANGES, is_believed
 
 # Says whether a folder that is no dataset may be replaced. The attributes of an input.
 # The folder that is replaced, if there is one.
@@ -59,7 +66,7 @@ class NewName:
 
     parent: FolderStore
     name: str
-    datasets: new_files.Datasets
+    datasets: Datasets
     like: Model | None = None
 
     @property
@@ -68,7 +75,7 @@ class NewName:
         return TEMPORARY % self.name[:100]
 
     @classmethod
-    def of(cls, path: str, datasets: new_files.Datasets) -> NewName:
+    def of(cls, path: str, datasets: Datasets) -> NewName:
         """Return the last part of a full path."""
         around, name = os.path.split(path)
         return cls(FolderStore(around), name, datasets)
@@ -97,7 +104,7 @@ class NewName:
 @contextmanager
 def creating(
     target: NewName, mode: str, sync: bool, limits: Limits = None
-) -> Iterator[new_files.FolderChange]:
+) -> Iterator[FolderChange]:
     """Yield a change of a new folder, which gets its name when the block ends.
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
@@ -108,10 +115,10 @@ def creating(
         folder = hidden.subfolder(target.name)
         held = folder.hold()
         access.give(held.number, access.of_folder(""), "")
-        change = new_files.FolderChange(new_files.Pending(folder), sync, access)
+        change = FolderChange(folder, ZARR_JSON, sync, access)
         yield change
         change.commit()
-        folder.remove_tree(CHANGES)
+        folder.remove_tree(STAGING)
         put(hidden, target, sync, mode, old)
 
 
@@ -160,7 +167,7 @@ def _unfinished(
         remove_leftovers(target.parent, target.start)
         start = os.path.join(target.parent.root, target.start)
         with (
-            new_files.naming_dataset(target.path, start),
+            naming_dataset(target.path, start),
             sibling_folder(target) as hidden,
         ):
             yield hidden, replaces, access
@@ -185,14 +192,14 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
 
     `is_old` is that of `building`.
     """
-    new_files.check_mode(mode)
+    check_mode(mode)
     if LEFTOVER.fullmatch(target.name):
         raise UsageValueError(
             "'%s' has the name of a temporary folder, which the next writer removes"
             % target.path
         )
+    target.datasets.check_group(target.parent)
     if not target.exists:
-        _check_around(target)
         return None
     if mode == "x":
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.path)
@@ -203,8 +210,8 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
     folder = target.folder()
     is_other = bool(folder.names()) and target.datasets.kind_of(folder) is None
     if is_other and (is_old is None or not is_old(target.path)):
-        raise new_files.not_replaced(target.path)
-    target.datasets.check_no_column(folder)
+        raise not_replaced(target.path)
+    target.datasets.check_independent(folder)
     lock = FolderLock(folder)
     try:
         _check_no_writer(folder, target.datasets)
@@ -214,45 +221,7 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
     return lock
 
 
-def _check_around(target: NewName) -> None:
-    """Raise `UsageError` if a new dataset would be inside of an array or a table.
-
-    Folders of other users count for nothing.
-    """
-    folder: FolderStore | None = target.parent
-    while folder is not None and not _is_shared(folder):
-        try:
-            kind = target.datasets.kind_of(folder)
-        except (FormatError, FileNotFoundError):
-            return
-        if kind not in (None, "group"):
-            raise UsageValueError(
-                "'%s' is inside of the %s '%s', which can't hold other datasets"
-                % (target.path, kind, folder.root)
-            )
-        outer = os.path.dirname(folder.root)
-        folder = None if kind or outer == folder.root else FolderStore(outer)
-
-
-def _is_shared(folder: FolderStore) -> bool:
-    """Return whether several users or another user have a folder, if it exists.
-
-    A folder that only its owner and a group may write counts as one of this user.
-    """
-    if not hasattr(os, "geteuid"):
-        return False
-    try:
-        status = folder.status
-    except OSError as error:
-        if not is_missing(error):
-            raise
-        return False
-    is_open = status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
-    is_own = status.st_uid == os.geteuid() or status.st_mode & stat.S_IWGRP
-    return bool(is_open) or not is_own
-
-
-def _check_no_writer(folder: FolderStore, datasets: new_files.Datasets) -> None:
+def _check_no_writer(folder: FolderStore, datasets: Datasets) -> None:
     """Raise `StorageError` if a member of a group or table is open for writing."""
     if datasets.kind_of(folder) != "array":
         for name in datasets.names_inside(folder):
@@ -291,7 +260,7 @@ def _make_sibling(target: NewName, made: list[FolderStore]) -> FolderLock:
         # Before the folder is made: a signal may follow at once.
         made.append(target.parent.subfolder(name))
         try:
-            target.parent.make_folder(name, new_files.PRIVATE_FOLDER)
+            target.parent.make_folder(name, PRIVATE_FOLDER)
         except FileExistsError:
             made.pop()
             continue
@@ -375,8 +344,6 @@ def put(
     caller has checked and locked it.
     """
     around, name = target.parent, target.name
-    if is_believed(around.hold(), hidden.subfolder(name).hold()):
-        target.datasets.drop_copies(around, sync)
     lock = check_target(target, mode) if old is None else None
     with nullcontext() if lock is None else closing(lock):
         replaces = old if lock is None else lock.folder

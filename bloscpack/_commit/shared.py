@@ -6,11 +6,9 @@ shard, which another program may be changing, too.
 Commit point
     The rename that gives the new shard its name, or the request that stores it.
 Other writers
-    In a folder, a writer locks the file of the shard and then checks that the name
-    still refers to it. A shard without a file has no lock: the new file gets the name
-    only if there is still none, else `Conflict` is raised. In a store of objects, a
-    shard is stored if it still has the version that the change has found. The caller
-    repeats a change after a `Conflict`.
+    In a folder, a writer locks one of `STRIPES` files, which the name of the shard
+    chooses. In a store of objects, a shard is stored if it still has the version that
+    the change has found, else `Conflict` is raised, and the caller repeats the change.
 
     A writer that has the array for itself is kept out by a lock of the folder that
     shared writers have in common. In a store of objects it gives the document a new
@@ -19,8 +17,6 @@ Other writers
 Recovery
     A shard is old or new. Readers ignore the files in ``.bloscpack`` that a writer left
     when it died; the next writer that has the array for itself removes them.
-Trust
-    As for `new_files` and `guard`.
 """
 
 from __future__ import annotations
@@ -28,30 +24,31 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
+from binascii import crc32
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
-from .._storage.store import Conflict, conflict
+from .._storage.store import Conflict
 from ..exceptions import StorageError, UsageError
-from .guard import ObjectChange
-from .locking import FolderLock, Lock, waiting
-from .new_files import (
+from .change import (
+    PRIVATE,
     PRIVATE_FOLDER,
     Change,
     FolderChange,
+    ObjectChange,
     Pending,
-    UnfinishedFile,
     naming_dataset,
+    recover,
 )
-from .trust import CHANGES
-from .writer import WAIT, LockedFolder
+from .locking import FolderLock, Lock, waiting
+from .writer import WAIT
 
-# Number of times that the folder of changes is made, which other writers remove.
-ATTEMPTS = 10
+# Number of files of locks: two shards that share one wait for each other.
+STRIPES = 64
 # How the token of a document begins in a store of objects while the array has several
 # writers. That of a single writer is random.
 SHARED_TOKEN = "00000000"
@@ -76,24 +73,30 @@ class ParallelChange(FolderChange):
 class SharedChange(ParallelChange):
     """A change of one shard in a folder, which is locked until `close`."""
 
-    _is_new = False
-
-    def __init__(self, pending: Pending, sync: bool, named: set[str]) -> None:
-        super().__init__(pending, sync, named=named)
+    def __init__(self, store: FolderStore, sync: bool, named: set[str]) -> None:
+        super().__init__(store, ZARR_JSON, sync, named=named)
         self._locks = ExitStack()
 
     def lock(self, name: str) -> None:
-        """Keep other writers from changing a file until `close`."""
-        lock = locked(self.store, name, self.wait)
-        self._is_new = not self._locks.enter_context(lock)
+        """Keep other writers from changing a file until `close`.
 
-    def begin(self, name: str) -> UnfinishedFile:
-        """Return a new file, whose content is written in pieces."""
-        for _ in range(ATTEMPTS):
-            with suppress(FileNotFoundError):  # the folder of changes was removed
-                return super().begin(name)
-            self._changes = None
-        return super().begin(name)
+        Raises `StorageError` if another process keeps it locked for `wait` seconds.
+        """
+        path = self.store.path(name)
+        message = "another writer%%s still has this file locked after %g seconds"
+        self.make_folder(STAGING)
+        stripe = "%s/lock-%d" % (STAGING, crc32(os.fsencode(name)) % STRIPES)
+        like = self._access.of_file(ZARR_JSON)
+        with suppress(FileExistsError):
+            with self.store.create(stripe, 0o666 if like is None else PRIVATE) as fp:
+                self._access.give(fp.fileno(), like, STAGING)
+        descriptor = self.store.descriptor(stripe, FILE_FLAGS)
+        self._locks.callback(os.close, descriptor)
+        take = partial(StripeLock, descriptor, path, message % self.wait)
+        lock = waiting(take, self.wait)
+        self._locks.callback(lock.release)
+        if not lock.is_held:
+            raise _no_locks(path)
 
     def stage(self, name: str, content: bytes) -> None:
         """Raise `StorageError`: another program has changed ``zarr.json``.
@@ -107,61 +110,18 @@ class SharedChange(ParallelChange):
             self.store.root,
         )
 
-    def _rename(self, temporary: str, name: str) -> None:
-        with locked(self.store, ZARR_JSON, self.wait) if self._is_new else ExitStack():
-            if self._is_new and self.store.exists(name):
-                raise conflict(self.store.path(name))
-            super()._rename(temporary, name)
-
     def close(self) -> None:
         """Remove what was not committed, and let other writers in."""
         with self._locks:
             for staged in self._staged.values() if self.owner.is_here else ():
                 with suppress(FileNotFoundError):
-                    self.store.remove(staged)
+                    self.store.remove(str(staged))
 
 
-class ShardLock(Lock):
-    """The lock of a shard or a document, which is required."""
+class StripeLock(Lock):
+    """The lock of some shards, which is required."""
 
     warns = False
-
-
-@contextmanager
-def locked(store: FolderStore, name: str, wait: float) -> Iterator[bool]:
-    """Lock a file; yield whether there is one.
-
-    Raises `StorageError` if another process keeps it locked for `wait` seconds.
-    """
-    path, end = store.path(name), time.monotonic() + wait
-    message = "another writer%%s still has this file locked after %g seconds" % wait
-    while True:
-        try:
-            descriptor = _open_to_lock(store, name)
-        except FileNotFoundError:
-            yield False
-            return
-        try:
-            take = partial(ShardLock, descriptor, path, message)
-            lock = waiting(take, end - time.monotonic())
-            try:
-                if not lock.is_held:
-                    raise _no_locks(path)
-                found = store.status_of(name)
-                if found and os.path.samestat(found, os.fstat(descriptor)):
-                    yield True
-                    return
-            finally:
-                lock.release()
-        finally:
-            os.close(descriptor)
-
-
-def _open_to_lock(store: FolderStore, name: str) -> int:
-    # NFS locks a file only for a process that may write it.
-    with suppress(PermissionError):
-        return store.descriptor(name, FILE_FLAGS | os.O_RDWR)
-    return store.descriptor(name)
 
 
 def _no_locks(path: str) -> StorageError:
@@ -181,25 +141,23 @@ class SharedShards:
 
     _lock: FolderLock | None = None
 
-    def __init__(self, pending: Pending, sync: bool, _: object = None) -> None:
+    def __init__(self, pending: Pending, sync: bool) -> None:
         assert isinstance(pending.store, FolderStore)
         self._store = pending.store
         self._pending = pending
         self._sync = sync
         self._named: set[str] = set()
+        if pending.is_there:  # of a writer that died
+            with closing(waiting(lambda: FolderLock(self._store), WAIT)):
+                recover(self._store, ZARR_JSON, sync)
         self._lock = self._locked()
 
     def _locked(self) -> FolderLock:
-        """Keep single writers away; complete the change of one that died before."""
-        while True:
-            lock = FolderLock(self._store, shared=True)
-            if not lock.is_held:
-                raise _no_locks(self._store.root)
-            self._pending.read()
-            if not self._pending.has_journal:
-                return lock
-            lock.close()
-            waiting(lambda: LockedFolder(self._pending, self._sync), WAIT).release()
+        """Keep single writers away."""
+        lock = FolderLock(self._store, shared=True)
+        if not lock.is_held:
+            raise _no_locks(self._store.root)
+        return lock
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -207,16 +165,17 @@ class SharedShards:
         with naming_dataset(self._store.root), ExitStack() as stack:
             if self._lock is None:
                 stack.callback(self._locked().close)
-            change = SharedChange(self._pending, self._sync, self._named)
+            change = SharedChange(self._store, self._sync, self._named)
             stack.callback(change.close)
             yield change
 
     def release(self) -> None:
         """Keep single writers away during each change only."""
         if self._lock is not None:
-            with suppress(OSError):  # other writers use it
-                self._store.remove_folder(CHANGES)
             self._lock.close()
+            with suppress(OSError):  # other writers use it
+                with closing(FolderLock(self._store)):
+                    recover(self._store, ZARR_JSON, self._sync)
         self._lock = None
 
 

@@ -6,11 +6,11 @@ A `Rule` has the right for one program; which one is used depends on the store:
   process ends. The first thing that a writer does is to complete the change of a writer
   that died.
 * `SharedFolder`: a group, which is locked during each change.
-* `guard.GuardedObjects` for stores of objects.
+* `objects.GuardedObjects` for stores of objects.
 * `shared.SharedShards` and `shared.SharedObjects` for several writers of one array.
 
-A change is committed by the rule's kind of `Change`: `new_files` or `guard` say what
-its commit point is, what follows a crash, and who is trusted.
+A change is committed by the rule's kind of `Change`: `change` says what its commit
+point is, what follows a crash, and who is trusted.
 
 Many threads may use a writer: their changes are made one after another. Another process
 that has inherited a writer may not use it.
@@ -26,12 +26,11 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from .._engine.forks import OwnLock, renew_after_fork
+from .._format.committed import STAGING
 from .._storage.folder_store import FolderStore
-from .._storage.store import Store
 from ..exceptions import StorageError, UsageError, UsageValueError
+from .change import Change, FolderChange, Pending, naming_dataset, recover
 from .locking import FolderLock, waiting
-from .new_files import Change, FolderChange, Pending, naming_dataset, recover
-from .trust import CHANGES, parent_of
 
 
 class Rule(Protocol):
@@ -50,7 +49,7 @@ class Rule(Protocol):
 
 
 # Called with the first change.
-Prepare = Callable[["Change | None"], object]
+Prepare = Callable[[Change], object]
 
 Result = TypeVar("Result")
 
@@ -90,6 +89,8 @@ class Writer:
         self.owner = OwnLock(path)
         self.buffer: Any = None
         self._changing = False
+        # The change that several calls make together, and what takes it over.
+        self._joint: tuple[Change, list[Callable[[], object]]] | None = None
         self.renew_locks()
         renew_after_fork(self)
 
@@ -98,14 +99,6 @@ class Writer:
         self._replacing_lock = RLock()
         # The number of disturbing changes; None while the state is replaced.
         self._state: int | None = 0
-
-    def lock(self, part: str) -> None:
-        """Keep other writers away from a part of the dataset, where there are locks.
-
-        `part` is the name of its folder in the dataset.
-        """
-        if isinstance(self._rule, LockedFolder):
-            self._rule.lock(part)
 
     def unlock(self) -> None:
         """Let other writers in between two changes, by a rule for shards."""
@@ -155,6 +148,9 @@ class Writer:
                     "'%s' was opened with shared=True, and can only be assigned to: "
                     "open it without, to change anything else" % self.path
                 )
+            if self._joint is not None:
+                yield from self._part(*self._joint, take_over)
+                return
             if flushes:
                 self.flush()
             self._changing = True
@@ -167,6 +163,55 @@ class Writer:
                     self._commit(change, take_over, disturbs)
             finally:
                 self._changing = False
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let all changes in the block be one, which is committed at its end.
+
+        Other threads wait. Raises `UsageError` if one of the changes has failed.
+        """
+        with self.turn():
+            if self.closed:
+                raise UsageValueError("the dataset is closed: '%s'" % self.path)
+            if self._joint is not None:
+                raise UsageError("'%s' is being changed already" % self.path)
+            self.flush()
+            with self._rule.changing() as change:
+                joint: tuple[Change, list[Callable[[], object]]] = change, []
+                self._joint = joint
+                try:
+                    yield
+                finally:
+                    self._joint = None
+                if not joint[1]:
+                    return
+                if change.has_failed:
+                    raise UsageError(
+                        "nothing of '%s' was changed: one of the changes has failed"
+                        % self.path
+                    )
+
+                def take_over() -> None:
+                    for each in joint[1]:
+                        each()
+
+                self._commit(change, take_over, disturbs=True)
+
+    def _part(
+        self,
+        change: Change,
+        taking_over: list[Callable[[], object]],
+        take_over: Callable[[], object],
+    ) -> Iterator[Change]:
+        """Yield a change that several calls make together."""
+        self._changing = True
+        has_failed, change.has_failed = change.has_failed, True
+        try:
+            yield change
+            change.has_failed = has_failed
+            taking_over.append(take_over)
+        finally:
+            self._changing = False
 
     def flush(self) -> None:
         """Write the rows that wait in memory."""
@@ -236,7 +281,9 @@ class LockedFolder:
     Parameters
     ----------
     pending
-        The journal of the dataset in the folder.
+        What the document of the dataset in the folder says about other files.
+    document
+        The name of the document.
     sync
         Whether each change is on the disk when it has been made.
     prepare
@@ -247,25 +294,26 @@ class LockedFolder:
     by_shard = False
 
     def __init__(
-        self, pending: Pending, sync: bool = True, prepare: Prepare | None = None
+        self,
+        pending: Pending,
+        document: str,
+        sync: bool = True,
+        prepare: Prepare | None = None,
     ) -> None:
         assert isinstance(pending.store, FolderStore)
         self._store = pending.store
         self._pending = pending
+        self._document = document
         self._prepare = prepare
         self._sync = sync
         self.has_failed = False
         self._named: set[str] = set()
-        self._locks = [FolderLock(self._store)]
+        self._lock = FolderLock(self._store)
         try:
-            recover(pending, sync)
+            recover(self._store, document, sync)
         except BaseException:
-            self.release()
+            self._lock.close()
             raise
-
-    def lock(self, part: str) -> None:
-        """Keep other writers away from a part of the dataset, too."""
-        self._locks.append(FolderLock(self._store.subfolder(part)))
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -277,7 +325,10 @@ class LockedFolder:
                 "an earlier change failed while it was committed: open it again",
                 path,
             )
-        change = FolderChange(self._pending, self._sync, named=self._named)
+        change = FolderChange(
+            self._store, self._document, self._sync, named=self._named
+        )
+        self._pending.prepare(change)
         with naming_dataset(path):
             if self._prepare is not None:
                 self._prepare(change)
@@ -287,16 +338,15 @@ class LockedFolder:
                 self.has_failed = change.is_committing
                 raise
             self._prepare = None
+        self._pending.committed(change)
 
     def release(self) -> None:
         """Remove what was not committed, and let other writers in."""
         try:
-            if not self._pending.has_journal:
-                self._store.remove_tree(CHANGES)
+            if not self.has_failed:  # the next writer reads the document
+                self._store.remove_tree(STAGING)
         finally:
-            for lock in self._locks:
-                lock.close()
-            self._locks.clear()  # a lock keeps its folder open
+            self._lock.close()
 
 
 class SharedFolder:
@@ -306,10 +356,14 @@ class SharedFolder:
     by_shard = False
 
     def __init__(
-        self, pending: Pending, sync: bool = True, prepare: Prepare | None = None
+        self,
+        pending: Pending,
+        document: str,
+        sync: bool = True,
+        prepare: Prepare | None = None,
     ) -> None:
-        self._open = partial(LockedFolder, pending, sync, prepare)
-        if pending.store.is_folder(CHANGES):  # of a writer that died, or works now
+        self._open = partial(LockedFolder, pending, document, sync, prepare)
+        if pending.store.is_folder(STAGING):  # of a writer that died, or works now
             with suppress(StorageError):
                 self._open().release()
 
@@ -325,22 +379,6 @@ class SharedFolder:
 
     def release(self) -> None:
         """Return: the folder is locked only during a change."""
-
-
-def check_parent_table(store: Store) -> None:
-    """Raise `StorageError` if a change of the folder around was interrupted.
-
-    It may be a change of the table that an array belongs to. Tables and groups belong
-    to no table.
-    """
-    around = parent_of(store)
-    if around is not None and Pending(around[0]).has_journal:
-        raise StorageError(
-            errno.EAGAIN,
-            "a change of the table that it belongs to was interrupted: open the "
-            "table for writing, which completes the change",
-            store.root,
-        )
 
 
 def checked(writer: Writer | None, path: str) -> Writer:

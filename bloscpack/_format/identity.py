@@ -86,10 +86,37 @@ def identified(
     value = identity.words(token)
     holder = document if key is None else document[key]
     holder = {**{k: v for k, v in holder.items() if k != KEY}, KEY: value}
-    content = encode(holder if key is None else {**document, key: holder})
+    return _with_digest(
+        encode(holder if key is None else {**document, key: holder}), value
+    )
+
+
+def _with_digest(content: bytes, value: str) -> bytes:
+    """Return a document, in which `value` is that of `KEY`, with its digest."""
     end = content.rindex(value.encode()) + len(value)
     digest = b"%08x" % crc32(content)
     return content[: end - len(digest)] + digest + content[end:]
+
+
+def signed(
+    document: JsonObject,
+    content: bytes,
+    encode: Callable[[JsonObject], bytes],
+    token: str | None = None,
+) -> bytes:
+    """Return the content of a document that has changed.
+
+    It gets a right digest, and a `token` if one is given, if the old `content` has a
+    right digest: a document of another program does not become one of Bloscpack.
+    """
+    for holder in (document, *document.values()):
+        value: Json = holder.get(KEY) if isinstance(holder, dict) else None
+        identity, is_right = read_identity(content, value)
+        if identity is not None and is_right:
+            kept = value[: -len(ZEROS)] + ZEROS
+            holder[KEY] = kept if token is None else identity.words(token)
+            return _with_digest(encode(document), holder[KEY])
+    return encode(document)
 
 
 def seems_signed(content: bytes) -> bool:
@@ -114,6 +141,25 @@ def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:
     end = content.rfind(value.encode()) + len(value)
     same = content[: end - len(digest)] + ZEROS.encode() + content[end:]
     return identity, crc32(same) == int(digest, 16)
+
+
+def find_identity(content: bytes, document: Json) -> Identity | None:
+    """Return the identity in a document with a right digest; None in any other.
+
+    `content` is the whole document, and `document` the value in it.
+    """
+    for holder in (document, *document.values()) if isinstance(document, dict) else ():
+        value = holder.get(KEY) if isinstance(holder, dict) else None
+        identity, is_right = read_identity(content, value)
+        if is_right:
+            return identity
+    return None
+
+
+def is_copy(content: bytes, document: Json) -> bool:
+    """Return whether a document is the copy of one in the document of a group."""
+    identity = find_identity(content, document)
+    return identity is not None and identity.column is not None
 
 
 def check_identity(

@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from .._arrays.reader import Reader, check_out
 from .._arrays.selection import Selection, split_names
 from .._arrays.stored import StoredArray
-from .._commit.new_files import Change
+from .._commit.change import Change
 from .._commit.writer import Writer
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
@@ -64,22 +64,23 @@ class Array(StoredArray, ItemsNode):
     ) -> None:
         super().__init__(layout, writer)
         self._is_column = is_column
-        # The table of a column that was opened without it, and whether to close it.
-        self._table: Node | None = None
-        self._closes_table = False
+        # The table or group that commits the array, if it was opened without it, and
+        # whether to close it.
+        self._owner: Node | None = None
+        self._closes_owner = False
         # The value of `__reduce__` for an array opened with ``shared=True``; else None.
         self.reopens: tuple[object, ...] | None = None
 
-    def detached(self, table: Node, *, closes_table: bool) -> Array:
-        """Return a column as an array that keeps its table in memory, and its locks.
+    def detached(self, owner: Node, *, closes_owner: bool) -> Array:
+        """Return an array that keeps its table or group in memory, and its locks.
 
-        `closes_table` says that the table is closed with the column. The table itself
-        has another object for the column: a cycle would keep the locks.
+        `closes_owner` says that these are closed with the array. The owner itself has
+        another object for the array: a cycle would keep the locks.
         """
-        column = Array.__new__(Array)
-        vars(column).update(vars(self))
-        column._table, column._closes_table = table, closes_table
-        return column
+        array = Array.__new__(Array)
+        vars(array).update(vars(self))
+        array._owner, array._closes_owner = owner, closes_owner
+        return array
 
     # Description
 
@@ -156,8 +157,8 @@ class Array(StoredArray, ItemsNode):
         """
         with self._closing():
             self.stop_reading()
-            if self._table is not None and self._closes_table:
-                self._table.close()
+            if self._owner is not None and self._closes_owner:
+                self._owner.close()
             if not self._is_column:
                 super().close()
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from .._check.note import told
 from .._commit.new_folder import LEFTOVER
-from .._commit.trust import CHANGES, JOURNAL
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
+from .._format.committed import DOCUMENTS, STAGING
 from .._format.grid import boxes_of
 from .._format.rows import union
 from .._storage.folder_store import LinkFound
@@ -177,9 +177,11 @@ class DatasetCheck:
             return
         used = {folder.full(name) for name in node.description_files}
         self._check_description(node)
-        if kind == "array" and node.is_column and layouts.parent_table(folder) is None:
-            message = "it is a column of a table, and there is no document of one"
-            self.report.note("metadata", "no-table", message, file=member or ".")
+        if kind == "array" and node.is_column and not folder.prefix:
+            try:
+                layouts.committing(layouts.Found(folder, layout, kind))
+            except FormatError as error:
+                self.report.note("metadata", "no-table", str(error), file=member or ".")
         if kind != "group":
             try:
                 if isinstance(node, ArrayLayout):
@@ -248,7 +250,7 @@ class DatasetCheck:
             message = error.strerror
         section = getattr(error, "section", None) or "files"
         if isinstance(error, PermissionError):
-            name = self._name(path.removesuffix("/" + CHANGES))
+            name = self._name(path.removesuffix("/" + STAGING))
             self.report.add(section, "permission", message, file=name)
             return
         self.report.add(section, "description", message, file=self._name(path))
@@ -278,7 +280,7 @@ class DatasetCheck:
         if folder.pending.is_there:
             message = "a change was committed, and the next writer completes it"
             self.report.note("files", "change", message, file=shown)
-        elif folder.lists and folder.is_folder(CHANGES) and folder.names(CHANGES):
+        elif folder.lists and folder.is_folder(STAGING) and folder.names(STAGING):
             message = (
                 "files of a change that was not committed, or is being made: the next "
                 "writer removes them"
@@ -426,7 +428,7 @@ def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
     `files` are the names of the descriptions: of the dataset, and of its columns.
     """
     prefixes = ["", *(name + "/" for name in folder.folders())]
-    names = [JOURNAL, *(prefix + file for prefix in prefixes for file in files)]
+    names = [*DOCUMENTS, *(prefix + file for prefix in prefixes for file in files)]
     return [(name, folder.identity(name)) for name in names]
 
 
@@ -477,7 +479,7 @@ def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, 
     """Yield the names that are not in `used`, with the reason; no link is followed."""
     for last, kind in folder.entries(prefix):
         name = prefix + "/" + last if prefix else last
-        if name in used or name == CHANGES:
+        if name in used or name == STAGING:
             continue
         if kind == stat.S_IFLNK:
             yield name, "a symbolic link, which is not followed"

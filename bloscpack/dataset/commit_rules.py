@@ -9,42 +9,48 @@ import json
 import os
 from contextlib import AbstractContextManager
 
-from .._commit import guard, new_folder
-from .._commit.new_files import Change, FolderChange
+from .._commit import new_folder, objects
+from .._commit.change import Change, FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
-from .._commit.writer import (
-    LockedFolder,
-    Prepare,
-    Rule,
-    SharedFolder,
-    Writer,
-    check_parent_table,
-)
-from .._format.identity import KEY, identified, read_identity
+from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer
+from .._format.identity import KEY, signed
 from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
+from ..exceptions import UsageValueError
 from .folder import Folder, store_at
-from .layouts import LAYOUTS, check_no_column, find, load
+from .layouts import LAYOUTS, Found, committing, document_of, find, load
 
 
 class _Datasets:
-    """Answers what the rules of `_commit` ask; see `new_files.Datasets`."""
+    """Answers what the rules of `_commit` ask; see `change.Datasets`."""
 
     def kind_of(self, store: Store) -> str | None:
         found = find(Folder(store))
         return None if found is None else found[1]
 
-    def check_no_column(self, store: Store) -> None:
-        check_no_column(Folder(store))
+    def check_independent(self, store: Store) -> None:
+        folder = Folder(store)
+        found = find(folder)
+        if found is not None and committing(Found(folder, *found)) is not None:
+            raise UsageValueError(
+                "'%s' is a column of a table, or a member that its group commits: "
+                "remove it from there, and add another one" % store.root
+            )
 
     def names_inside(self, store: Store) -> list[str]:
         return Folder(store).folders()
 
-    def drop_copies(self, store: Store, sync: bool) -> None:
-        drop_copies("zarr", Folder(store), sync)
+    def check_group(self, store: Store) -> None:
+        folder = Folder(store)
+        drop_copies(folder)
+        if folder.pending.members is not None:
+            raise UsageValueError(
+                "the document of '%s' commits all that is in it: open it for changes, "
+                "and create the new member there" % store.root
+            )
 
     def claimed(self, content: bytes, start: str = "") -> bytes:
         """Return a document with a new token, which begins with `start`.
@@ -52,55 +58,52 @@ class _Datasets:
         That of another program does not become one of Bloscpack.
         """
         document, token = json.loads(content), start + os.urandom(8).hex()
-        attributes = document.setdefault("attributes", {})
-        identity, is_own = read_identity(content, attributes.get(KEY))
-        if identity is not None and is_own:
-            settings = {"key": "attributes", "token": token}
-            return identified(document, identity, encode_json, **settings)
-        attributes[KEY] = "token=%s" % token
+        claimed = signed(document, content, encode_json, token)
+        if token.encode() in claimed:
+            return claimed
+        document.setdefault("attributes", {})[KEY] = "token=%s" % token
         return encode_json(document)
 
 
 DATASETS = _Datasets()
-SHARED = "shared array"
-IN_FOLDERS = {"group": SharedFolder, SHARED: SharedShards}
 
 
-def writer_for(
-    folder: Folder, kind: str, sync: bool, prepare: Prepare | None = None
-) -> Writer:
+def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     """Return a writer by the rule that fits the store and the kind of a dataset.
 
-    The kind `SHARED` is an array to which other writers may assign at the same time.
-    `prepare` is called with the first change; in a store of objects it is called now,
-    without one: the guard of a table is not its document.
+    `shared` says that other writers may assign to the array at the same time.
     """
+    folder, (layout, kind) = found.folder, found[1:]
+    pending = folder.pending
+    is_shared = kind == "group" and pending.members is None
+    by_name = LAYOUTS[layout].prepare
+    call = None if by_name is None else load(by_name)
+
+    def prepare(change: Change) -> None:
+        if call is not None:
+            call(folder, _group_writer, change)
+
     rule: Rule
-    if folder.store.can_rename:
-        if kind in ("array", SHARED):
-            check_parent_table(folder.store)
-        locked = IN_FOLDERS.get(kind, LockedFolder)
-        rule = locked(folder.pending, sync, prepare)
-    elif kind == SHARED:
-        rule = SharedObjects(folder.pending, DATASETS.claimed)
+    if shared and folder.store.can_rename:
+        rule = SharedShards(pending, sync)
+    elif shared:
+        rule = SharedObjects(pending, DATASETS.claimed)
+    elif folder.store.can_rename:
+        locked = SharedFolder if is_shared else LockedFolder
+        rule = locked(pending, document_of(layout, kind), sync, prepare)
     else:
-        if prepare is not None:
-            prepare(None)
-        rule = guard.GuardedObjects(folder.pending, kind, DATASETS.claimed)
+        rule = objects.GuardedObjects(pending, is_shared, DATASETS.claimed, prepare)
     folder.forget_doubtful_document()  # another writer may have changed it until now
     return Writer(folder.root, rule)
 
 
-def drop_copies(
-    layout: str, folder: Folder, sync: bool, change: Change | None = None
-) -> None:
-    """Remove the copies of the document of a dataset that is going to be changed.
+def drop_copies(folder: Folder) -> None:
+    """Remove the copies of documents that another program has made in a group."""
+    load("zarr.prepare")(folder, _group_writer)
 
-    `change` is a change of the dataset itself, if there is one.
-    """
-    prepare = LAYOUTS[layout].prepare
-    if prepare is not None:
-        load(prepare)(folder, lambda group: writer_for(group, "group", sync), change)
+
+def _group_writer(folder: Folder) -> Writer:
+    return writer_for(Found(folder, "zarr", "group"), True)
 
 
 def new_name(path: Path | NewName) -> NewName:
@@ -129,7 +132,7 @@ def new_dataset(
     path = local_path(path)
     if not is_url(path) or layout != "zarr":
         return creating(path, mode, sync)
-    return guard.creating(store_at(path, options), mode, DATASETS)
+    return objects.creating(store_at(path, options), mode, DATASETS)
 
 
 def remove_dataset(folder: Folder, name: str, sync: bool) -> None:
@@ -137,7 +140,7 @@ def remove_dataset(folder: Folder, name: str, sync: bool) -> None:
     if folder.store.can_rename:
         new_folder.remove_dataset(NewName(folder.in_folder, name, DATASETS), sync)
     else:
-        guard.remove_dataset(folder.store.subfolder(name))
+        objects.remove_dataset(folder.store.subfolder(name))
 
 
 def building(

@@ -4,9 +4,9 @@ Contract: no name leads outside of the store, and no symbolic link is followed. 
 of a file is checked before memory is allocated for its content. A file counts as
 missing only if the store says that there is none; any other error is raised.
 
-A change that was committed but not completed is visible: a file that the change
-replaces is read from where its new content is, or from the journal (see
-`_commit.new_files`).
+The document of a dataset says which files are elsewhere until a committed change is
+complete, and has the documents of members that it commits (see `_commit.change`). It
+is read first, and the other files as it says.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-from .._commit.guard import is_leftover
-from .._commit.new_files import Pending, decode_json
-from .._commit.trust import CHANGES, JOURNAL, parent_of
+from .._commit.change import Pending, decode_json
+from .._commit.objects import is_leftover
+from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
+from .._format.identity import is_copy
 from .._format.zarr_metadata import CONSOLIDATED, OLD_CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
@@ -53,7 +54,7 @@ def is_member_name(part: object) -> bool:
         and not part.startswith("__")
         and part.strip(".") != ""
         and part != "zarr.json"
-        and CHANGES not in part  # also in the names of folders that are not complete
+        and STAGING not in part  # also in the names of folders that are not complete
         and part.isprintable()
     )
 
@@ -68,7 +69,7 @@ class Folder:
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     pending
-        The change that is to be completed; all parts of a dataset have the same.
+        What the document says about other files; all parts of a dataset have the same.
     depth
         Number of groups around it, up to the one that was opened.
     """
@@ -118,15 +119,7 @@ class Folder:
         store = store_at(path, storage_options)
         if isinstance(store, FolderStore):
             _check_exists(store, path)
-        return cls(store)._with_journal()
-
-    def _with_journal(self) -> Folder:
-        """Read the journal; at a URL, also look for the document of Zarr."""
-        self.store.prepare((JOURNAL, ZARR_JSON))
-        self.pending.read()
-        if self.pending.is_known:
-            self.store.prepare(())  # the documents are in the journal
-        return self
+        return cls(store)
 
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
@@ -144,25 +137,17 @@ class Folder:
         """Return a folder inside that is a part of the dataset."""
         return Folder(self.store, self.full(name) + "/", self.pending)
 
-    def subfolder(self, name: str) -> Folder:
-        """Return a folder inside, in which no journal of this one counts."""
+    def dataset(self, name: str) -> Folder:
+        """Return a folder inside that is a dataset of its own."""
         folder = type(self)(self.store.subfolder(self.full(name)))
         folder.depth = self.depth + 1
         folder._outer = self, name
         return folder
 
-    def dataset(self, name: str) -> Folder:
-        """Return a folder inside that is a dataset of its own."""
-        return self.subfolder(name)._with_journal()
-
-    def parent_dataset(self) -> tuple[Folder, str] | None:
-        """Return the folder around a dataset, and the name of the dataset in it.
-
-        None if there is none, or if another user may write it. Nothing in it counts
-        then.
-        """
-        around = parent_of(self.store)
-        return None if around is None else (type(self)(around[0]), around[1])
+    def around(self) -> tuple[Folder, str] | None:
+        """Return the folder around a dataset, and the name of the dataset in it."""
+        found = self.store.parent()
+        return None if found is None else (type(self)(found[0]), found[1])
 
     def address_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
         """Return what opens the dataset, or the dataset in a folder inside."""
@@ -183,9 +168,7 @@ class Folder:
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
         full = self.full(name)
-        pending = self.pending
-        is_replaced = full in pending.documents or full in pending.files
-        return is_replaced or self.store.exists(full)
+        return full in self.pending.files or self.store.exists(full)
 
     def is_folder(self, name: str) -> bool:
         """Return whether there may be a folder of this name, and no link."""
@@ -208,15 +191,9 @@ class Folder:
         self, name: str, limit: int | None, *, whole: bool = False
     ) -> tuple[bytes, object]:
         """Return the content of a file, and its `identity`."""
-        document = self.pending.documents.get(self.full(name))
-        if document is not None:
-            return document, None
         content, identity = self._pending(
             name, lambda n: self.store.read(n, limit, whole=whole)
         )
-        kept = self.pending.kept
-        if kept is not None and name == ZARR_JSON:
-            kept.setdefault(self.full(name), content)
         return content, identity
 
     def identity(self, name: str) -> object:
@@ -273,8 +250,38 @@ class Folder:
         known, self._known = self._known, None  # `known` keeps the file open
         if known is not None and known[:2] == (name, self.identity(name)):
             return known[2:4]
-        content, _ = self._read(name, MAX_DOCUMENT, whole=True)
-        return content, decode_json(content, self.path(name))
+        content = self._document(name)
+        value = decode_json(content, self.path(name))
+        self._take(name, content, value)
+        return content, value
+
+    def _document(self, name: str) -> bytes:
+        """Return the content of a file of JSON, perhaps from the document around it.
+
+        The copy of a member in the document of its group counts, unless another program
+        has replaced the own document of the member. At a URL that is not looked for.
+        """
+        members, part = self.pending.members, self.prefix[:-1]
+        copy = members.get(part) if members and name == ZARR_JSON and part else None
+        if copy is None:
+            return self._read(name, MAX_DOCUMENT, whole=True)[0]
+        if self.is_remote:
+            return copy
+        own = b""
+        with suppress(FileNotFoundError):
+            own = self._read(name, MAX_DOCUMENT, whole=True)[0]
+        if own == copy:
+            return copy
+        with suppress(FormatError):  # a copy that was lost in a crash
+            if not is_copy(own, decode_json(own, self.path(name))):
+                return own
+        self.pending.stale.add(part)
+        return copy
+
+    def _take(self, name: str, content: bytes, value: Json) -> None:
+        """Let the document of the dataset say where other files are."""
+        if not self.prefix and name in DOCUMENTS:
+            self.pending.take(name, content, value)
 
     def detect_document(self, name: str) -> tuple[bytes, Json]:
         """Return the same as `read_document`, which need not read the file again.
@@ -282,8 +289,10 @@ class Folder:
         It must be the next call, as in opening a dataset whose kind was found. Until
         then, the file stays open where that keeps no writer from replacing it.
         """
+        if self.prefix:
+            return self.read_document(name)
         self._known = held = None
-        if HAS_OPEN_FOLDERS and not self.is_remote and not self.pending.documents:
+        if HAS_OPEN_FOLDERS and not self.is_remote:
             file = self.storage(name)
             held = file if isinstance(file, OpenFile) else None
         if held is None:
@@ -292,6 +301,7 @@ class Folder:
             content, identity = held.read_whole(MAX_DOCUMENT), held.state
         value = decode_json(content, self.path(name))
         self._known = name, identity, content, value, held
+        self._take(name, content, value)
         return content, value
 
     def forget_doubtful_document(self) -> None:
@@ -364,7 +374,7 @@ class Folder:
         if not self.lists and (paths := self._consolidated()) is not None:
             return sorted(path for path in set(paths) if is_member_name(path))
         entries = dict(self.entries())
-        if self.is_remote and CHANGES in entries and self.is_leftover:
+        if self.is_remote and STAGING in entries and self.is_leftover:
             return []
         found = [name for name, kind in entries.items() if kind == stat.S_IFDIR]
         return list(filter(is_member_name, found))

@@ -29,7 +29,7 @@ from .._types import Json, Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from . import frames, layouts, opening
 from .array import Array
-from .commit_rules import drop_copies, new_dataset, remove_dataset
+from .commit_rules import drop_copies, new_dataset, remove_dataset, writer_for
 from .folder import BAD_NAME, Folder, is_member_name
 from .layouts.base import GroupLayout
 from .node import Node, reopened
@@ -63,7 +63,7 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     layout.check_layout()
     if folder.store.can_rename:
         remove_leftovers(folder.in_folder)
-    writer = opening.writer_of(found, options.sync)
+    writer = writer_for(found, options.sync)
     return Group(layout, writer, options)
 
 
@@ -122,7 +122,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> 
     """
     if folder.names("") and layouts.detect(folder).layout != "folder":
         return
-    writing = closing(opening.writer_of(layouts.Found(folder, "zarr", "group"), sync))
+    writing = closing(writer_for(layouts.Found(folder, "zarr", "group"), sync))
     with writing as writer, writer.change() as change:
         layouts.group_class("zarr").create(change, dict(() if attrs is None else attrs))
 
@@ -274,7 +274,7 @@ class Group(Node, Mapping[str, Node]):
         except KeyError:
             raise KeyError(key) from None
         if isinstance(member, Table):
-            return inner.detached(member, closes_table=False)
+            return inner.detached(member, closes_owner=False)
         return inner
 
     def _checked_key(self, key: object) -> str:
@@ -475,7 +475,7 @@ class Group(Node, Mapping[str, Node]):
             with self._members.closed_at(folder.address_of(last)[0]):
                 if last not in self:  # another thread has removed it
                     raise KeyError(key)
-                drop_copies(self.layout, folder, sync)
+                drop_copies(folder)
                 remove = partial(remove_dataset, folder, last, sync)
                 waiting(remove, DROPPED_WAIT)
 

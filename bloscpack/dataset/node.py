@@ -112,8 +112,8 @@ class Node:
             raise UsageValueError("the dataset is closed: '%s'" % self.path)
         if self._writer is None or self._writer.by_shard:
             folder = self._layout.folder
-            folder.pending.read()
             folder.forget_document()
+            folder.pending.read()
             folder.prepare(())
             self._take_layout(self._reopened())
             self._values = {}

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy
 
 from .._commit.locking import waiting
-from .._commit.writer import WAIT, Writer
+from .._commit.writer import WAIT
 from .._format.dtypes import Array as Items
 from .._storage.paths import check_is_path
 from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
+from .commit_rules import new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
 from .labels import Dims, array_dims, column_dims, labels_of
@@ -24,9 +24,8 @@ from .layouts import (
     LAYOUTS,
     Found,
     array_class,
+    committing,
     detect,
-    is_inside_table,
-    parent_table,
     table_class,
 )
 from .layouts.base import Blocks, NewArray
@@ -84,47 +83,34 @@ def open_array_or_table(found: Found, options: Options) -> Array | Table:
 
 
 def _open(found: Found, options: Options) -> Array | Table:
-    folder, writable = found.folder, options.writable
-    allow_pickle = options.allow_pickle
+    folder, allow_pickle = found.folder, options.allow_pickle
     if found.kind == "array":
-        array, may_be_column = None, True
-        if not writable:
-            array = array_class(found.layout)(folder, allow_pickle=allow_pickle)
-            # A column that is read at its own URL is an array: this saves requests.
-            may_be_column = not folder.is_remote and array.is_column is not False
-        parent = parent_table(folder) if may_be_column else None
-        if parent is not None:
-            table = open_array_or_table(parent[0], options)
-            assert isinstance(table, Table)
-            return table.columns[parent[1]].detached(table, closes_table=True)
-        if array is not None:
-            return Array(array)
-    elif not writable:
-        return Table(read_table(table_class(found.layout), folder, allow_pickle))
+        kind: Any = array_class(found.layout)
+        if not options.writable:
+            return Array(kind(folder, allow_pickle=allow_pickle))
+        outer = committing(found)
+        if outer is not None:
+            return _open_member(*outer, options)
+    else:
+        kind = table_class(found.layout)
+        if not options.writable:
+            return Table(read_table(kind, folder, allow_pickle))
     check_changeable(found)
-    locked = found
     if options.shared:
         _check_shareable(found)
-        locked = found._replace(kind=SHARED)
-    writer = writer_of(locked, options.sync)
+    writer = writer_for(found, options.sync, shared=options.shared)
     writer.wait = writer.wait if options.timeout is None else options.timeout
     writer.buffer = RowBuffer(writer) if options.buffered else None
     try:
         if found.kind == "array":
-            array = array_class(found.layout)(folder, allow_pickle=allow_pickle)
+            array = kind(folder, allow_pickle=allow_pickle)
             array.check_writable()
-            if array.is_column and is_inside_table(folder):
-                raise UsageError(
-                    "'%s' is a column of a table that another user may have written, "
-                    "or that is damaged: open the table to change it" % folder.path()
-                )
             opened = Array(array, writer)
             if options.shared:
                 opened.reopens = partial(_open_again, options), folder.address_of()
             return opened
         # In a store without locks, another writer may be changing it.
         attempts = ATTEMPTS if folder.is_remote else 0
-        kind = table_class(found.layout)
         layout = read_table(kind, folder, allow_pickle, attempts)
         layout.check_layout()
         for column in layout.columns.values():
@@ -134,6 +120,24 @@ def _open(found: Found, options: Options) -> Array | Table:
         return table
     except BaseException:
         writer.close()
+        raise
+
+
+def _open_member(outer: Found, name: str, options: Options) -> Array:
+    """Open a member of a table or group by its own path, for changes."""
+    from .group import open_node  # which opens arrays
+
+    owner: Any = open_node(outer, options)
+    try:
+        members = owner.columns if outer.kind == "table" else owner
+        for member in members.values():
+            if isinstance(member, Array) and member.path == outer.folder.path(name):
+                return member.detached(owner, closes_owner=True)
+        raise outer.folder.damage(
+            "expected the member '%s' in the document, found none" % name
+        )
+    except BaseException:
+        owner.close()
         raise
 
 
@@ -168,12 +172,6 @@ def _open_again(options: Options, *address: Any) -> Array | Table:
     found = open_array_or_table(detect(Folder.open(*address)), options)
     found._check_writer().unlock()
     return found
-
-
-def writer_of(found: Found, sync: bool) -> Writer:
-    """Return a writer for a dataset that was found."""
-    prepare = partial(drop_copies, found.layout, found.folder, sync)
-    return writer_for(found.folder, found.kind, sync, prepare)
 
 
 def check_changeable(found: Found) -> None:

@@ -7,6 +7,7 @@ Any process calls `put` for whole shards. The commit point depends on the store:
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import tempfile
@@ -18,17 +19,16 @@ from typing import Any
 
 from .._arrays.selection import Selection
 from .._commit.access import NewAccess
-from .._commit.guard import Claim, ObjectChange, temporary_file
-from .._commit.locking import FolderLock, waiting
-from .._commit.new_files import (
+from .._commit.change import (
     PRIVATE,
     PRIVATE_FOLDER,
-    UNFINISHED,
     Change,
-    Pending,
+    ObjectChange,
     UnfinishedFile,
     naming_dataset,
+    temporary_file,
 )
+from .._commit.locking import FolderLock, waiting
 from .._commit.new_folder import (
     NewName,
     check_target,
@@ -36,10 +36,12 @@ from .._commit.new_folder import (
     remove_leftover,
     remove_leftovers,
 )
+from .._commit.objects import Claim
 from .._commit.shared import ParallelChange
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Box, Shape
+from .._format.identity import find_identity
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
@@ -49,7 +51,7 @@ from ..exceptions import StorageError, UsageError
 from .array import Array
 from .commit_rules import DATASETS, writer_for
 from .folder import Folder, store_at
-from .layouts import array_class, table_class
+from .layouts import Found, array_class, table_class
 from .layouts.base import ArrayLayout
 from .rows import changed_blocks
 from .table import Table
@@ -283,8 +285,7 @@ class FolderTarget(Target):
 
     def _set_length(self, length: int) -> None:
         folder = Folder(self.staged())
-        folder.pending.read()
-        writing = closing(writer_for(folder, self.kind, self.sync))
+        writing = closing(writer_for(Found(folder, self.layout, self.kind), self.sync))
         with writing as writer, writer.change() as change:
             for array in self.opened(folder).values():
                 array.stage_length(change, length)
@@ -328,14 +329,21 @@ class FolderTarget(Target):
 class ShardChange(ParallelChange):
     """Writes shards, and nothing else: the number of rows stays.
 
-    Names that a layout stages for the end of a change are left out. Temporary files are
+    What a layout stages for the end of a change is left out. Temporary files are
     outside of the dataset, in the folder `hidden`: those of dead processes must not get
     its name with it.
     """
 
     def __init__(self, folder: FolderStore, hidden: FolderStore, sync: bool) -> None:
-        super().__init__(Pending(folder), sync)
+        super().__init__(folder, "", sync)
         self._hidden = hidden
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Leave out a document."""
+
+    def commit(self) -> None:
+        """Wait until the names of the shards are on the disk."""
+        self._sync()
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file in the hidden folder."""
@@ -345,11 +353,9 @@ class ShardChange(ParallelChange):
         return UnfinishedFile(name, staged, fp, like)
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Give a shard its name; remove any other file."""
-        if not at_once:
-            self.abandon(file)
-            return
-        self._close(file)
+        """Give a shard its name."""
+        assert at_once
+        self._close(file, self._does_sync)
         self.store.rename(file.staged, file.name, self._hidden)
         self._folders.add(file.name.rpartition("/")[0])
 
@@ -369,16 +375,15 @@ class WriteAfterCommit(StorageError):
 class ObjectTarget(Target):
     """A dataset that is being written in a store of objects.
 
-    The documents of the dataset are with each task, and there is no file that readers
-    would take for a dataset. A task stores whole shards. The commit point is the
-    document of the root, which `commit` stores last. A dataset that is replaced is
-    removed by `begin`.
+    The documents of the dataset are with each task. Until `commit` stores the document
+    of the root, which is the commit point, there is another one in its place, which
+    identifies the call that writes (see `_commit.objects`). A dataset that is replaced
+    is removed by `begin`.
 
-    Until then, the object `UNFINISHED`, the guard, identifies the call that writes:
-    each call of `begin` stores another content. A task that finds another guard, or
-    none, or the document of the root, is late: a writer may have changed the dataset. A
-    shard is stored only if it has the version that it had before these were read: so a
-    late task can't replace a shard of another call, in a store that compares versions.
+    A task that finds another document is late: a writer may have changed the dataset. A
+    shard is stored only if it has the version that it had before the document was
+    found: so a late task can't replace a shard of another call, in a store that
+    compares versions.
     """
 
     def __init__(
@@ -423,10 +428,10 @@ class ObjectTarget(Target):
         try:
             yield
         except WriteAfterCommit as error:
-            guard = self._store.object_version(UNFINISHED)
-            # The process that committed it may have died before it removed the guard.
-            is_own = guard in ("", self._claim.version)
-            if not is_own or not self._store.object_version(ZARR_JSON):
+            found = b""
+            with suppress(FileNotFoundError):
+                found = self._store.read(ZARR_JSON)[0]
+            if _dataset_of(found) != _dataset_of(self._documents[ZARR_JSON]):
                 raise self.replaced() from error
 
     def _in_memory(self) -> Folder:
@@ -448,8 +453,6 @@ class ObjectTarget(Target):
         for attempt in range(ATTEMPTS):
             version = self._store.object_version(name)
             self._check_guard()  # after the version: see the strategy
-            if self._store.object_version(ZARR_JSON):
-                raise self._late()
             try:
                 self._store.put(name, content, version)
                 return
@@ -468,43 +471,43 @@ class ObjectTarget(Target):
         change.commit()
         documents = {name: folder.read(name) for name in self._documents}
         root = documents.pop(ZARR_JSON)
-        if not self._store.object_version(ZARR_JSON):
-            for name, content in documents.items():
-                self.store(name, content)
+        for name, content in documents.items():
+            self.store(name, content)
         try:  # a document that was stored by this task, repeated, is no conflict
-            self._claim.commit(root, "")
+            self._store.put(ZARR_JSON, root, self._claim.version)  # commit point
         except Conflict as error:
-            self._check_guard()
-            raise FileExistsError(
-                errno.EEXIST, os.strerror(errno.EEXIST), self.root
-            ) from error
+            raise self._late() from error
 
     def abandon(self) -> None:
         """Remove what was stored, unless the dataset is complete."""
-        with suppress(OSError):
-            self._check_guard()
-            if self._store.object_version(ZARR_JSON):
-                self._store.remove(UNFINISHED, self._claim.version)
-            else:
-                self._claim.discard()
+        self._claim.discard()
+
+
+def _dataset_of(content: bytes) -> str | None:
+    """Return which dataset a document belongs to, if that is certain."""
+    identity = find_identity(content, json.loads(content or "{}"))
+    return None if identity is None else identity.name
 
 
 class ShardObjects(Change):
-    """Stores shards, and nothing else: documents that a layout stages are left out."""
+    """Stores shards, and nothing else."""
 
     def __init__(self, folder: Folder, target: ObjectTarget) -> None:
-        super().__init__(folder.store)
+        super().__init__(folder.store, "")
         self._target = target
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Leave out a document."""
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a shard."""
         return UnfinishedFile(name, name, temporary_file())
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Store a shard; leave out any other file."""
-        content = file.content()
-        if at_once:
-            self._target.store(file.name, content)
+        """Store a shard."""
+        with file.fp as fp:
+            fp.seek(0)
+            self._target.store(file.name, fp.read())
 
     def commit(self) -> None:
         """Return: each shard was stored at once."""

@@ -15,7 +15,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._commit.access import DESCRIPTIONS
+from ..._format.identity import is_copy
+from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.folder_store import LinkFound
 from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
@@ -37,8 +38,8 @@ class Layout:
         The function that returns the kind of a folder; None if `find` does not ask.
     prepare
         The function that is called with the folder of a dataset that is going to be
-        changed, or a member of which is; what returns a writer for a group that has the
-        dataset; and the change of the dataset itself, if there is one.
+        changed, or is going to get a member; what returns a writer for a group; and the
+        change of the dataset itself, if there is one.
     instead
         The layout in which a dataset is written that can only be read in this one.
     fits_groups
@@ -64,7 +65,7 @@ LAYOUTS = {
             "group": "zarr.ZarrGroup",
         },
         "zarr.detect",
-        "zarr.drop_consolidated",
+        "zarr.prepare",
         fits_groups=True,
         changes_at_urls=True,
     ),
@@ -190,7 +191,7 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
             break
         with suppress(*skipped):
             for name in candidate.folders():
-                inner = candidate.subfolder(name)
+                inner = candidate.dataset(name)
                 with suppress(*skipped, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")
@@ -202,7 +203,14 @@ def find_member(folder: Folder, name: str) -> Found | None:
     """Return the member of a group; None if there is none of this name."""
     if not is_member_name(name) or not folder.is_folder(name):
         return None
-    return find_any(folder.dataset(name))
+    return _member(folder, name)
+
+
+def _member(folder: Folder, name: str, **options: bool) -> Found | None:
+    """Return what is in a folder of a group, which may commit it."""
+    if name in (folder.pending.members or ()):
+        return Found(folder.child(name), "zarr", "array")
+    return find_any(folder.dataset(name), **options)
 
 
 def member_names(folder: Folder) -> list[str]:
@@ -227,7 +235,7 @@ def find_members(
     for name in member_names(folder):
         found = None
         with suppress(*skipped, LinkFound):
-            found = find_any(folder.dataset(name), skip_unreadable=skip_unreadable)
+            found = _member(folder, name, skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
             found.folder.forget_document()  # the caller may keep all members
@@ -245,52 +253,37 @@ def blp_files(folder: Folder) -> list[str]:
     ]
 
 
-def parent_table(folder: Folder) -> tuple[Found, str] | None:
-    """Return the table that a folder is a column of, and the name of the column."""
-    outer, name = folder.parent_dataset() or (None, "")
-    if outer is None or not is_member_name(name):
-        return None
-    try:
-        found = _find_in_parent(outer)
-        if found is None or found[1] != "table":
-            return None
-        outer.pending.read()
-        columns = table_class(found[0])(outer).columns
-    except (FormatError, UsageError, FileNotFoundError, LinkFound):
-        return None  # a damaged table has no columns
-    for column, layout in columns.items():
-        if layout.folder.path() == outer.path(name):
-            return Found(outer, *found), column
-    return None
+def committing(found: Found) -> tuple[Found, str] | None:
+    """Return the table or group that commits an array, and the name of the array in it.
 
-
-def _find_in_parent(folder: Folder) -> tuple[str, str] | None:
-    """Return the same as `find`, sooner for most folders: they have no dataset."""
-    known = folder.is_remote or any(map(folder.exists, DESCRIPTIONS))
-    return find(folder) if known else None
-
-
-def check_no_column(folder: Folder) -> None:
-    """Raise `UsageError` if a folder is a column of a table."""
-    if parent_table(folder) is not None:
-        raise UsageValueError(
-            "'%s' is a column of a table: remove the column from the table, and add "
-            "another one" % folder.root
-        )
-
-
-def is_inside_table(folder: Folder) -> bool:
-    """Return whether the parent folder has a table, whoever may write that folder.
-
-    The table may be that of another user, so nothing in it is used.
+    The document of an array of Zarr says so itself. An array of bcolz is a column if
+    the folder around it has the list of columns. Raises `FormatError` if the document
+    around does not have the array.
     """
-    if folder.is_remote:
-        return False
-    with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
-        parent = folder.store.parent()
-        found = None if parent is None else _find_in_parent(type(folder)(parent[0]))
-        return found is not None and found[1] == "table"
-    return False
+    folder, is_member = found.folder, False
+    if found.kind != "array" or folder.prefix:
+        return None
+    around = folder.around()
+    if found.layout == "zarr":
+        with suppress(FileNotFoundError):
+            is_member = is_copy(*folder.detect_document(ZARR_JSON))
+    elif found.layout in ("bcolz", "blz") and around is not None:
+        is_member = around[0].exists(document_of(found.layout, "table"))
+    if not is_member:
+        return None
+    outer = None if around is None else find(around[0])
+    if around is None or outer is None or outer[1] == "array":
+        raise folder.damage(
+            "expected the document that commits the array in the folder around it, "
+            "found none: it is a copy of a column or of a member"
+        )
+    return Found(around[0], *outer), around[1]
+
+
+def document_of(layout: str, kind: str) -> str:
+    """Return the name of the file that commits a change of a dataset."""
+    found: type[NodeLayout] = _class(layout, kind)
+    return found.document
 
 
 def detect(folder: Folder) -> Found:

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy
 
-from ..._commit.new_files import Change
+from ..._commit.change import Change
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
+from ..._format.zarr_metadata import ZARR_JSON
 from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError
@@ -259,6 +260,8 @@ class NodeLayout(ABC):
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()
+    # The one of them that commits a change.
+    document = ZARR_JSON
 
     @abstractmethod
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:

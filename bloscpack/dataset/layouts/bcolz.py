@@ -25,7 +25,7 @@ from typing import Any
 import numpy
 
 from ..._arrays.reader import Reader
-from ..._commit.new_files import Change
+from ..._commit.change import Change
 from ..._format.array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from ..._format.codecs import read_by
 from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
@@ -246,6 +246,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
 
     name = "bcolz"
     description_files = (STORAGE, SIZES, ATTRIBUTES)
+    document = SIZES
     # The key of the settings of Blosc in the storage file.
     settings_key = "cparams"
     _source: FileChunks
@@ -389,6 +390,7 @@ class BcolzTable(BcolzNode, TableLayout):
 
     name = "bcolz"
     description_files = (COLUMNS, ATTRIBUTES)
+    document = COLUMNS
     array_class = BcolzArray
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy
 
-from ..._commit.new_files import Change, UnfinishedFile
+from ..._commit.change import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Line, ordered
 from ..._format.chunks import compress

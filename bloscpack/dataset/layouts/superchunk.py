@@ -33,7 +33,7 @@ from functools import partial
 import numpy
 
 from ..._arrays.reader import Field, Reader
-from ..._commit.new_files import Change
+from ..._commit.change import Change
 from ..._format.array_metadata import (
     MAX_NBYTES,
     NUMPY_NDIM,
@@ -362,6 +362,8 @@ class Documents:
         """
         self.check = DescriptionCheck(self.folder, STORAGE)
         self._cbytes.clear()
+        with suppress(FormatError, OSError):  # its errors are raised below
+            self.folder.read_document(SIZES)  # says where the other documents are
         with naming_errors(self.folder.path(STORAGE)):
             stored = self._document(STORAGE)
             version, kind = stored.get("superchunk"), stored.get("kind")
@@ -474,6 +476,7 @@ class SuperchunkNode(NodeLayout):
     """An array, a table or a column of one, with its documents."""
 
     name = "superchunk"
+    document = SIZES
     _documents: Documents
     _column = ""  # the name of a column
 

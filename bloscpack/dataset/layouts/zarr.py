@@ -21,16 +21,18 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy
 
 from ..._arrays.reader import Reader
-from ..._commit.new_files import Change
+from ..._commit.change import Change
+from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
+from ..._format.committed import PENDING, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
@@ -62,7 +64,7 @@ from ..._format.zarr_metadata import (
 )
 from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
-from ..._storage.folder_store import replaced
+from ..._storage.folder_store import LinkFound, replaced
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
@@ -130,6 +132,8 @@ def detect(folder: Folder) -> str | None:
         return "group"
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if kind == "group" and UNFINISHED in attributes:
+        return None
     if kind == "group" and COLUMN_ORDER in attributes:
         return "table"
     return kind or None  # for another layout
@@ -187,14 +191,26 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     kind, attributes = check_node(folder, value)
     attributes = dict(attributes)  # `folder` keeps the value in the file
     attributes.pop(MEMBERS, None)  # a document that is changed lists no members
-    identity, is_own = read_identity(content, attributes.pop(KEY, None))
-    document = {**value, "attributes": attributes}
+    attributes.pop(PENDING, None)
+    document, stated = {**value, "attributes": attributes}, attributes.pop(KEY, None)
+    inline = value.get(CONSOLIDATED)
+    if isinstance(inline, dict) and KEY in inline:
+        document[CONSOLIDATED] = {k: inline[k] for k in inline if k != KEY}
+        stated = inline[KEY]
+    identity, is_own = read_identity(content, stated)
+    if not is_own or stated is not (inline or {}).get(KEY):
+        document.pop(CONSOLIDATED, None)  # the copies of another program
     return NodeDocument(kind, document, attributes, identity, is_own)
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
-    """Return the content of ``zarr.json``, with this identity or a new one."""
-    return identified(document, identity or Identity(), encode_json, key="attributes")
+    """Return the content of ``zarr.json``, with this identity or a new one.
+
+    In the document of a group that commits its members, the identity is with these:
+    other programs show the attributes, and keep them if they write it again.
+    """
+    key = CONSOLIDATED if CONSOLIDATED in document else "attributes"
+    return identified(document, identity or Identity(), encode_json, key=key)
 
 
 @dataclass(eq=False)
@@ -332,6 +348,12 @@ class ZarrArray(ArrayLayout):
         """Read the files that are there now, which another writer may have replaced."""
         self._source = self._files(self._check, sparse=self.may_lack_files)
         self.reader = Reader(self._source, self.dtype, self.shape)
+
+    def check_member(self, name: str) -> None:
+        """Raise `FormatError` if the document is that of another member."""
+        if self.column_word not in (None, column_word(name)):
+            message = "expected the document of the member '%s', found one of another"
+            raise self.folder.damage(message % name, ZARR_JSON)
 
     def shard_name(self, number: int) -> str:
         """Return the name of a shard, relative to the dataset."""
@@ -633,36 +655,54 @@ def check_dtype(new: NewArray) -> None:
 
 
 def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> None:
-    """Let `change` replace the attributes of a group, those of Bloscpack included."""
+    """Let `change` replace the attributes of a group, those of Bloscpack included.
+
+    The document of a table gets the documents of its columns if it has none, as after
+    another program has written it.
+    """
     node = read_node(folder)
     document = {**node.document, "attributes": attributes}
-    document.pop(CONSOLIDATED, None)
+    if COLUMN_ORDER in attributes and CONSOLIDATED not in document:
+        document[CONSOLIDATED] = no_members()
+        for name in attributes[COLUMN_ORDER]:
+            full = folder.full(name + "/" + ZARR_JSON)
+            with suppress(FileNotFoundError):  # of a column that is going to be written
+                own = read_array_document(folder.child(name))
+                own.identity = replace(
+                    own.identity or Identity(), column=column_word(name)
+                )
+                change.stage(full, own.encode())
     change.stage(folder.full(ZARR_JSON), encode_node(document, node.identity))
 
 
-def drop_consolidated(
+def prepare(
     folder: Folder, writer_of: Callable[[Folder], Writer], change: Change | None = None
 ) -> None:
-    """Remove the copies of documents from a node, and from the groups that hold it.
+    """Prepare the first change of a node, which has locked it.
 
-    Other readers would take a copy for the document of the node that changes. `change`
-    is a change of the node, which has locked it. Only nodes with copies are written.
+    The copies of documents that another program has made are removed, also from the
+    groups around: readers would take a copy for the document of the node that changes.
+    Only nodes with copies are written. Without a `change`, the node gets a new member.
     """
     while True:
         try:
             # The change reads the same document next.
             read = folder.read_document if change is None else folder.detect_document
-            node = decode_node(folder, *read(ZARR_JSON))
-        except (FormatError, FileNotFoundError):  # not in a group of Zarr
-            return
-        if node.document.get(CONSOLIDATED) is not None:
+            content, value = read(ZARR_JSON)
+            node = decode_node(folder, content, value)
+        except (FormatError, FileNotFoundError, NotADirectoryError, LinkFound):
+            return  # not in a group of Zarr
+        has_copies = value.get(CONSOLIDATED) is not None
+        if has_copies and CONSOLIDATED not in node.document:
             if change is not None:
                 stage_document(change, folder, node.attributes)
             else:
                 with writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_node(folder).attributes)
-        change, outer = None, folder.parent_dataset()
+        elif change is not None and COLUMN_ORDER in node.attributes and not has_copies:
+            stage_document(change, folder, node.attributes)
+        change, outer = None, folder.around()
         if outer is None:
             return
         folder = outer[0]
@@ -723,10 +763,7 @@ class ZarrTable(ZarrNode, TableLayout):
     def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
         column = super()._open_column(name, column_prefix)
         assert isinstance(column, ZarrArray)
-        word = column.column_word
-        if not self.changed_elsewhere and word not in (None, column_word(name)):
-            message = "expected the document of the column '%s', found one of another "
-            raise column.folder.damage(message % name + "column", ZARR_JSON)
+        column.check_member(name)
         return column
 
     # Writing
@@ -736,7 +773,7 @@ class ZarrTable(ZarrNode, TableLayout):
         """Write a new table to the folder of `change`."""
         check_attributes(attrs, OF_GROUPS)
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
-        content = encode_node(document)
+        content = encode_node({**document, CONSOLIDATED: no_members()})
         for name in columns:  # a wrong name is an error before anything is written
             change.make_folder(name)
         for name, (new, blocks) in columns.items():

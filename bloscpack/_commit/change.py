@@ -1,0 +1,632 @@
+"""The rule 'one document': several files of a dataset change at once.
+
+New contents are written to files in the folder ``.bloscpack`` of the dataset, or in a
+store of objects to temporary files. A content that does not disturb the old state
+(`Change.write`) gets its name at once. The others (`Change.stage`) get their names in
+`Change.commit`. The documents of members are part of the document of the dataset.
+
+Commit point
+    One file is replaced: the document of the dataset, or the only staged file. If more
+    files are staged, the new document lists them as pending (see `_format.committed`).
+    They get their names after it, and then the document is replaced by one without the
+    list. With `sync`, all contents and the names of their folders are on the disk
+    before the commit point.
+Recovery
+    Readers read the pending files where they are, see `Pending`. The next writer gives
+    them their names (`complete`), and removes what a writer left in ``.bloscpack``.
+Trust
+    Users who may write the document may write the dataset. Nothing else is believed.
+
+A folder is renamed into in one step, and locked (`FolderLock`). A store of objects has
+no locks: each object is stored if it has the version that the change has found, and a
+writer begins by giving the document a new token, after which the changes of all other
+writers fail (`Conflict`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from _thread import allocate_lock
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any, BinaryIO, Protocol
+
+from .._engine.forks import Owner
+from .._format.committed import (
+    STAGING,
+    decode_members,
+    decode_pending,
+    with_members,
+    with_pending,
+)
+from .._format.zarr_metadata import ZARR_JSON
+from .._storage.disk import NO_ROOM, disk
+from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.store import Conflict, Store
+from .._types import Json
+from ..constants import MAX_DOCUMENT
+from ..exceptions import DamageError, FormatError, StorageError, UsageValueError
+from ..serializers import parse_json
+from .access import Access, Model, NewAccess, folder_of
+from .ownership import FileAccess, is_new_folder
+
+# Permission bits of a file and a folder until they get the access of others.
+PRIVATE = 0o600
+PRIVATE_FOLDER = 0o700
+
+
+class Datasets(Protocol):
+    """What the rules ask about datasets, whose files they do not know."""
+
+    def kind_of(self, store: Store) -> str | None:
+        """Return ``'array'``, ``'table'`` or ``'group'``; None for no dataset."""
+
+    def check_independent(self, store: Store) -> None:
+        """Raise `UsageError` if the document of a dataset is committed by another."""
+
+    def names_inside(self, store: Store) -> list[str]:
+        """Return the names of the folders inside that can be datasets."""
+
+    def check_group(self, store: Store) -> None:
+        """Prepare a group for a new member; raise `UsageError` if it can't get one."""
+
+    def claimed(self, content: bytes) -> bytes:
+        """Return a document with a new token: it has another version than before."""
+
+
+class Pending:
+    """What the document of a dataset says about other files.
+
+    Attributes
+    ----------
+    files
+        The files that a change replaces, and where their new content is until they have
+        it.
+    members
+        The documents of members that the document commits; None if it commits none.
+    stale
+        The names of members whose own documents are old copies.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.files: dict[str, str] = {}
+        self.members: dict[str, bytes] | None = None
+        self.stale: set[str] = set()
+        self.is_there = False
+        self._name: str | None = None  # of the document
+
+    def take(self, name: str, content: bytes, document: Json) -> None:
+        """Take over what a document says, which was read from the file `name`."""
+        stored = document if isinstance(document, dict) else {}
+        try:
+            files = decode_pending(stored)
+        except FormatError as error:
+            error.filename = self.store.path(name)
+            raise
+        self.files = {n: staged for n, staged in files.items() if staged is not None}
+        self.is_there = bool(files)
+        self.members = decode_members(stored, content)
+        self.stale = set()
+        self._name = name
+
+    def prepare(self, change: Change) -> None:
+        """Let a change write the documents of members again that are old copies."""
+        members = self.members or {}
+        change.stale = {"%s/%s" % (n, ZARR_JSON): members[n] for n in self.stale}
+
+    def committed(self, change: Change) -> None:
+        """Take over the documents of a change that was committed."""
+        if self.members is None and change.members:
+            self.read()
+        members = self.members or {}
+        for name, content in change.members.items():
+            if content is None:
+                members.pop(name, None)
+            else:
+                members[name] = content
+        self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
+
+    def read(self) -> None:
+        """Read the document again."""
+        if self._name is not None:
+            content = self.store.read(self._name, MAX_DOCUMENT, whole=True)[0]
+            self.take(self._name, content, decode_json(content, self._name))
+
+
+def decode_json(text: bytes, path: str) -> Json:
+    """Return the value in a file of JSON; raise `FormatError` if it has none."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise DamageError(
+            "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
+            section="metadata",
+            filename=path,
+        ) from error
+
+
+class UnfinishedFile:
+    """A new file for the name `name`, which is open, and still has the name `staged`.
+
+    It gets the access `like`, or the usual access.
+    """
+
+    def __init__(
+        self, name: str, staged: str, fp: BinaryIO, like: FileAccess | None = None
+    ) -> None:
+        self.name = name
+        self.staged = staged
+        self.fp = fp
+        self.like = like
+
+
+class Change:
+    """New contents of files in a dataset; `commit` applies them, all or none.
+
+    Names are relative to the dataset. Any thread may write and stage.
+
+    Attributes
+    ----------
+    store
+        The files of the dataset.
+    document
+        The name of its document.
+    is_committing
+        Whether `commit` was called: if it fails, the state is not known.
+    wait
+        Number of seconds to wait for another writer of a file that is locked.
+    has_failed
+        Whether a part of it can't be committed, so that nothing is.
+    members
+        The documents of members that were committed; None for one that was removed.
+    stale
+        Documents of members that are written again, by their names.
+    """
+
+    wait = 0.0
+    has_failed = False
+
+    def __init__(self, store: Store, document: str) -> None:
+        self.store = store
+        self.document = document
+        self.owner = Owner()
+        self.is_committing = False
+        self._lock = allocate_lock()
+        # Documents of the dataset and of members, by their names; None to remove one.
+        self._documents: dict[str, bytes | None] = {}
+        self._staged: dict[str, str | None] = {}  # name → name of its new content
+        self._numbers = count()
+        # A reader that has seen the list of another change must not take a file of
+        # this one for a file of that change.
+        self._token = os.urandom(8).hex()
+        self.members: dict[str, bytes | None] = {}
+        self.stale: dict[str, bytes] = {}
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file at once: the old state can be read with its new content."""
+        self.finish(self._begin_with(name, content), at_once=True)
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Write the content that a file gets when the change is committed."""
+        if name == self.document or self._member_of(name):
+            self._documents[name] = content
+        else:
+            self.finish(self._begin_with(name, content), at_once=False)
+
+    def _member_of(self, name: str) -> str:
+        """Return the name of the member whose document has this name; '' for others."""
+        is_member = self.document == ZARR_JSON and name.endswith("/" + ZARR_JSON)
+        return name.removesuffix("/" + ZARR_JSON) if is_member else ""
+
+    def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
+        file = self.begin(name)
+        try:
+            file.fp.write(content)
+            file.fp.flush()
+        except BaseException:
+            self.abandon(file)
+            raise
+        return file
+
+    def _staged_name(self) -> str:
+        return "%s/%s-%d" % (STAGING, self._token, next(self._numbers))
+
+    def remove(self, name: str) -> None:
+        """Remove a file when the change is committed."""
+        self._staged[name] = None
+        if self._member_of(name):
+            self._documents[name] = None
+
+    def lock(self, name: str) -> None:
+        """Let no other writer of shards change a file before this change ends.
+
+        If another one changes it, `commit` raises `Conflict`.
+        """
+        raise NotImplementedError
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder, unless there is one; a store of objects has none."""
+        self.store.path(name)  # raises the errors of the name
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a new file, whose content is written in pieces.
+
+        `finish` or `abandon` must follow.
+        """
+        raise NotImplementedError
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Give a file its name, `at_once` like `write`, or else like `stage`."""
+        raise NotImplementedError
+
+    def abandon(self, *files: UnfinishedFile) -> None:
+        """Close files, whose content is lost."""
+        for file in files:
+            with suppress(OSError):  # closing writes the buffer: the disk may be full
+                self.owner.close_file(file.fp)
+
+    def close(self) -> None:
+        """Release what was not committed."""
+
+    def commit(self) -> None:
+        """Give the staged contents their names, all of them or none.
+
+        It sets `is_committing`.
+        """
+        self.is_committing = True
+        self.owner.check(self.store.root)
+        self._sync()
+        documents, files = self._documents, self._staged
+        root = documents.pop(self.document, None)
+        if (
+            root is None
+            and not documents
+            and len(files) < 2
+            and None not in files.values()
+        ):
+            for name, staged in files.items():
+                self._move(staged, name)  # commit point
+            self._sync()
+            files.clear()
+            return
+        if root is None:
+            root = self._read_document()
+        self.members = {self._member_of(n): new for n, new in documents.items()}
+        if self.members:
+            root = with_members(root, self.members)
+        if files:
+            self._stage_all()
+        self._replace(with_pending(root, files) if files else root)  # commit point
+        self._sync()
+        for name, content in {**self.stale, **documents}.items():
+            if content is not None:  # a copy for readers of the member alone
+                self._copy(name, content)
+        if files:
+            self._complete(files, root)
+        documents.clear()
+
+    def complete(self, root: bytes) -> None:
+        """Give the pending files in the document `root` their names."""
+        value = decode_json(root, self.store.path(self.document))
+        files = decode_pending(value)
+        if files:
+            self._complete(files, with_pending(root, {}))
+
+    def _complete(self, files: Mapping[str, str | None], root: bytes) -> None:
+        """Give files their names, and store the document without their list."""
+        for name, staged in files.items():
+            with suppress(FileNotFoundError):  # it has its name, or is removed already
+                self._move(staged, name)
+        self._sync()
+        self._replace(root)
+        self._sync()
+
+    # What differs between stores
+
+    def _read_document(self) -> bytes:
+        """Return the document that is in the file now."""
+        return self.store.read(self.document, MAX_DOCUMENT, whole=True)[0]
+
+    def _stage_all(self) -> None:
+        """Let all staged contents be where their list says."""
+
+    def _move(self, staged: str | None, name: str) -> None:
+        """Give a staged file its name; remove the file if there is none."""
+        raise NotImplementedError
+
+    def _replace(self, content: bytes) -> None:
+        """Replace the document."""
+        raise NotImplementedError
+
+    def _copy(self, name: str, content: bytes) -> None:
+        """Write the own document of a member, which may be lost in a crash."""
+        raise NotImplementedError
+
+    def _sync(self) -> None:
+        """Wait until all names are on the disk."""
+
+
+class FolderChange(Change):
+    """New files in a folder.
+
+    `access` is that of new files and folders. `named` has the folders whose names are
+    on the disk, as the writer knows from its earlier changes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        document: str,
+        sync: bool = True,
+        access: Access | None = None,
+        named: set[str] | None = None,
+    ) -> None:
+        super().__init__(store, document)
+        assert isinstance(store, FolderStore)
+        self.store: FolderStore = store
+        self._does_sync = sync
+        self._access = Access(self.store) if access is None else access
+        self._folders: set[str] = set()  # with names that are not on the disk yet
+        self._named: set[str] = set() if named is None else named
+        self._unnamed: set[str] = set()  # folders in use that are not in `_named`
+        self._staging: FolderStore | None = None  # the folder of changes, held open
+
+    def model_of(self, name: str) -> Model | None:
+        """Return the access of a dataset inside of a new one."""
+        access = self._access
+        return access.model_of(name) if isinstance(access, NewAccess) else None
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder, unless there is one.
+
+        A change that failed, or a writer that died, may have made it.
+        """
+        if name not in self._named:
+            self._unnamed.add(name)
+            self._folders.add(folder_of(name))
+        if not self.store.is_folder(name):
+            self._make_folder(name)
+
+    def _make_folder(self, name: str) -> None:
+        like = self._access.of_folder(name)
+        self.store.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
+        made = self.store.subfolder(name).hold()
+        if made.number is None or is_new_folder(made.number):
+            self._access.give(made.number, like, name)
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a new file, whose content is written in pieces.
+
+        `finish` or `abandon` must follow.
+        """
+        with self._lock:
+            if self._staging is None:
+                self._staging = self._open_staging()
+        staged = self._staged_name()
+        like = self._access.of_file(name)
+        mode = 0o666 if like is None else PRIVATE
+        fp = self._staging.create(staged.rpartition("/")[2], mode)
+        return UnfinishedFile(name, staged, fp, like)
+
+    def _open_staging(self) -> FolderStore:
+        """Return the folder of changes; raise `StorageError` if it is not safe.
+
+        In a folder for users who do not trust each other, another user may have made
+        it, and may exchange the files in it.
+        """
+        try:
+            self.make_folder(STAGING)
+        except PermissionError as error:  # it concerns the dataset
+            raise type(error)(error.errno, error.strerror, self.store.root) from error
+        staging, outer = self.store.subfolder(STAGING), self.store.status
+        if outer.st_mode & stat.S_ISVTX and hasattr(os, "geteuid"):
+            if staging.status.st_uid not in (os.geteuid(), outer.st_uid, 0):
+                raise StorageError(
+                    errno.EPERM, "another user has made this folder", staging.root
+                )
+        return staging
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Give a file its name, `at_once` like `write`, or else like `stage`."""
+        self._close(file, self._does_sync)
+        if at_once:
+            self._move(file.staged, file.name)
+        else:
+            self._staged[file.name] = file.staged
+
+    def _close(self, file: UnfinishedFile, sync: bool) -> None:
+        with file.fp:
+            self._access.give(file.fp.fileno(), file.like, folder_of(file.name))
+            if sync:
+                disk.sync(file.fp)
+
+    def abandon(self, *files: UnfinishedFile) -> None:
+        """Close and remove files."""
+        super().abandon(*files)
+        for file in files if self.owner.is_here else ():
+            with suppress(FileNotFoundError):  # it had got its name when an error came
+                self.store.remove(file.staged)
+
+    def _move(self, staged: str | None, name: str) -> None:
+        if staged is None:
+            self.store.remove(name)
+        else:
+            self.store.rename(staged, name)
+        self._folders.add(folder_of(name))
+
+    def _replace(self, content: bytes) -> None:
+        self.write(self.document, content)
+
+    def _copy(self, name: str, content: bytes) -> None:
+        file = self._begin_with(name, content)
+        self._close(file, sync=False)
+        self.store.rename(file.staged, name)
+
+    def _sync(self) -> None:
+        if self._does_sync:
+            for folder in sorted(self._folders):
+                self.store.sync_folder(folder)
+            self._named |= self._unnamed
+        self._folders.clear()
+        self._unnamed.clear()
+
+
+def recover(store: FolderStore, document: str, sync: bool = True) -> None:
+    """Complete the change of a writer that died; remove what it had not committed."""
+    status = store.status_of(STAGING)
+    if status is None:
+        return
+    if stat.S_ISLNK(status.st_mode):
+        raise LinkFound(store.path(STAGING))
+    if not stat.S_ISDIR(status.st_mode):
+        raise StorageError(
+            errno.ENOTDIR,
+            "expected the folder of changes, found something else",
+            store.path(STAGING),
+        )
+    change = FolderChange(store, document, sync)
+    with suppress(FileNotFoundError):
+        change.complete(change._read_document())
+    store.remove_tree(STAGING)
+
+
+class ObjectChange(Change):
+    """New objects of a dataset; `version` is that of its document.
+
+    A new content is spooled until `commit`: a value that does not fit must be found
+    before the first object is stored.
+    """
+
+    def __init__(self, store: Store, document: str, version: str) -> None:
+        super().__init__(store, document)
+        self._versions = {document: version}
+        # Whether the staged files are objects, and not only in one temporary file; their
+        # extents there, by the names that they get.
+        self._is_stored = False
+        self._extents: dict[str, tuple[int, int]] = {}
+        self._spool: BinaryIO | None = None
+
+    @property
+    def version(self) -> str:
+        """The version of the document now."""
+        return self._versions[self.document]
+
+    def lock(self, name: str) -> None:
+        """Let `commit` raise `Conflict` if another writer changes an object."""
+        if name not in self._versions:
+            self._versions[name] = self.store.object_version(name)
+        # After the version is known: a later writer must not have stored the object.
+        self.store.check_version(self.document, self.version)
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a temporary file for a new object."""
+        self.lock(name)
+        return UnfinishedFile(name, name, temporary_file())
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Store an object, or let `commit` do it."""
+        with file.fp as fp:
+            fp.seek(0)
+            content = fp.read()
+        if at_once:
+            self._put(file.name, content)
+            return
+        with self._lock:
+            if self._spool is None:
+                self._spool = temporary_file()
+            offset = self._spool.seek(0, os.SEEK_END)
+            self._spool.write(content)
+            self._extents[file.name] = offset, len(content)
+            self._staged[file.name] = self._staged_name()
+
+    def _put(self, name: str, content: bytes) -> None:
+        self._versions[name] = self.store.put(name, content, self._versions[name])
+
+    def _content(self, name: str, staged: str) -> bytes:
+        if name not in self._extents:  # of a change that another writer has committed
+            return self.store.read(staged)[0]
+        assert self._spool is not None
+        offset, size = self._extents[name]
+        self._spool.seek(offset)
+        return self._spool.read(size)
+
+    def close(self) -> None:
+        """Release what was not stored."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _stage_all(self) -> None:
+        self._is_stored = True
+        for name, staged in self._staged.items():
+            if staged is not None:
+                self.store.put(staged, self._content(name, staged), "")
+
+    def _move(self, staged: str | None, name: str) -> None:
+        if staged is None:
+            self.store.check_version(self.document, self.version)
+            self.store.remove(name)
+            return
+        content = self._content(name, staged)
+        if name not in self._versions:
+            self.lock(name)
+        self._put(name, content)
+        if self._is_stored or name not in self._extents:
+            self.store.remove(staged)
+
+    def _complete(self, files: Mapping[str, str | None], root: bytes) -> None:
+        try:
+            super()._complete(files, root)
+        except Conflict:
+            if self.store.object_version(self.document) == self.version:
+                raise
+            # A writer that has opened the dataset meanwhile has completed the change.
+
+    def _replace(self, content: bytes) -> None:
+        self._put(self.document, content)
+
+    def _copy(self, name: str, content: bytes) -> None:
+        with suppress(Conflict):
+            self.store.put(name, content, None)
+
+
+def temporary_file() -> BinaryIO:
+    """Return a file without a name, which the caller closes."""
+    file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+    return file  # type: ignore[no-any-return]
+
+
+@contextmanager
+def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
+    """Let errors name the dataset if the disk is full, or a temporary folder fails.
+
+    `unfinished` is how the path of a temporary folder begins.
+    """
+    try:
+        yield
+    except OSError as error:
+        name = error.filename
+        is_inside = unfinished is not None and str(name).startswith(unfinished)
+        if is_inside or (name is None and error.errno in NO_ROOM):
+            error.filename = path
+            del error.filename2  # None would be shown
+        raise
+
+
+# What a new dataset may replace
+
+
+def check_mode(mode: str) -> None:
+    """Raise `UsageError` if a dataset can't be created with a mode."""
+    if mode not in ("x", "w"):
+        raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
+
+
+def not_replaced(path: str) -> StorageError:
+    """Return the error for a folder that is no dataset, where one is to be created."""
+    text = "it is not a dataset, and is not replaced by one"
+    return StorageError(errno.EEXIST, text, path)

@@ -1,0 +1,243 @@
+"""Datasets in a store of objects: the right to change one, new ones, removed ones.
+
+Such a store can't rename objects, and has no locks. Each object is stored in one
+request, if it still has the version that the change has found. `change` has the commit
+point of a change.
+
+The document of the dataset has a token. A writer stores it with a new one before its
+first change: then each change of another writer fails with a `Conflict`, if the store
+compares versions while it stores, as S3 does. With other stores, only one program may
+write.
+
+While a dataset is created or removed, its document is that of `unfinished`, which no
+reader takes for a dataset, and all that is in the folder belongs to the call that has
+stored it. A call that finds another one has lost the folder. The commit point is the
+real document. The next call that creates a dataset removes what such a call has left.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
+from .._storage.store import Store
+from .._storage.upload import check_writable
+from ..constants import MAX_DOCUMENT
+from ..exceptions import StorageError, Unsupported, UsageError
+from .change import (
+    Change,
+    Datasets,
+    ObjectChange,
+    Pending,
+    check_mode,
+    not_replaced,
+)
+
+# The attribute of a document in the place of one that is not there yet.
+UNFINISHED = "bloscpack-unfinished"
+
+
+def unfinished() -> bytes:
+    """Return the document of a dataset that is not complete, with a new token."""
+    return encode_json(group_document({UNFINISHED: os.urandom(8).hex()}))
+
+
+def is_leftover(store: Store) -> bool:
+    """Return whether all in a folder is of a dataset that is not complete."""
+    with suppress(FileNotFoundError):
+        # A longer document is that of a dataset.
+        return UNFINISHED.encode() in store.read(ZARR_JSON, len(unfinished()))[0]
+    return False
+
+
+class GuardedObjects:
+    """The right to change a dataset: its document has a token of this writer.
+
+    Any program may change a group: each change finds the document anew, and raises
+    `Conflict` if another writer changes the group.
+
+    Parameters
+    ----------
+    pending
+        What the document says about other files.
+    is_shared
+        Whether other writers may change the dataset between two changes.
+    claimed
+        See `Datasets.claimed`.
+    prepare
+        Called with the first change.
+    """
+
+    by_shard = False
+
+    def __init__(
+        self,
+        pending: Pending,
+        is_shared: bool,
+        claimed: Callable[[bytes], bytes],
+        prepare: Callable[[Change], object],
+    ) -> None:
+        self._pending = pending
+        self._store = store = pending.store
+        self.shared = is_shared
+        self._claimed = claimed
+        self._prepare: Callable[[Change], object] | None = prepare
+        self.has_failed = False
+        self._has_claim = False
+        self._version = store.object_version(ZARR_JSON)
+        if not is_shared:
+            content = store.read(ZARR_JSON, MAX_DOCUMENT, whole=True)[0]
+            change = ObjectChange(store, ZARR_JSON, self._version)
+            change.complete(content)
+            self._version = change.version
+
+    def _claim(self) -> None:
+        """Store the document with a new token, before the first change.
+
+        Raises `Conflict` if another writer has changed the dataset since it was read.
+        """
+        content = self._store.read(ZARR_JSON, MAX_DOCUMENT, whole=True)[0]
+        claimed = self._claimed(content)
+        self._version = self._store.put(ZARR_JSON, claimed, self._version)
+        self._has_claim = True
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change, which is committed within the block."""
+        if self.has_failed:
+            raise StorageError(
+                errno.EIO, "an earlier change failed: open it again", self._store.root
+            )
+        if self.shared:
+            self._version = self._store.object_version(ZARR_JSON)
+        else:
+            self.has_failed = True
+            if not self._has_claim:
+                self._claim()
+        change = ObjectChange(self._store, ZARR_JSON, self._version)
+        self._pending.prepare(change)
+        try:
+            if self._prepare is not None:
+                self._prepare(change)
+            yield change
+            self._prepare = None
+        except (UsageError, Unsupported, ValueError, TypeError, LookupError):  # no fit
+            self.has_failed = change.is_committing
+            raise
+        finally:
+            change.close()
+        self._version = change.version
+        self._pending.committed(change)
+        self.has_failed = False
+
+    def release(self) -> None:
+        """Do nothing: the token in the document keeps no other writer away."""
+
+
+# New datasets, and those that are removed
+
+
+class Claim:
+    """The right to create a dataset in a folder; `version` is that of the document."""
+
+    def __init__(self, store: Store, mode: str, datasets: Datasets) -> None:
+        self._store = store
+        self._mode = mode
+        self._datasets = datasets
+        self.version = ""
+
+    def check_free(self) -> str:
+        """Return the version of the document, which `take` is going to replace.
+
+        Raises an error if there is something that must stay.
+        """
+        store = self._store
+        check_writable(store.root)
+        check_mode(self._mode)
+        version = store.object_version(ZARR_JSON)
+        if (version or store.names()) and not is_leftover(store):
+            if self._mode == "x":
+                text = os.strerror(errno.EEXIST)
+                raise FileExistsError(errno.EEXIST, text, store.root)
+            if self._datasets.kind_of(store) is None:
+                raise not_replaced(store.root)
+            self._datasets.check_independent(store)
+        around = store.parent()
+        if around is not None:
+            self._datasets.check_group(around[0])
+        return version
+
+    def take(self) -> None:
+        """Remove what is in the folder, which belongs to this call from now on."""
+        self.version = make_empty(self._store, self.check_free())
+
+    def check(self) -> None:
+        """Raise `Conflict` if another call has taken the folder."""
+        self._store.check_version(ZARR_JSON, self.version)
+
+    def discard(self) -> None:
+        """Empty the folder, unless another call has taken it."""
+        if self.version:
+            with suppress(StorageError):
+                self.version = make_empty(self._store, self.version)
+                self._store.remove(ZARR_JSON, self.version)
+
+
+def make_empty(store: Store, version: str | None = None) -> str:
+    """Remove a dataset but for a document that says so; return its version.
+
+    Raises `Conflict` if the document has not the expected `version`, if that is given.
+    """
+    version = store.put(ZARR_JSON, unfinished(), version)  # commit point: it is gone
+    store.remove_all(but=ZARR_JSON)
+    return version
+
+
+def remove_dataset(store: Store) -> None:
+    """Remove a dataset, in one step for all who look for it."""
+    store.remove(ZARR_JSON, make_empty(store))
+
+
+@contextmanager
+def creating(store: Store, mode: str, datasets: Datasets) -> Iterator[Change]:
+    """Yield a change of a new dataset, which is there when the block ends.
+
+    The folder is taken when the first object is going to be stored: a wrong call must
+    not remove a dataset.
+    """
+    claim = Claim(store, mode, datasets)
+    claim.check_free()
+    change = NewObjects(store, claim)
+    try:
+        yield change
+        change.commit()
+    except BaseException:
+        with suppress(StorageError):
+            if change.owner.is_here and is_leftover(store):
+                claim.discard()
+        raise
+    finally:
+        change.close()
+
+
+class NewObjects(ObjectChange):
+    """The objects of a new dataset, which `claim` gives the folder."""
+
+    def __init__(self, store: Store, claim: Claim) -> None:
+        super().__init__(store, ZARR_JSON, "")
+        self._claim = claim
+
+    def lock(self, name: str) -> None:
+        """Take the folder before the first object is stored; there are no others."""
+        if not self._claim.version:
+            self._claim.take()
+            self._versions[ZARR_JSON] = self._claim.version
+        self._versions.setdefault(name, "")
+
+    def commit(self) -> None:
+        """Store the staged objects, and the document last."""
+        self.lock(ZARR_JSON)
+        super().commit()

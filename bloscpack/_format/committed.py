@@ -1,0 +1,131 @@
+"""What the document of a dataset commits besides itself.
+
+::
+
+    {"node_type": "group", "attributes": {…,
+        "bloscpack-pending": {"files": {"x/c/0": "1f3a-0", "y/zarr.json": null},
+                              "crc32": "1a2b3c4d"}},
+     "consolidated_metadata": {"kind": "inline", "must_understand": false,
+        "metadata": {"x": {…}, "y": {…}}, "bloscpack-id": "id=… crc32=…"}}
+
+``bloscpack-pending`` lists the files of a change that was committed with the document:
+the name that each of them gets, and its name in the folder ``.bloscpack`` until then;
+null for a file that is removed. Its own digest lets it survive a program that writes
+the document again. It is an attribute in a document of Zarr, and a key in a document of
+other layouts. ``consolidated_metadata`` has the documents of the members that the
+document commits (docs/format.rst, Commits). Pure functions of documents, no files.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import crc32
+from collections.abc import Mapping
+from functools import partial
+from typing import NoReturn
+
+from .._storage.paths import is_safe_name, is_safe_part
+from .._types import Json, JsonObject
+from ..exceptions import DamageError
+from ..serializers import encode_document
+from .dtypes import shown
+from .identity import KEY, read_identity, signed
+from .zarr_metadata import CONSOLIDATED, ZARR_JSON, encode_json
+
+# The folder, inside of a dataset, with the files that have not got their names yet.
+STAGING = ".bloscpack"
+PENDING = "bloscpack-pending"
+# The files that commit the changes of a dataset, of all layouts.
+DOCUMENTS = (ZARR_JSON, "meta/sizes", "__rootdirs__")
+
+
+def decode_pending(document: JsonObject) -> dict[str, str | None]:
+    """Return the files of a change that are not in place, by the names that they get.
+
+    The values are their names in the dataset until then; None for a file that is
+    removed. Raises `FormatError` if the list is damaged.
+    """
+    holder = _holder(document)
+    stored = holder.get(PENDING) if isinstance(holder, dict) else None
+    if stored is None:
+        return {}
+    if not isinstance(stored, dict) or not isinstance(
+        files := stored.get("files"), dict
+    ):
+        _refuse(stored)
+    for name, staged in files.items():
+        is_right = staged is None or is_safe_part(staged)
+        if not is_right or not is_safe_name(name) or name in DOCUMENTS:
+            _refuse(stored)
+    if stored.get("crc32") != _digest(files):
+        _refuse(stored)
+    return {n: None if s is None else STAGING + "/" + s for n, s in files.items()}
+
+
+def _refuse(found: Json) -> NoReturn:
+    raise DamageError(
+        "expected '%s' to be a list of files with a right digest, found %s"
+        % (PENDING, shown(found)),
+        section="metadata",
+    )
+
+
+def _digest(files: JsonObject) -> str:
+    return "%08x" % crc32(json.dumps(files, sort_keys=True).encode())
+
+
+def _holder(document: JsonObject) -> Json:
+    return document.get("attributes") if "zarr_format" in document else document
+
+
+def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
+    """Return the content of a document with another list of files, or without one."""
+    document: JsonObject = json.loads(content)
+    holder = _holder(document)
+    if holder is None:
+        holder = document["attributes"] = {}
+    holder.pop(PENDING, None)
+    if files:
+        listed = {
+            n: None if s is None else s.rpartition("/")[2] for n, s in files.items()
+        }
+        holder[PENDING] = {"files": listed, "crc32": _digest(listed)}
+    return _encoded(document, content)
+
+
+def decode_members(document: JsonObject, content: bytes) -> dict[str, bytes] | None:
+    """Return the documents of the members that a document commits, by their names.
+
+    None if it commits no other. The copies in a document that another program has
+    written are none of these, and neither are those in a damaged one.
+    """
+    stored = document.get(CONSOLIDATED)
+    if not isinstance(stored, dict) or not read_identity(content, stored.get(KEY))[1]:
+        return None
+    return {name: encode_json(member) for name, member in stored["metadata"].items()}
+
+
+def with_members(content: bytes, members: Mapping[str, bytes | None]) -> bytes:
+    """Return the content of a document with other documents of members.
+
+    None removes a member; those that are not in `members` stay.
+    """
+    document: JsonObject = json.loads(content)
+    stored = document[CONSOLIDATED]["metadata"]
+    for name, member in members.items():
+        if member is None:
+            stored.pop(name, None)
+        else:
+            stored[name] = json.loads(member)
+    return _encoded(document, content)
+
+
+def no_members() -> JsonObject:
+    """Return the value of `CONSOLIDATED` in a document that commits members."""
+    return {"kind": "inline", "must_understand": False, "metadata": {}}
+
+
+def _encoded(document: JsonObject, content: bytes) -> bytes:
+    """Return a changed document, with a right digest if the old `content` has one."""
+    encode = partial(encode_document, indent=2 if "zarr_format" in document else None)
+    return signed(document, content, encode)
