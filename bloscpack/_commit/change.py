@@ -111,7 +111,6 @@ class Pending:
         self.files = {n: staged for n, staged in files.items() if staged is not None}
         self.is_there = bool(files)
         self.members = decode_members(stored, content)
-        self.stale = set()
         self._name = name
 
     def prepare(self, change: Change) -> None:

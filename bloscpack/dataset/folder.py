@@ -247,9 +247,11 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        known, self._known = self._known, None  # `known` keeps the file open
-        if known is not None and known[:2] == (name, self.identity(name)):
-            return known[2:4]
+        known = self._known  # keeps the file open
+        if known is not None and known[0] == name:
+            self._known = None
+            if known[1] == self.identity(name):
+                return known[2:4]
         content = self._document(name)
         value = decode_json(content, self.path(name))
         self._take(name, content, value)
@@ -271,12 +273,19 @@ class Folder:
         with suppress(FileNotFoundError):
             own = self._read(name, MAX_DOCUMENT, whole=True)[0]
         if own == copy:
+            self.pending.stale.discard(part)
             return copy
         with suppress(FormatError):  # a copy that was lost in a crash
             if not is_copy(own, decode_json(own, self.path(name))):
                 return own
-        self.pending.stale.add(part)
-        return copy
+        self.pending.read()  # the document around it may have changed
+        now = (self.pending.members or {}).get(part)
+        if now is None:
+            text = os.strerror(errno.ENOENT)
+            raise FileNotFoundError(errno.ENOENT, text, self.path(name))
+        if now != own:
+            self.pending.stale.add(part)
+        return now
 
     def _take(self, name: str, content: bytes, value: Json) -> None:
         """Let the document of the dataset say where other files are."""

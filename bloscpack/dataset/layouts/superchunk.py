@@ -362,8 +362,7 @@ class Documents:
         """
         self.check = DescriptionCheck(self.folder, STORAGE)
         self._cbytes.clear()
-        with suppress(FormatError, OSError):  # its errors are raised below
-            self.folder.read_document(SIZES)  # says where the other documents are
+        sizes = self._document(SIZES)  # it may say where the other documents are
         with naming_errors(self.folder.path(STORAGE)):
             stored = self._document(STORAGE)
             version, kind = stored.get("superchunk"), stored.get("kind")
@@ -388,9 +387,11 @@ class Documents:
                 if len(arrays) < len(columns):
                     refuse("'columns' to have different names", list(arrays))
             self.identity, self.arrays = stored[KEY], arrays
-        shape, inner = self._document(SIZES).get("shape"), self._inner
-        if not are_lengths(shape) or not shape or tuple(shape[1:]) != inner:
-            with naming_errors(self.folder.path(SIZES)):
+        shape, inner = sizes.get("shape"), self._inner
+        with naming_errors(self.folder.path(SIZES)):
+            if sizes[KEY] != self.identity:
+                refuse("a document of the dataset '%s'" % self.identity, sizes[KEY])
+            if not are_lengths(shape) or not shape or tuple(shape[1:]) != inner:
                 refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
         self.length = shape[0]
         return self
