@@ -114,7 +114,11 @@ class Pending:
         self._name = name
 
     def prepare(self, change: Change) -> None:
-        """Let a change write the documents of members again that are old copies."""
+        """Let a change write the documents of members again that are old copies.
+
+        When it is committed, this object takes over its documents.
+        """
+        change.pending = self
         members = self.members or {}
         change.stale = {"%s/%s" % (n, ZARR_JSON): members[n] for n in self.stale}
 
@@ -205,6 +209,7 @@ class Change:
         self._token = os.urandom(8).hex()
         self.members: dict[str, bytes | None] = {}
         self.stale: dict[str, bytes] = {}
+        self.pending: Pending | None = None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -307,7 +312,8 @@ class Change:
                 self._copy(name, content)
         if files:
             self._complete(files, root)
-        documents.clear()
+        if self.pending is not None:
+            self.pending.committed(self)
 
     def complete(self, root: bytes) -> None:
         """Give the pending files in the document `root` their names."""

@@ -264,6 +264,13 @@ class DatasetCheck:
                 "no right digest"
             )
             self.report.note("metadata", "changed", message, file=name)
+        if node.folder.prefix[:-1] in node.folder.pending.stale:
+            message = (
+                "the document around it has another copy of this one, which counts: "
+                "the next change writes it again"
+            )
+            name = self._name(node.folder.path(node.description_files[0]))
+            self.report.note("metadata", "copy", message, file=name)
         try:
             recovered = told(node.read_attributes())
         except (FormatError, OSError) as error:
@@ -390,8 +397,7 @@ class DatasetCheck:
             report.add(
                 "metadata",
                 "unequal",
-                "expected columns of the same length, found %s; the next writer "
-                "removes the rows that not all columns have" % texts,
+                "expected columns of the same length, found %s" % texts,
                 file=member or ".",
             )
         for name, column in table.columns.items():

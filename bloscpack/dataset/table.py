@@ -548,7 +548,8 @@ def read_table(
     """Return the layout of a table, while a writer may be changing it.
 
     Between the reads of two files, the writer may have removed a column, or changed the
-    lengths: the table is read again. A damaged table fails each time.
+    lengths: the table is read again. A damaged table fails each time. Raises
+    `FormatError` if another program has changed the length of a column of Zarr.
     """
     for _ in range(attempts):
         with suppress(FileNotFoundError, exceptions.DamageError):
@@ -556,7 +557,15 @@ def read_table(
             if len({column.shape[0] for column in table.columns.values()}) < 2:
                 return table
         folder.pending.read()
-    return layout(folder, allow_pickle=allow_pickle)
+    table = layout(folder, allow_pickle=allow_pickle)
+    lengths = {name: column.shape[0] for name, column in table.columns.items()}
+    if folder.pending.members is not None and len(set(lengths.values())) > 1:
+        raise folder.damage(
+            "expected columns of the same length, found %s: another program has "
+            "changed some of them, and each can be opened by its own path"
+            % ", ".join("'%s': %d" % item for item in lengths.items())
+        )
+    return table
 
 
 def read_partition(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 from dataset import documents
@@ -46,6 +47,15 @@ def new_table(path, layout):
         path, columns, layout=layout, attrs={"a": 1}, **options(layout)
     ).close()
     return columns
+
+
+def shorten_column(path, layout, length):
+    """Let another program set the length of a column."""
+    if layout == "bcolz":
+        edit_json(path + "/meta/sizes", lambda value: value.update(shape=[length]))
+        return
+    document = documents.read(Path(path, "zarr.json"))
+    documents.write(Path(path, "zarr.json"), {**document, "shape": [length]})
 
 
 def source_of(path, layout):

@@ -303,17 +303,29 @@ def test_a_result_larger_than_memory_is_no_damage(tmp_path):
         dataset.open(tmp_path / "a")[:]
 
 
-@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
-def test_a_column_without_its_document(layout, tmp_path):
+def test_a_column_without_its_document(tmp_path):
     path, columns = tmp_path / "t", {"x": [1], "y": [2]}
-    dataset.create_table(path, columns, layout=layout).close()
-    document = {"zarr": "zarr.json", "bcolz": "meta/storage"}[layout]
-    (path / "x" / document).unlink()
+    dataset.create_table(path, columns, layout="bcolz").close()
+    (path / "x" / "meta/storage").unlink()
     with pytest.raises(FormatError) as caught:
         dataset.open(path)
-    assert str(path / "x" / document) == str(caught.value.filename)
+    assert str(path / "x" / "meta/storage") == str(caught.value.filename)
     (found,) = (f for f in dataset.verify(path).findings if f.severity == "error")
-    assert ("x/" + document, "description") == (found.file, found.kind)
+    assert ("x/meta/storage", "description") == (found.file, found.kind)
+
+
+def test_the_document_of_a_column_that_was_lost(tmp_path):
+    """The document of the table has a copy, and the next change writes it again."""
+    path = tmp_path / "t"
+    dataset.create_table(path, {"x": [1], "y": [2]}).close()
+    own = path / "x" / "zarr.json"
+    content = own.read_bytes()
+    for damaged in b"", content[:-20], b"[]":
+        own.write_bytes(damaged) if damaged else own.unlink()
+        assert [(1, 2)] == dataset.open(path)[:].tolist()
+        with dataset.open(path, "r+") as table:
+            table.attrs["a"] = len(damaged)
+        assert content == own.read_bytes()
 
 
 def test_a_link_is_not_replaced(tmp_path):
@@ -702,6 +714,6 @@ def test_no_look_at_a_file_is_without_need(tmp_path):
     opened = [os.path.basename(path) for kind, path in asked if kind == "open"]
     assert ["x", "zarr.json", "c", "0"] == opened
     looks = [path for kind, path in asked if kind != "open"]
-    # The folder itself; a journal; whether zarr.json is still the same when it is
-    # decoded, and when the shard is open.
-    assert ["fd", ".bloscpack", "zarr.json", "zarr.json"] == looks
+    # The folder itself; whether zarr.json is still the same when it is decoded, and when
+    # the shard is open.
+    assert ["fd", "zarr.json", "zarr.json"] == looks

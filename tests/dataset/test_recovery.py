@@ -170,8 +170,12 @@ def test_a_column_without_description(layout):
     columns = damage.new_table("t", layout)
     os.remove("t/y/zarr.json" if layout == "zarr" else "t/y/meta/storage")
     recovery = dataset.recover("t", "new")
-    assert [("y", None)] == rows_of(recovery)
     found = dataset.open("new")
+    if layout == "zarr":  # the document of the table has a copy
+        assert [] == rows_of(recovery)
+        assert columns["y"].tolist() == found["y"][:].tolist()
+        return
+    assert [("y", None)] == rows_of(recovery)
     assert ["x"] == found.names
     assert columns["x"].tolist() == found["x"][:].tolist()
 
@@ -179,10 +183,9 @@ def test_a_column_without_description(layout):
 @pytest.mark.parametrize("layout", ["zarr", "bcolz"])
 def test_columns_of_different_lengths(layout):
     columns = damage.new_table("t", layout)
-    name = "t/y/zarr.json" if layout == "zarr" else "t/y/meta/sizes"
-    damage.edit_json(name, lambda value: value.update(shape=[90]))
+    damage.shorten_column("t/y", layout, 90)
     recovery = dataset.recover("t", "new")
-    assert [("x", (90, 100))] == rows_of(recovery)
+    assert ("x", (90, 100)) in rows_of(recovery)
     found = dataset.open("new")
     assert columns["x"][:90].tolist() == found["x"][:].tolist()
     assert dataset.verify("new").ok
