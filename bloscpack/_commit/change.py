@@ -49,7 +49,13 @@ from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import Conflict, Store
 from .._types import Json
 from ..constants import MAX_DOCUMENT
-from ..exceptions import DamageError, FormatError, StorageError, UsageValueError
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageError,
+    UsageValueError,
+)
 from ..serializers import parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, is_new_folder
@@ -183,6 +189,8 @@ class Change:
         Whether `commit` was called: if it fails, the state is not known.
     wait
         Number of seconds to wait for another writer of a file that is locked.
+    is_joint
+        Whether several calls make it together.
     has_failed
         Whether a part of it can't be committed, so that nothing is.
     members
@@ -193,6 +201,7 @@ class Change:
 
     wait = 0.0
     has_failed = False
+    is_joint = False
 
     def __init__(self, store: Store, document: str) -> None:
         self.store = store
@@ -204,6 +213,7 @@ class Change:
         self._documents: dict[str, bytes | None] = {}
         self._staged: dict[str, str | None] = {}  # name → name of its new content
         self._numbers = count()
+        self._noted: set[str] = set()
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
@@ -218,9 +228,20 @@ class Change:
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
         if name == self.document or self._member_of(name):
+            if name != self.document:
+                self._note(name)
             self._documents[name] = content
         else:
             self.finish(self._begin_with(name, content), at_once=False)
+
+    def _note(self, name: str) -> None:
+        """Note that a file changes; in a joint change that is possible once."""
+        if self.is_joint and name in self._noted:
+            raise UsageError(
+                "'%s' would be changed twice in one change: join what you append or "
+                "assign to it" % self.store.path(name)
+            )
+        self._noted.add(name)
 
     def _member_of(self, name: str) -> str:
         """Return the name of the member whose document has this name; '' for others."""
@@ -282,7 +303,7 @@ class Change:
 
         It sets `is_committing`.
         """
-        self.is_committing = True
+        self.is_committing, self.is_joint = True, False
         self.owner.check(self.store.root)
         self._sync()
         documents, files = self._documents, self._staged
@@ -410,6 +431,7 @@ class FolderChange(Change):
         `finish` or `abandon` must follow.
         """
         with self._lock:
+            self._note(name)
             if self._staging is None:
                 self._staging = self._open_staging()
         staged = self._staged_name()
@@ -429,11 +451,10 @@ class FolderChange(Change):
         except PermissionError as error:  # it concerns the dataset
             raise type(error)(error.errno, error.strerror, self.store.root) from error
         staging, outer = self.store.subfolder(STAGING), self.store.status
-        if outer.st_mode & stat.S_ISVTX and hasattr(os, "geteuid"):
-            if staging.status.st_uid not in (os.geteuid(), outer.st_uid, 0):
-                raise StorageError(
-                    errno.EPERM, "another user has made this folder", staging.root
-                )
+        owners = outer.st_uid, getattr(os, "geteuid", int)(), 0
+        if outer.st_mode & stat.S_ISVTX and staging.status.st_uid not in owners:
+            text = "another user has made this folder"
+            raise StorageError(errno.EPERM, text, staging.root)
         return staging
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
@@ -510,9 +531,9 @@ class ObjectChange(Change):
     def __init__(self, store: Store, document: str, version: str) -> None:
         super().__init__(store, document)
         self._versions = {document: version}
-        # Whether the staged files are objects, and not only in one temporary file; their
-        # extents there, by the names that they get.
+        # Whether the staged files are objects, and not only in one temporary file.
         self._is_stored = False
+        # Their extents there, by the names that they get.
         self._extents: dict[str, tuple[int, int]] = {}
         self._spool: BinaryIO | None = None
 
@@ -530,6 +551,7 @@ class ObjectChange(Change):
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a new object."""
+        self._note(name)
         self.lock(name)
         return UnfinishedFile(name, name, temporary_file())
 

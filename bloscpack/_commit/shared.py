@@ -87,9 +87,9 @@ class SharedChange(ParallelChange):
         self.make_folder(STAGING)
         stripe = "%s/lock-%d" % (STAGING, crc32(os.fsencode(name)) % STRIPES)
         like = self._access.of_file(ZARR_JSON)
-        with suppress(FileExistsError):
-            with self.store.create(stripe, 0o666 if like is None else PRIVATE) as fp:
-                self._access.give(fp.fileno(), like, STAGING)
+        mode = 0o666 if like is None else PRIVATE
+        with suppress(FileExistsError), self.store.create(stripe, mode) as fp:
+            self._access.give(fp.fileno(), like, STAGING)
         descriptor = self.store.descriptor(stripe, FILE_FLAGS)
         self._locks.callback(os.close, descriptor)
         take = partial(StripeLock, descriptor, path, message % self.wait)
@@ -173,9 +173,9 @@ class SharedShards:
         """Keep single writers away during each change only."""
         if self._lock is not None:
             self._lock.close()
-            with suppress(OSError):  # other writers use it
-                with closing(FolderLock(self._store)):
-                    recover(self._store, ZARR_JSON, self._sync)
+            # Other writers may use it.
+            with suppress(OSError), closing(FolderLock(self._store)):
+                recover(self._store, ZARR_JSON, self._sync)
         self._lock = None
 
 

@@ -105,6 +105,12 @@ class Writer:
         self._rule.release()
 
     @property
+    def is_joint(self) -> bool:
+        """Whether the changes of this thread are parts of one, see `together`."""
+        with self.owner:
+            return self._joint is not None
+
+    @property
     def has_failed(self) -> bool:
         """Whether a commit was interrupted, so that there can be no other change."""
         return getattr(self._rule, "has_failed", False)
@@ -178,7 +184,7 @@ class Writer:
             self.flush()
             with self._rule.changing() as change:
                 joint: tuple[Change, list[Callable[[], object]]] = change, []
-                self._joint = joint
+                self._joint, change.is_joint = joint, True
                 try:
                     yield
                 finally:

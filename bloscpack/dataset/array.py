@@ -64,10 +64,6 @@ class Array(StoredArray, ItemsNode):
     ) -> None:
         super().__init__(layout, writer)
         self._is_column = is_column
-        # The table or group that commits the array, if it was opened without it, and
-        # whether to close it.
-        self._owner: Node | None = None
-        self._closes_owner = False
         # The value of `__reduce__` for an array opened with ``shared=True``; else None.
         self.reopens: tuple[object, ...] | None = None
 
@@ -157,10 +153,7 @@ class Array(StoredArray, ItemsNode):
         """
         with self._closing():
             self.stop_reading()
-            if self._owner is not None and self._closes_owner:
-                self._owner.close()
-            if not self._is_column:
-                super().close()
+            super().close()
 
     def stop_reading(self) -> None:
         """Make each read an error from now on, and close the files."""

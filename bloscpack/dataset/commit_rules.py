@@ -5,12 +5,15 @@ The rules do not import layouts: `DATASETS` answers their questions.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from .._commit import new_folder, objects
-from .._commit.change import Change, FolderChange
+from .._commit.change import Change, FolderChange, check_mode
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer
@@ -21,7 +24,16 @@ from .._storage.store import Store
 from .._types import Path, StorageOptions
 from ..exceptions import UsageValueError
 from .folder import Folder, store_at
-from .layouts import LAYOUTS, Found, committing, document_of, find, load
+from .layouts import (
+    LAYOUTS,
+    Found,
+    array_class,
+    committing,
+    document_of,
+    find,
+    find_member,
+    load,
+)
 
 
 class _Datasets:
@@ -104,6 +116,49 @@ def drop_copies(folder: Folder) -> None:
 
 def _group_writer(folder: Folder) -> Writer:
     return writer_for(Found(folder, "zarr", "group"), True)
+
+
+class Member(os.PathLike[str]):
+    """A new member of a group whose document commits it.
+
+    Parameters
+    ----------
+    writer
+        The writer of the group.
+    folder, name
+        The group, and the name of the member in it.
+    """
+
+    def __init__(self, writer: Writer, folder: Folder, name: str) -> None:
+        self._writer = writer
+        self._folder = folder
+        self._name = name
+        self.prefix = folder.full(name) + "/"
+        # Parameters of `ZarrArray.create`, for an array that is replaced.
+        self.replacing: dict[str, Any] = {}
+
+    def __fspath__(self) -> str:
+        return self._folder.path(self._name)
+
+    @contextmanager
+    def creating(self, layout: str, mode: str) -> Iterator[Change]:
+        """Yield a change that creates the member. `mode` is that of `create_array`."""
+        check_mode(mode)
+        path = self.__fspath__()
+        if layout != "zarr":
+            raise UsageValueError(
+                "'%s': the document of the group commits members of the layout 'zarr' "
+                "only, found '%s'" % (path, layout)
+            )
+        found = find_member(self._folder, self._name)
+        if found is not None or self._folder.exists(self._name):
+            if mode == "x":
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            if found is None or (found.layout, found.kind) != ("zarr", "array"):
+                raise UsageValueError("'%s' is no array: remove it first" % path)
+            self.replacing = {"replaces": array_class("zarr")(found.folder)}
+        with self._writer.change() as change:
+            yield change
 
 
 def new_name(path: Path | NewName) -> NewName:

@@ -300,6 +300,9 @@ class Folder:
         """
         if self.prefix:
             return self.read_document(name)
+        known = self._known
+        if known is not None and known[:2] == (name, self.identity(name)):
+            return known[2:4]
         self._known = held = None
         if HAS_OPEN_FOLDERS and not self.is_remote:
             file = self.storage(name)
@@ -380,6 +383,11 @@ class Folder:
         A server of HTTP can't list folders. Then the document of the group is asked, if
         it has copies of theirs, as ``zarr.consolidate_metadata`` makes them.
         """
+        members = self.pending.members
+        if not self.lists and members is not None:
+            start = len(self.prefix)
+            inside = [path[start:] for path in members if path.startswith(self.prefix)]
+            return sorted(filter(is_member_name, inside))
         if not self.lists and (paths := self._consolidated()) is not None:
             return sorted(path for path in set(paths) if is_member_name(path))
         entries = dict(self.entries())

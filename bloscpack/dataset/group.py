@@ -4,6 +4,10 @@ Strategy: each member is a dataset of its own, with its own writer and its own c
 A group has only its names and attributes. A new member is written beside its name and
 renamed; a removed one is renamed first, and then removed. So both happen in one step,
 and several processes may change different members of a group.
+
+From the first `Group.change` on, the document of the group commits all that is in it:
+the group has one writer, which its members share, and a change of several members is
+one commit.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,16 +29,23 @@ from .._commit.writer import Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
+from .._format.zarr_metadata import ZARR_JSON
 from .._types import Json, Path, StorageOptions
-from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
+from ..exceptions import BloscpackError, UsageError, UsageTypeError, UsageValueError
 from . import frames, layouts, opening
 from .array import Array
-from .commit_rules import drop_copies, new_dataset, remove_dataset, writer_for
+from .commit_rules import (
+    Member,
+    drop_copies,
+    new_dataset,
+    remove_dataset,
+    writer_for,
+)
 from .folder import BAD_NAME, Folder, is_member_name
 from .layouts.base import GroupLayout
 from .node import Node, reopened
 from .rows import checked_shape
-from .table import Table
+from .table import Table, read_table
 
 Kind = TypeVar("Kind", bound=Node)
 
@@ -51,6 +62,10 @@ NOT_BUFFERED = (
 
 def open_node(found: layouts.Found, options: opening.Options) -> Array | Table | Group:
     """Open a dataset of any kind."""
+    outer = layouts.committing(found) if options.writable else None
+    if outer is not None:
+        member: Array | Table | Group = _open_committed(*outer, options)
+        return member
     if found.kind != "group":
         return opening.open_array_or_table(found, options)
     folder = found.folder
@@ -65,6 +80,30 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
         remove_leftovers(folder.in_folder)
     writer = writer_for(found, options.sync)
     return Group(layout, writer, options)
+
+
+def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:
+    """Open a part of a table or group for changes, which are closed with it."""
+    if options.shared or options.buffered:
+        raise UsageError(
+            "'%s' is committed by the document of '%s', which has one writer and no "
+            "buffer: open it without shared and buffered"
+            % (outer.folder.path(name), outer.folder.path())
+        )
+    owner: Any = open_node(outer, options)
+    try:
+        if isinstance(owner, Table):
+            path = outer.folder.path(name)
+            (column,) = (c for c in owner.columns.values() if c.path == path)
+            return column.detached(owner, closes_owner=True)
+        member = owner[name]
+        member._owner, member._closes_owner = owner, True
+        return member
+    except (KeyError, ValueError):
+        owner.close()
+        raise outer.folder.damage(
+            "expected '%s' in the document that commits it, found none" % name
+        ) from None
 
 
 def create_group(
@@ -107,8 +146,14 @@ def create_group(
     """
     found = layouts.group_class(layout)
     found.check_layout()
+    attributes = dict(() if attrs is None else attrs)
+    if isinstance(path, Member):
+        with path.creating(layout, mode) as change:
+            create: Any = found.create
+            create(change, attributes, path.prefix)
+        return None  # type: ignore[return-value]  # the group opens it
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, dict(() if attrs is None else attrs))
+        found.create(change, attributes)
     created = layouts.Found(Folder.open(path, storage_options), layout, "group")
     opened = open_node(created, opening.Options(writable=True, sync=sync))
     assert isinstance(opened, Group)
@@ -264,6 +309,8 @@ class Group(Node, Mapping[str, Node]):
                 if not found.writable or in_child:
                     options = opening.Options(options.allow_pickle)
                 opening_it = partial(open_node, found, options)
+                if found.folder.prefix:  # its writer is that of the group
+                    opening_it = partial(_open_part, found, self._writer, options)
                 member = self._adopted(address, waiting(opening_it, DROPPED_WAIT))
         if member is None or (rest and isinstance(member, Array)):
             raise KeyError(key)
@@ -355,21 +402,24 @@ class Group(Node, Mapping[str, Node]):
 
         Groups that the name contains are created, too.
         """
-        return self._created(opening.create_array, name, data, **options)
+        created: Array = self._created(opening.create_array, name, data, **options)
+        return created
 
     def create_table(self, name: str, data: object = None, **options: object) -> Table:
         """Create a table in the group; `options` are those of ``create_table``.
 
         Groups that the name contains are created, too.
         """
-        return self._created(opening.create_table, name, data, **options)
+        created: Table = self._created(opening.create_table, name, data, **options)
+        return created
 
     def create_group(self, name: str, **options: object) -> Group:
         """Create a group in the group; `options` are those of ``create_group``.
 
         Groups that the name contains are created, too.
         """
-        return self._created(create_group, name, **options)
+        created: Group = self._created(create_group, name, **options)
+        return created
 
     def require_group(self, name: str, **options: object) -> Group:
         """Return the group of this name; create it if there is none.
@@ -432,8 +482,9 @@ class Group(Node, Mapping[str, Node]):
         (self.create_table if is_table else self.create_array)(name, rows, mode="w")
 
     def _created(
-        self, create: Callable[..., Kind], name: str, *data: object, **options: object
-    ) -> Kind:
+        self, create: Callable[..., Any], name: str, *data: object, **options: object
+    ) -> Any:
+        """Create a member and return it; within `change`, return None."""
         self._check_writer()
         *outer, last = name.split("/") if isinstance(name, str) else [""]
         if not all(map(is_member_name, (*outer, last))):
@@ -446,6 +497,11 @@ class Group(Node, Mapping[str, Node]):
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
         replaces = options.get("mode") == "w"
+        if self.commits_members:
+            writer = self._check_writer()
+            with self._members.closed_at(address) if replaces else nullcontext():
+                create(Member(writer, folder, last), *data, **options)
+            return None if writer.is_joint else self[last]
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):
@@ -470,6 +526,8 @@ class Group(Node, Mapping[str, Node]):
             del owner[last]
         elif last not in self:
             raise KeyError(key)
+        elif (full := self._layout.folder.full(last)) in self._committed():
+            self._remove_part(full)
         else:
             folder, sync = self._layout.folder, self._options.sync
             with self._members.closed_at(folder.address_of(last)[0]):
@@ -478,6 +536,108 @@ class Group(Node, Mapping[str, Node]):
                 drop_copies(folder)
                 remove = partial(remove_dataset, folder, last, sync)
                 waiting(remove, DROPPED_WAIT)
+
+    # Members that the document of the group commits
+
+    def _committed(self) -> Mapping[str, bytes]:
+        """Return the documents of these members, by their names in the outer group."""
+        return self._layout.folder.pending.members or {}
+
+    @property
+    def commits_members(self) -> bool:
+        """Whether the document of the group, or of an outer one, commits its members.
+
+        Then it has one writer at a time, and `change` has been used.
+        """
+        return self._layout.folder.pending.members is not None
+
+    @contextmanager
+    def change(self) -> Iterator[Group]:
+        """Let all changes in the block be one: in a crash all of them happen, or none.
+
+        The block changes each member once: it appends to it, assigns to it, resizes it,
+        or sets its attributes. It may create and remove members, which are there when
+        it has ended: creating returns None. Other threads wait. Reads in the block
+        return the state before.
+
+        The first use lets the document of the group commit the members from now on,
+        those of groups inside of it, too. The group then has one writer at a time.
+        Arrays that were opened from it for changes before are closed.
+
+        Raises
+        ------
+        UsageError
+            If one of the changes failed: then nothing is changed. Also if the group was
+            opened for reading.
+        StorageError
+            If another writer has opened the group or a member.
+
+        Examples
+        --------
+        >>> from bloscpack import dataset
+        >>> with dataset.create_group('days') as group:
+        ...     day = group.create_array('day', [1, 2])
+        ...     rain = group.create_array('rain', [0.5, 0])
+        ...     with group.change():
+        ...         group['day'].append([3])
+        ...         group['rain'].append([2.5])
+        ...     len(group['day']), len(group['rain'])
+        (3, 3)
+        """
+        writer = self._check_writer()
+        if not self.commits_members:
+            writer = self._unite()
+        with writer.together():
+            yield self
+
+    def _unite(self) -> Writer:
+        """Let the document commit the members; return the new writer of the group."""
+        folder = self._layout.folder
+        self._members.close(folder.address_of()[0])
+        found, sync = layouts.Found(folder, self.layout, "group"), self._options.sync
+        with ExitStack() as held, self._check_writer().change() as change:
+
+            def hold(member: layouts.Found) -> None:
+                held.enter_context(closing(writer_for(member, sync)))
+
+            layouts.load("zarr.unite")(change, folder, hold)
+        self._check_writer().close()
+        folder.forget_document()
+        folder.pending.read()
+        self._writer = writer_for(found, sync)
+        return self._writer
+
+    def _remove_part(self, full: str) -> None:
+        """Remove a member, and all inside of it, that the document commits."""
+        folder = self._layout.folder
+        address = folder.address_of(full[len(folder.prefix) :])[0]
+
+        def remove() -> None:
+            folder.remove_tree(full[len(folder.prefix) :])
+
+        with (
+            self._members.closed_at(address),
+            self._check_writer().change(remove) as change,
+        ):
+            for name in self._committed():
+                if (name + "/").startswith(full + "/"):
+                    change.remove(name + "/" + ZARR_JSON)
+
+
+def _open_part(
+    found: layouts.Found, writer: Writer | None, options: opening.Options
+) -> Array | Table | Group:
+    """Open a member, whose writer is that of the group."""
+    if not options.writable:
+        return open_node(found, options)
+    if found.kind == "group":
+        return Group(layouts.group_class(found.layout)(found.folder), writer, options)
+    if found.kind == "table":
+        kind = layouts.table_class(found.layout)
+        return Table(read_table(kind, found.folder, options.allow_pickle), writer)
+    array = layouts.array_class(found.layout)(found.folder)
+    array.check_writable()
+    return Array(array, writer)
 
 
 class Lines(str):

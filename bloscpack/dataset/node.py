@@ -62,6 +62,10 @@ class Node:
         self._writer = writer
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
+        # The table or group that commits it, if it was opened without it, and whether
+        # to close it.
+        self._owner: Node | None = None
+        self._closes_owner = False
         # The values of `attrs` under the key "known", once they are read. `setdefault`
         # does not replace the values of a change by another thread.
         self._values: dict[str, JsonObject] = {}
@@ -170,9 +174,18 @@ class Node:
 
         If rows wait in memory, and writing them fails, it stays open.
         """
-        if self._writer is not None:
-            self._writer.close()
-        self._layout.folder.close()
+        if not self._is_part:
+            if self._writer is not None:
+                self._writer.close()
+            self._layout.folder.close()
+        elif self._owner is not None and self._closes_owner:
+            self._closes_owner = False  # the owner closes this
+            self._owner.close()
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether it is a part of a table or group, with which it has its writer."""
+        return bool(self._layout.folder.prefix)
 
     def __enter__(self: Self) -> Self:
         return self

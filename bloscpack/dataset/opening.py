@@ -16,7 +16,7 @@ from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import new_dataset, writer_for
+from .commit_rules import Member, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
 from .labels import Dims, array_dims, column_dims, labels_of
@@ -24,7 +24,6 @@ from .layouts import (
     LAYOUTS,
     Found,
     array_class,
-    committing,
     detect,
     table_class,
 )
@@ -84,17 +83,12 @@ def open_array_or_table(found: Found, options: Options) -> Array | Table:
 
 def _open(found: Found, options: Options) -> Array | Table:
     folder, allow_pickle = found.folder, options.allow_pickle
-    if found.kind == "array":
-        kind: Any = array_class(found.layout)
-        if not options.writable:
-            return Array(kind(folder, allow_pickle=allow_pickle))
-        outer = committing(found)
-        if outer is not None:
-            return _open_member(*outer, options)
-    else:
-        kind = table_class(found.layout)
-        if not options.writable:
-            return Table(read_table(kind, folder, allow_pickle))
+    is_array = found.kind == "array"
+    kind: Any = (array_class if is_array else table_class)(found.layout)
+    if not options.writable and is_array:
+        return Array(kind(folder, allow_pickle=allow_pickle))
+    if not options.writable:
+        return Table(read_table(kind, folder, allow_pickle))
     check_changeable(found)
     if options.shared:
         _check_shareable(found)
@@ -102,7 +96,7 @@ def _open(found: Found, options: Options) -> Array | Table:
     writer.wait = writer.wait if options.timeout is None else options.timeout
     writer.buffer = RowBuffer(writer) if options.buffered else None
     try:
-        if found.kind == "array":
+        if is_array:
             array = kind(folder, allow_pickle=allow_pickle)
             array.check_writable()
             opened = Array(array, writer)
@@ -120,24 +114,6 @@ def _open(found: Found, options: Options) -> Array | Table:
         return table
     except BaseException:
         writer.close()
-        raise
-
-
-def _open_member(outer: Found, name: str, options: Options) -> Array:
-    """Open a member of a table or group by its own path, for changes."""
-    from .group import open_node  # which opens arrays
-
-    owner: Any = open_node(outer, options)
-    try:
-        members = owner.columns if outer.kind == "table" else owner
-        for member in members.values():
-            if isinstance(member, Array) and member.path == outer.folder.path(name):
-                return member.detached(owner, closes_owner=True)
-        raise outer.folder.damage(
-            "expected the member '%s' in the document, found none" % name
-        )
-    except BaseException:
-        owner.close()
         raise
 
 
@@ -286,6 +262,10 @@ def create_array(
     blocks: Blocks = ()
     if data is not None or not found.sparse:
         blocks = counted(rows, new, grid)
+    if isinstance(path, Member):
+        with path.creating(layout, mode) as change:
+            found.create(change, path.prefix, new, blocks, **path.replacing)
+        return None  # type: ignore[return-value]  # the group opens it
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, "", new, blocks)
     created = Found(Folder.open(path, storage_options), layout, "array")
@@ -373,8 +353,14 @@ def create_table(
             shards=_of_column(shards, name, columns),
             dims=stored[name],
         )
+    attributes = dict(labels_of(data)[1] if attrs is None else attrs)
+    if isinstance(path, Member):
+        with path.creating(layout, mode) as change:
+            create: Any = found.create
+            create(change, new, attributes, path.prefix)
+        return None  # type: ignore[return-value]  # the group opens it
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, new, dict(labels_of(data)[1] if attrs is None else attrs))
+        found.create(change, new, attributes)
     created = Found(Folder.open(path, storage_options), layout, "table")
     options = Options(writable=True, sync=sync, buffered=buffered)
     opened = open_array_or_table(created, options)

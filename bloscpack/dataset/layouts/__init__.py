@@ -7,6 +7,7 @@ the layout can do.
 from __future__ import annotations
 
 import errno
+import json
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -208,8 +209,12 @@ def find_member(folder: Folder, name: str) -> Found | None:
 
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     """Return what is in a folder of a group, which may commit it."""
-    if name in (folder.pending.members or ()):
-        return Found(folder.child(name), "zarr", "array")
+    copy = (folder.pending.members or {}).get(folder.full(name))
+    if copy is not None and is_copy(copy, json.loads(copy)):
+        inner = folder.child(name)
+        kind = load(str(LAYOUTS["zarr"].detect))(inner)
+        if kind is not None:
+            return Found(inner, "zarr", kind)
     return find_any(folder.dataset(name), **options)
 
 
@@ -254,30 +259,45 @@ def blp_files(folder: Folder) -> list[str]:
 
 
 def committing(found: Found) -> tuple[Found, str] | None:
-    """Return the table or group that commits an array, and the name of the array in it.
+    """Return the table or group that commits a dataset, and the name in it.
 
-    The document of an array of Zarr says so itself. An array of bcolz is a column if
-    the folder around it has the list of columns. Raises `FormatError` if the document
-    around does not have the array.
+    The document of a dataset of Zarr says so itself. An array of bcolz is a column if
+    the folder around it has the list of columns. Raises `FormatError` if there is no
+    such table or group.
     """
-    folder, is_member = found.folder, False
-    if found.kind != "array" or folder.prefix:
+    folder, names = found.folder, []
+    if folder.prefix:
         return None
-    around = folder.around()
-    if found.layout == "zarr":
-        with suppress(FileNotFoundError):
-            is_member = is_copy(*folder.detect_document(ZARR_JSON))
-    elif found.layout in ("bcolz", "blz") and around is not None:
-        is_member = around[0].exists(document_of(found.layout, "table"))
-    if not is_member:
+    outer = folder.around()
+    if found.layout in ("bcolz", "blz"):
+        columns = document_of(found.layout, "table")
+        if outer is None or found.kind == "table" or not outer[0].exists(columns):
+            return None
+        return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
+    around = folder
+    while found.layout == "zarr" and _is_committed(around):
+        outer = around.around()
+        if outer is None:
+            break
+        around = outer[0]
+        names.append(outer[1])
+    if not names:
         return None
-    outer = None if around is None else find(around[0])
-    if around is None or outer is None or outer[1] == "array":
+    kind = find(around)
+    if outer is None or kind is None or kind[1] == "array":
         raise folder.damage(
-            "expected the document that commits the array in the folder around it, "
-            "found none: it is a copy of a column or of a member"
+            "expected the document that commits it in a folder around it, found none: "
+            "it is a copy of a column, or of a member of a group"
         )
-    return Found(around[0], *outer), around[1]
+    return Found(around, *kind), "/".join(names[::-1])
+
+
+def _is_committed(folder: Folder) -> bool:
+    """Return whether the document of a dataset is a copy of one in another document."""
+    try:
+        return is_copy(*folder.detect_document(ZARR_JSON))
+    except (FormatError, FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def document_of(layout: str, kind: str) -> str:

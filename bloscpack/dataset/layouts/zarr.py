@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
@@ -94,6 +94,9 @@ from .chunk_choice import new_grid
 from .shard_files import ShardFiles
 from .shard_grid import Sharding, place_of
 from .shard_writer import ShardWriter, write_shards
+
+if TYPE_CHECKING:
+    from . import Found
 
 # Folder of the shards.
 SHARDS = "c"
@@ -400,8 +403,18 @@ class ZarrArray(ArrayLayout):
         return new_grid(new)
 
     @classmethod
-    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
-        """Write a new array to the folder `prefix` of the dataset of `change`."""
+    def create(
+        cls,
+        change: Change,
+        prefix: str,
+        new: NewArray,
+        blocks: Blocks,
+        replaces: ZarrArray | None = None,
+    ) -> None:
+        """Write a new array to the folder `prefix` of the dataset of `change`.
+
+        It has its name when the change is committed if it replaces another one.
+        """
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
         document = _document_of(new)
         own = OwnDocument(document, Identity(column=new.column), True)
@@ -409,8 +422,14 @@ class ZarrArray(ArrayLayout):
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         sharding = sharding_of(document, own.certain_identity)
-        shards = ShardWriter(change, prefix, sharding, args_of(document))
+        shards = ShardWriter(
+            change, prefix, sharding, args_of(document), at_once=replaces is None
+        )
         write_shards([shards], blocks)
+        if replaces is not None:
+            for name in map(replaces.shard_name, replaces._stored_shards()):
+                if name not in shards.sizes:
+                    change.remove(name)
         document.grid = document.grid.resized(new.shape)
         if len(shards.sizes) < document.grid.nshards:
             mark_sparse(document)
@@ -662,7 +681,8 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     """
     node = read_node(folder)
     document = {**node.document, "attributes": attributes}
-    if COLUMN_ORDER in attributes and CONSOLIDATED not in document:
+    is_root = not folder.prefix
+    if is_root and COLUMN_ORDER in attributes and CONSOLIDATED not in document:
         document[CONSOLIDATED] = no_members()
         for name in attributes[COLUMN_ORDER]:
             full = folder.full(name + "/" + ZARR_JSON)
@@ -701,11 +721,53 @@ def prepare(
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_node(folder).attributes)
         elif change is not None and COLUMN_ORDER in node.attributes and not has_copies:
-            stage_document(change, folder, node.attributes)
+            stage_document(change, folder, node.attributes)  # it gets copies
         change, outer = None, folder.around()
         if outer is None:
             return
         folder = outer[0]
+
+
+def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> None:
+    """Let the document of a group commit all that is in it from now on.
+
+    `hold` keeps other writers away from a member until the change is made.
+    """
+    from . import find_members
+
+    node = read_node(folder)
+    document: JsonObject = {**node.document, CONSOLIDATED: no_members()}
+    change.stage(ZARR_JSON, encode_node(document, node.identity))
+    groups = [("", folder)]
+    for prefix, group in groups:
+        for name, found in find_members(group):
+            full, inner = prefix + name, found.folder
+            if found.layout == "zarr-python":  # other programs see the copies only
+                change.stage(full + "/" + ZARR_JSON, inner.read(ZARR_JSON))
+            if found.layout != "zarr":
+                continue
+            hold(found)
+            if found.kind == "array":
+                own = ZarrArray(inner)._read_for_change()
+                own.identity = _member_identity(full, own.identity)
+                change.stage(full + "/" + ZARR_JSON, own.encode())
+                continue
+            node = read_node(inner)
+            node.document.pop(CONSOLIDATED, None)
+            identity = _member_identity(full, node.identity)
+            content = encode_node(node.document, identity)
+            change.stage(full + "/" + ZARR_JSON, content)
+            for column in node.attributes.get(COLUMN_ORDER, ()):
+                content = inner.child(column).read_document(ZARR_JSON)[0]
+                change.stage("%s/%s/%s" % (full, column, ZARR_JSON), content)
+            if found.kind == "group":
+                groups.append((full + "/", inner))
+
+
+def _member_identity(full: str, identity: Identity | None = None) -> Identity:
+    """Return the identity of a member, which says that a group commits it."""
+    word = column_word(full.rpartition("/")[2])
+    return replace(identity or Identity(), column=word)
 
 
 class ZarrNode(NodeLayout):
@@ -739,10 +801,14 @@ class ZarrGroup(ZarrNode, GroupLayout):
         self.changed_elsewhere = not node.is_own
 
     @classmethod
-    def create(cls, change: Change, attrs: JsonObject) -> None:
-        """Write a new group without members to the folder of `change`."""
+    def create(cls, change: Change, attrs: JsonObject, prefix: str = "") -> None:
+        """Write a new group without members to the folder `prefix` of `change`."""
         check_attributes(attrs, OF_GROUPS)
-        change.stage(ZARR_JSON, encode_node(group_document(attrs)))
+        identity = _member_identity(prefix[:-1]) if prefix else None
+        content = encode_node(group_document(attrs), identity)
+        if prefix:
+            change.make_folder(prefix[:-1])
+        change.stage(prefix + ZARR_JSON, content)
 
 
 class ZarrTable(ZarrNode, TableLayout):
@@ -769,17 +835,24 @@ class ZarrTable(ZarrNode, TableLayout):
     # Writing
 
     @classmethod
-    def create(cls, change: Change, columns: NewColumns, attrs: JsonObject) -> None:
-        """Write a new table to the folder of `change`."""
+    def create(
+        cls, change: Change, columns: NewColumns, attrs: JsonObject, prefix: str = ""
+    ) -> None:
+        """Write a new table to the folder `prefix` of the dataset of `change`."""
         check_attributes(attrs, OF_GROUPS)
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
-        content = encode_node({**document, CONSOLIDATED: no_members()})
-        for name in columns:  # a wrong name is an error before anything is written
-            change.make_folder(name)
+        if not prefix:
+            document[CONSOLIDATED] = no_members()
+        identity = _member_identity(prefix[:-1]) if prefix else None
+        content = encode_node(document, identity)
+        # A wrong name is an error before anything is written.
+        for folder in (prefix[:-1], *(prefix + name for name in columns)):
+            if folder:
+                change.make_folder(folder)
         for name, (new, blocks) in columns.items():
             prepare_column(name, new)
-            cls.array_class.create(change, name + "/", new, blocks)
-        change.stage(ZARR_JSON, content)
+            cls.array_class.create(change, prefix + name + "/", new, blocks)
+        change.stage(prefix + ZARR_JSON, content)
 
     @classmethod
     def check_column_name(cls, name: str) -> None:
