@@ -43,7 +43,7 @@ from .._format.committed import (
     with_members,
     with_pending,
 )
-from .._format.zarr_metadata import ZARR_JSON
+from .._format.zarr_metadata import ZARR_JSON, encode_json
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import Conflict, Store
@@ -93,7 +93,8 @@ class Pending:
         The files that a change replaces, and where their new content is until they have
         it.
     members
-        The documents of members that the document commits; None if it commits none.
+        The documents of members that the document commits, as values; None if it
+        commits none.
     stale
         The names of members whose own documents are old copies.
     """
@@ -101,7 +102,7 @@ class Pending:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.files: dict[str, str] = {}
-        self.members: dict[str, bytes] | None = None
+        self.members: dict[str, Json] | None = None
         self.stale: set[str] = set()
         self.is_there = False
         self._name: str | None = None  # of the document
@@ -126,7 +127,10 @@ class Pending:
         """
         change.pending = self
         members = self.members or {}
-        change.stale = {"%s/%s" % (n, ZARR_JSON): members[n] for n in self.stale}
+        change.stale = {
+            "%s/%s" % (name, ZARR_JSON): encode_json(members[name])
+            for name in self.stale
+        }
 
     def committed(self, change: Change) -> None:
         """Take over the documents of a change that was committed."""
@@ -137,7 +141,7 @@ class Pending:
             if content is None:
                 members.pop(name, None)
             else:
-                members[name] = content
+                members[name] = parse_json(content)
         self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
 
     def read(self) -> None:

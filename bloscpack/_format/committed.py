@@ -30,7 +30,7 @@ from ..exceptions import DamageError
 from ..serializers import encode_document
 from .dtypes import shown
 from .identity import KEY, read_identity, signed
-from .zarr_metadata import CONSOLIDATED, ZARR_JSON, encode_json
+from .zarr_metadata import CONSOLIDATED, ZARR_JSON
 
 # The folder, inside of a dataset, with the files that have not got their names yet.
 STAGING = ".bloscpack"
@@ -93,7 +93,7 @@ def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
     return _encoded(document, content)
 
 
-def decode_members(document: JsonObject, content: bytes) -> dict[str, bytes] | None:
+def decode_members(document: JsonObject, content: bytes) -> dict[str, Json] | None:
     """Return the documents of the members that a document commits, by their names.
 
     None if it commits no other. The copies in a document that another program has
@@ -102,7 +102,7 @@ def decode_members(document: JsonObject, content: bytes) -> dict[str, bytes] | N
     stored = document.get(CONSOLIDATED)
     if not isinstance(stored, dict) or not read_identity(content, stored.get(KEY))[1]:
         return None
-    return {name: encode_json(member) for name, member in stored["metadata"].items()}
+    return dict(stored["metadata"])
 
 
 def with_members(content: bytes, members: Mapping[str, bytes | None]) -> bytes:

@@ -148,18 +148,27 @@ def find_identity(content: bytes, document: Json) -> Identity | None:
 
     `content` is the whole document, and `document` the value in it.
     """
-    for holder in (document, *document.values()) if isinstance(document, dict) else ():
-        value = holder.get(KEY) if isinstance(holder, dict) else None
-        identity, is_right = read_identity(content, value)
-        if is_right:
-            return identity
-    return None
+    identity, is_right = read_identity(content, _value_in(document))
+    return identity if is_right else None
+
+
+def says_committed(document: Json) -> bool:
+    """Return whether a document says that the one of a group around commits it."""
+    identity = read_identity(b"", _value_in(document))[0]
+    return identity is not None and identity.column is not None
 
 
 def is_copy(content: bytes, document: Json) -> bool:
-    """Return whether a document is the copy of one in the document of a group."""
-    identity = find_identity(content, document)
-    return identity is not None and identity.column is not None
+    """Return whether a document is a copy of one in the document of a group."""
+    return says_committed(document) and find_identity(content, document) is not None
+
+
+def _value_in(document: Json) -> Json:
+    """Return the value of `KEY` in a document, wherever it is."""
+    for holder in (document, *document.values()) if isinstance(document, dict) else ():
+        if isinstance(holder, dict) and KEY in holder:
+            return holder[KEY]
+    return None
 
 
 def check_identity(

@@ -196,12 +196,12 @@ class DatasetCheck:
                 try:
                     found = layouts.find_member(folder, name)
                 except (FormatError, OSError) as error:
-                    used.add(name)
+                    used.add(folder.full(name))
                     self._description_failed(error)
                     continue
                 if found is None:
                     continue
-                used.add(name)
+                used.add(folder.full(name))
                 inner = joined_name(member, name)
                 if layout != "folder" and found.layout == "folder":
                     message = "a folder of datasets, and no group: it has no document"
@@ -482,10 +482,14 @@ def _lost_chunks(checks: list[FileCheck]) -> Iterator[tuple[int, int]]:
 
 
 def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names that are not in `used`, with the reason; no link is followed."""
+    """Yield the names in a folder that are not in `used`, with the reason.
+
+    `used` has names in the dataset, `prefix` is a name in the folder. No link is
+    followed.
+    """
     for last, kind in folder.entries(prefix):
         name = prefix + "/" + last if prefix else last
-        if name in used or name == STAGING:
+        if folder.prefix + name in used or name == STAGING:
             continue
         if kind == stat.S_IFLNK:
             yield name, "a symbolic link, which is not followed"

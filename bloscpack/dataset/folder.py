@@ -23,7 +23,12 @@ from .._commit.objects import is_leftover
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.identity import is_copy
-from .._format.zarr_metadata import CONSOLIDATED, OLD_CONSOLIDATED, ZARR_JSON
+from .._format.zarr_metadata import (
+    CONSOLIDATED,
+    OLD_CONSOLIDATED,
+    ZARR_JSON,
+    encode_json,
+)
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.paths import is_checked_name, is_safe_part, is_url, local_path
@@ -252,40 +257,38 @@ class Folder:
             self._known = None
             if known[1] == self.identity(name):
                 return known[2:4]
-        content = self._document(name)
+        members, part = self.pending.members, self.prefix[:-1]
+        copy = members.get(part) if members and name == ZARR_JSON and part else None
+        if copy is not None and self.is_remote:
+            return encode_json(copy), copy
+        if copy is not None:
+            return self._member_document(part, copy)
+        content = self._read(name, MAX_DOCUMENT, whole=True)[0]
         value = decode_json(content, self.path(name))
         self._take(name, content, value)
         return content, value
 
-    def _document(self, name: str) -> bytes:
-        """Return the content of a file of JSON, perhaps from the document around it.
+    def _member_document(self, part: str, copy: Json) -> tuple[bytes, Json]:
+        """Return the document of a member, and the value in it.
 
-        The copy of a member in the document of its group counts, unless another program
-        has replaced the own document of the member. At a URL that is not looked for.
+        The `copy` in the document of its group counts, unless another program has
+        replaced the own document of the member.
         """
-        members, part = self.pending.members, self.prefix[:-1]
-        copy = members.get(part) if members and name == ZARR_JSON and part else None
-        if copy is None:
-            return self._read(name, MAX_DOCUMENT, whole=True)[0]
-        if self.is_remote:
-            return copy
-        own = b""
-        with suppress(FileNotFoundError):
-            own = self._read(name, MAX_DOCUMENT, whole=True)[0]
-        if own == copy:
-            self.pending.stale.discard(part)
-            return copy
-        with suppress(FormatError):  # a copy that was lost in a crash
-            if not is_copy(own, decode_json(own, self.path(name))):
-                return own
+        own: Json = None
+        with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
+            content = self._read(ZARR_JSON, MAX_DOCUMENT, whole=True)[0]
+            own = decode_json(content, self.path(ZARR_JSON))
+            if own == copy or not is_copy(content, own):
+                self.pending.stale.discard(part)
+                return content, own
         self.pending.read()  # the document around it may have changed
         now = (self.pending.members or {}).get(part)
         if now is None:
             text = os.strerror(errno.ENOENT)
-            raise FileNotFoundError(errno.ENOENT, text, self.path(name))
+            raise FileNotFoundError(errno.ENOENT, text, self.path(ZARR_JSON))
         if now != own:
             self.pending.stale.add(part)
-        return now
+        return encode_json(now), now
 
     def _take(self, name: str, content: bytes, value: Json) -> None:
         """Let the document of the dataset say where other files are."""

@@ -539,7 +539,7 @@ class Group(Node, Mapping[str, Node]):
 
     # Members that the document of the group commits
 
-    def _committed(self) -> Mapping[str, bytes]:
+    def _committed(self) -> Mapping[str, Json]:
         """Return the documents of these members, by their names in the outer group."""
         return self._layout.folder.pending.members or {}
 

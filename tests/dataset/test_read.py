@@ -320,7 +320,7 @@ def test_the_document_of_a_column_that_was_lost(tmp_path):
     dataset.create_table(path, {"x": [1], "y": [2]}).close()
     own = path / "x" / "zarr.json"
     content = own.read_bytes()
-    for damaged in b"", content[:-20], b"[]":
+    for damaged in b"", content[:-20], bytes(len(content)):
         own.write_bytes(damaged) if damaged else own.unlink()
         assert [(1, 2)] == dataset.open(path)[:].tolist()
         with dataset.open(path, "r+") as table:

@@ -7,7 +7,6 @@ the layout can do.
 from __future__ import annotations
 
 import errno
-import json
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +15,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._format.identity import is_copy
+from ..._format.identity import is_copy, says_committed
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.folder_store import LinkFound
 from ...constants import EXTENSION
@@ -210,7 +209,7 @@ def find_member(folder: Folder, name: str) -> Found | None:
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     """Return what is in a folder of a group, which may commit it."""
     copy = (folder.pending.members or {}).get(folder.full(name))
-    if copy is not None and is_copy(copy, json.loads(copy)):
+    if says_committed(copy):
         inner = folder.child(name)
         kind = load(str(LAYOUTS["zarr"].detect))(inner)
         if kind is not None:
