@@ -27,7 +27,13 @@ from .._storage.store import Store
 from .._types import Path, StorageOptions
 from .folder import Folder, store_at
 from .layouts import LAYOUTS, check_no_column, find, load
-from .layouts.identity import KEY, identified, read_identity
+from .layouts.identity import (
+    KEY,
+    holder_of,
+    identified,
+    read_identity,
+    take_identity,
+)
 
 
 class _Datasets:
@@ -51,13 +57,12 @@ class _Datasets:
 
         That of another program does not become one of Bloscpack.
         """
-        document, token = json.loads(content), start + os.urandom(8).hex()
-        attributes = document.setdefault("attributes", {})
-        identity, is_own = read_identity(content, attributes.get(KEY))
+        document, stored = take_identity(json.loads(content))
+        key, token = holder_of(document), start + os.urandom(8).hex()
+        identity, is_own = read_identity(content, stored)
         if identity is not None and is_own:
-            settings = {"key": "attributes", "token": token}
-            return identified(document, identity, encode_json, **settings)
-        attributes[KEY] = "token=%s" % token
+            return identified(document, identity, encode_json, key=key, token=token)
+        document[key][KEY] = "token=%s" % token
         return encode_json(document)
 
 

@@ -598,13 +598,14 @@ def test_wrong_documents(tmp_path):
         with pytest.raises(FormatError):
             dataset.open(path)
     for key in good:
-        if key not in ("attributes", "dimension_names"):
+        if key not in ("attributes", "dimension_names", "bloscpack"):
             (path / "zarr.json").write_text(
                 json.dumps({k: v for k, v in good.items() if k != key})
             )
             with pytest.raises((FormatError, UsageError)):
                 dataset.open(path)
-    good["codecs"], good["attributes"] = [{"name": "unknown"}], {}
+    good["codecs"] = [{"name": "unknown"}]
+    del good["bloscpack"]
     (path / "zarr.json").write_text(json.dumps(good))
     with pytest.raises((Unsupported, UsageError), match=r"the codec 'unknown'|zarr"):
         dataset.open(path)

@@ -155,6 +155,7 @@ def unsigned(files, name="zarr.json"):
     """Return files as another program writes them: without an identity."""
 
     def change(value):
+        value.pop("bloscpack", None)
         value.get("attributes", {}).pop(documents.KEY, None)
 
     return edited(files, name, change)
@@ -379,22 +380,22 @@ def sparse(items, fill_value):
 
     def change(document):
         document.update(shape=[9], fill_value=fill_value)
-        document["attributes"]["missing-shards"] = "fill_value"
+        own = {"must_understand": False, "missing-shards": "fill_value"}
+        document["bloscpack"] = {**own, **document["bloscpack"]}
 
     return edited(array(items), "zarr.json", change)
 
 
 def reworded(document, change):
-    """Change the value of the identity of a node."""
-    attributes = document["attributes"]
-    attributes[documents.KEY] = change(attributes[documents.KEY])
+    """Change the value of the identity of an array."""
+    own = document["bloscpack"]
+    own[documents.KEY] = change(own[documents.KEY])
 
 
-def with_copy(attributes):
-    """Change attributes so that the value of the identity is in them twice."""
-    value = attributes.pop(documents.KEY)
-    attributes.update({"copy": value, documents.KEY: value})
-    return attributes
+def with_copy(document):
+    """Return a document with the value of the identity in it twice."""
+    value = document["bloscpack"][documents.KEY]
+    return {**document, "attributes": {"copy": value}}
 
 
 def no_place(files, name):
@@ -618,7 +619,7 @@ SAMPLES = {
         lambda: edited(
             array(NUMBERS[:8]),
             "zarr.json",
-            lambda d: {"zarr_format": 3, "attributes": with_copy(d["attributes"]), **d},
+            with_copy,
         ),
     ),
     "zarr-data-type-object": (

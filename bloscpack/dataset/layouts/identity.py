@@ -4,8 +4,8 @@
 
     "bloscpack-id": "id=9f86d081884c7d65 crc32=1a2b3c4d"
 
-The value is text, so that each program that keeps attributes can keep it. The digest is
-the CRC-32 of the whole document, in which its own digits are zeros. So a document that
+The value is text in the attributes of a group, and in the document of an array in an
+object that programs keep and do not show. The digest is the CRC-32 of the whole document, in which its own digits are zeros. So a document that
 another program has written again, in whatever form, has a wrong digest or none
 (docs/format.rst, Identities).
 """
@@ -21,8 +21,13 @@ from dataclasses import dataclass, field
 from ..._types import Json, JsonObject
 from ...exceptions import DamageError, UsageValueError
 
-# The key: of an attribute in the layout zarr, and of a document of superchunks.
+# The key: in an object of a document of Zarr, and in a document of superchunks.
 KEY = "bloscpack-id"
+# The key of the document of a Zarr array whose object has what is ours alone.
+OWN = "bloscpack"
+# A key there of an array of which some shards were never written. A shard that is
+# missing from any other array has been lost.
+MISSING_SHARDS = "missing-shards"
 VALUE = re.compile(r"id=([0-9a-f]{16})((?: [a-z]+=[0-9a-f]+)*) crc32=([0-9a-f]{8})")
 ZEROS = "00000000"
 
@@ -90,6 +95,29 @@ def identified(
     end = content.rindex(value.encode()) + len(value)
     digest = b"%08x" % crc32(content)
     return content[: end - len(digest)] + digest + content[end:]
+
+
+def holder_of(document: JsonObject) -> str:
+    """Return the key of the object in a document of Zarr that has the identity."""
+    return OWN if document.get("node_type") == "array" else "attributes"
+
+
+def take_identity(document: JsonObject) -> tuple[JsonObject, Json]:
+    """Return the document of a Zarr node without its identity, and the value of `KEY`.
+
+    An array may have it and `MISSING_SHARDS` in its attributes, as older versions wrote
+    them. They come to `OWN`.
+    """
+    attributes, key = dict(document.get("attributes", {})), holder_of(document)
+    document = {**document, "attributes": attributes}
+    if key == OWN:
+        own = document.get(OWN, {"must_understand": False})
+        if not isinstance(own, dict):  # `decode_array` refuses it
+            return document, None
+        old = KEY, MISSING_SHARDS
+        moved = {name: attributes.pop(name) for name in old if name in attributes}
+        document[OWN] = {**moved, **own}
+    return document, document[key].pop(KEY, None)
 
 
 def seems_signed(content: bytes) -> bool:

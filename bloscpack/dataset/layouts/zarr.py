@@ -11,9 +11,9 @@
 A table is a group whose attribute ``column-order`` lists its columns: arrays of the
 same length. ``zarr.json`` has the shape, and is replaced last: items that a shard has
 outside of it do not count. A shard is never changed in place: other readers see the
-old file or the new one. Each document of this package has an identity and a digest in
-its attributes; a document without them is one of another program, and a change of it
-takes over what that program has written (docs/format.rst, Identities).
+old file or the new one. Each document of this package has an identity and a digest; a
+document without them is one of another program, and a change of it takes over what that
+program has written (docs/format.rst, Identities).
 """
 
 from __future__ import annotations
@@ -82,12 +82,16 @@ from .base import (
 from .chunk_choice import new_grid
 from .identity import (
     KEY,
+    MISSING_SHARDS,
+    OWN,
     Identity,
     check_attributes,
     column_word,
+    holder_of,
     identified,
     read_identity,
     seems_signed,
+    take_identity,
 )
 from .shard_files import ShardFiles
 from .shard_grid import Sharding, place_of
@@ -95,9 +99,7 @@ from .shard_writer import ShardWriter, write_shards
 
 # Folder of the shards.
 SHARDS = "c"
-# An attribute of an array of which some shards were never written, and its value. A
-# shard that is missing from any other array has been lost.
-MISSING_SHARDS = "missing-shards"
+# The value of `MISSING_SHARDS`.
 MISSING_READ_AS = "fill_value"
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
@@ -121,7 +123,7 @@ def detect(folder: Folder) -> str | None:
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
-        is_own = read_identity(content, attributes.get(KEY))[1]
+        is_own = decode_node(folder, content, document).is_own
         if kind == "array" and not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
             is_copy = is_unsharded(document) or not seems_signed(content)
@@ -184,17 +186,18 @@ def read_node(folder: Folder) -> NodeDocument:
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     """Return the document of a node; raise `FormatError` if it is damaged."""
-    kind, attributes = check_node(folder, value)
-    attributes = dict(attributes)  # `folder` keeps the value in the file
+    kind = check_node(folder, value)[0]
+    document, stored = take_identity(value)
+    attributes = document["attributes"]
     attributes.pop(MEMBERS, None)  # a document that is changed lists no members
-    identity, is_own = read_identity(content, attributes.pop(KEY, None))
-    document = {**value, "attributes": attributes}
+    identity, is_own = read_identity(content, stored)
     return NodeDocument(kind, document, attributes, identity, is_own)
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
     """Return the content of ``zarr.json``, with this identity or a new one."""
-    return identified(document, identity or Identity(), encode_json, key="attributes")
+    key = holder_of(document)
+    return identified(document, identity or Identity(), encode_json, key=key)
 
 
 @dataclass(eq=False)
@@ -204,7 +207,7 @@ class OwnDocument:
     Attributes
     ----------
     array
-        The document, without the attribute of the identity.
+        The document, without the identity.
     identity
         The identity in it, which is uncertain unless `is_own`; None if there is none.
     is_own
@@ -240,7 +243,7 @@ def read_array_document(folder: Folder) -> OwnDocument:
         reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
         raise DamageError(
             "the digest in '%s' is wrong, so it is damaged or another program has "
-            "changed it (then remove this attribute): %s" % (KEY, reason),
+            "changed it (then remove this key): %s" % (KEY, reason),
             section="metadata",
             filename=path,
         ) from error
@@ -282,7 +285,7 @@ def check_shape(folder: Folder, shape: Shape) -> None:
 
 def mark_sparse(document: ArrayDocument) -> None:
     """Note in the document that some shards are missing because none was written."""
-    document.attributes = {**document.attributes, MISSING_SHARDS: MISSING_READ_AS}
+    document.others[OWN] = {**document.others[OWN], MISSING_SHARDS: MISSING_READ_AS}
 
 
 # Arrays
@@ -323,7 +326,7 @@ class ZarrArray(ArrayLayout):
         self.chunks, self.shards = self.grid.chunk, self.grid.shard
         self._sharding = sharding_of(document, own.certain_identity)
         # Other programs leave out shards in which all items have the fill value.
-        is_sparse = MISSING_SHARDS in document.attributes
+        is_sparse = MISSING_SHARDS in document.others[OWN]
         self.may_lack_files = is_sparse or not own.is_own
         self._check = check
         self.renew()
@@ -366,8 +369,7 @@ class ZarrArray(ArrayLayout):
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
         array = read_array_document(self.folder).array
-        stored = with_mask(array.attributes, array.dtype, decode_mask).items()
-        return {name: value for name, value in stored if name not in OF_ARRAYS}
+        return with_mask(array.attributes, array.dtype, decode_mask)
 
     # Writing
 
@@ -403,10 +405,7 @@ class ZarrArray(ArrayLayout):
         """Let `change` replace all attributes."""
         check_attributes(values, OF_ARRAYS, " of an array")
         own = self._read_for_change()
-        is_sparse = MISSING_SHARDS in own.array.attributes
         own.array.attributes = with_mask(values, self.dtype, encode_mask)
-        if is_sparse:
-            mark_sparse(own.array)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
     def _read_for_change(self) -> OwnDocument:
@@ -515,7 +514,7 @@ class ZarrArray(ArrayLayout):
         if shape is not None:
             own.array.grid = grid.resized(shape())
         if own.array.shape != self.shape or not own.is_own:
-            marked = MISSING_SHARDS in own.array.attributes
+            marked = MISSING_SHARDS in own.array.others[OWN]
             if not marked and self._lacks_shards(own.array.grid, shards):
                 mark_sparse(own.array)
             change.stage(self.folder.full(ZARR_JSON), own.encode())
@@ -603,6 +602,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
             "shuffle": int(args.shuffle),
             "blocksize": new.blocksize(args, grid),
         },
+        others={OWN: {"must_understand": False}},
     )
     encode_fill_value(new.dtype, document.fill_value)
     return document
