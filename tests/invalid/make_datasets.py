@@ -406,6 +406,12 @@ SAMPLES = {
             array(FEW), "zarr.json", lambda d: d.update(other=1), sign=False
         ),
     ),
+    "own-key-no-object": (
+        "I10",
+        lambda: edited(
+            array(FEW), "zarr.json", lambda d: {**d, "bloscpack": [d["bloscpack"]]}
+        ),
+    ),
     "storage-digest": (
         "I5",
         lambda: edited(

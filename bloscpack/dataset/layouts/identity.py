@@ -5,9 +5,10 @@
     "bloscpack-id": "id=9f86d081884c7d65 crc32=1a2b3c4d"
 
 The value is text in the attributes of a group, and in the document of an array in an
-object that programs keep and do not show. The digest is the CRC-32 of the whole document, in which its own digits are zeros. So a document that
-another program has written again, in whatever form, has a wrong digest or none
-(docs/format.rst, Identities).
+object that programs keep and do not show. The digest is the CRC-32 of the whole
+document, in which its own digits are zeros. So a document that another program has
+written again, in whatever form, has a wrong digest or none (docs/format.rst,
+Identities).
 """
 
 from __future__ import annotations
