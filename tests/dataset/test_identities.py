@@ -300,7 +300,6 @@ def test_rows_that_are_lost_are_named(tmp_path):
             lambda: array[399],
             lambda: array.__setitem__(slice(310, 390), 2),
             lambda: array.__setitem__(slice(300, 350), 2),
-            lambda: array.resize(2000),
         ):
             with pytest.raises(FormatError, match="the rows 300 to 400") as caught:
                 change()
@@ -377,7 +376,8 @@ def test_a_document_that_another_program_has_written(tmp_path):
         found = ["changed"] if kept else ["changed", "missing"]
         assert found == [f.kind for f in dataset.verify(path).findings]
         expected = np.arange(100)
-        expected[40:60] *= kept
+        if not kept:
+            expected[40:60] = -(2**63) + 2  # no plausible value
         with dataset.open(path, "r+") as array:
             assert expected.tolist() == array[:].tolist()
             array.attrs["more"] = 1
@@ -476,7 +476,7 @@ def test_an_array_at_a_url_that_gets_an_identity(tmp_path, lost):
     memory.rm("/given/c/1")
     with dataset.open("memory://given") as array:
         if lost:
-            assert 0 == array[:][20:40].sum()
+            assert {-(2**63) + 2} == {*array[:][20:40].tolist()}
         else:
             with pytest.raises(FormatError, match="the rows 20 to 40"):
                 array[:]

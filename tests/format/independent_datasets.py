@@ -248,6 +248,8 @@ def describe_node(raw: bytes) -> dict:
             describe_array(node, document)
         except NotSupported as error:
             raise (Refused("I4") if damaged else error) from error
+        if "new-items" in own:
+            item_of(own["new-items"], node["dtype"], node["size"])
         node["sparse"] = MARK in own or not words
         text = user.get("_FillValue") if node["dtype"][1] == "f" else None
     if isinstance(text, str) and re.fullmatch("[0-9A-Za-z+/]{11}=", text):  # V11

@@ -110,7 +110,9 @@ def group():
 
 def resized():
     def write(path):
-        with dataset.create_array(path, NUMBERS, fill_value=7, **OPTIONS) as opened:
+        shape = {"shape": 20, "dtype": "i4", "fill_value": 7}
+        with dataset.create_array(path, **shape, **OPTIONS) as opened:
+            opened[:] = NUMBERS
             opened.resize(40)
             opened[36:] = 1
 

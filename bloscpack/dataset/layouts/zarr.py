@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
 from ..._arrays.reader import Reader
 from ..._commit.new_files import Change
 from ..._commit.writer import Writer
+from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
@@ -41,6 +42,7 @@ from ..._format.zarr_metadata import (
     ZARR_JSON,
     ArrayDocument,
     decode_array,
+    decode_fill_value,
     decode_mask,
     encode_data_type,
     encode_fill_value,
@@ -48,8 +50,10 @@ from ..._format.zarr_metadata import (
     encode_mask,
     group_document,
     is_unsharded,
+    unlikely_item,
     why_not_native,
     with_mask,
+    zero,
 )
 from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
@@ -101,6 +105,12 @@ from .shard_writer import ShardWriter, write_shards
 SHARDS = "c"
 # The value of `MISSING_SHARDS`.
 MISSING_READ_AS = "fill_value"
+# The key beside it of an array of which all items are written. It has the value of new
+# items, and the fill value is one that data do not have.
+NEW_ITEMS = "new-items"
+# Kinds of items that have no such value: a missing shard may be one that another
+# program has left out.
+ALL_LIKELY = "bmM"
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
 # The attributes that users do not see, and their effect.
@@ -218,6 +228,14 @@ class OwnDocument:
     identity: Identity | None
     is_own: bool
 
+    @cached_property
+    def new_items(self) -> Any:
+        """The value of new items when the array is enlarged; else see `NEW_ITEMS`."""
+        stored = self.array.others[OWN].get(NEW_ITEMS, self)
+        if stored is self:
+            return self.array.fill_value
+        return decode_fill_value(self.array.dtype, stored)
+
     @property
     def certain_identity(self) -> str | None:
         """The identity of the array; None if it is uncertain."""
@@ -233,7 +251,9 @@ def read_array_document(folder: Folder) -> OwnDocument:
     content, value = folder.read_document(ZARR_JSON)
     node = decode_node(folder, content, value)
     try:
-        return OwnDocument(decode_array(node.document), node.identity, node.is_own)
+        own = OwnDocument(decode_array(node.document), node.identity, node.is_own)
+        own.new_items  # noqa: B018 - a wrong one is an error
+        return own
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
@@ -321,15 +341,21 @@ class ZarrArray(ArrayLayout):
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.stored_dims = document.dimension_names
-        self.fill_value = document.fill_value
+        self.fill_value = own.new_items
         self.grid = document.grid
         self.chunks, self.shards = self.grid.chunk, self.grid.shard
         self._sharding = sharding_of(document, own.certain_identity)
         # Other programs leave out shards in which all items have the fill value.
         is_sparse = MISSING_SHARDS in document.others[OWN]
         self.may_lack_files = is_sparse or not own.is_own
+        self.leaves_out = NEW_ITEMS not in document.others[OWN]
         self._check = check
         self.renew()
+
+    @property
+    def missing_value(self) -> Any:
+        """The value of items that no file has."""
+        return self._own.array.fill_value
 
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced."""
@@ -547,9 +573,14 @@ class ZarrArray(ArrayLayout):
     def shards_to_fill(self, grid: Grid) -> Iterable[int]:
         """Return the numbers of the shards that must get the fill value as new items.
 
-        These are shards that have a file: those at the old ends of the axes, and those
-        that an interrupted append left. Other shards stay missing.
+        In an array that is created from a shape, these are shards that have a file:
+        those at the old ends of the axes, and those that an interrupted append left.
+        Other shards stay missing.
         """
+        if not self.leaves_out:
+            found = super().shards_to_fill(grid)
+            is_longer = grid.shape[1:] == self.shape[1:]
+            return found if is_longer else range(grid.nshards)
         return shard_names(grid).stored(self.folder, grid.nshards)
 
     def committed(self, shape: Shape) -> None:
@@ -589,10 +620,12 @@ def _document_of(new: NewArray) -> ArrayDocument:
     typesize = typesize_of(new.dtype)
     args = BloscArgs(**{"typesize": typesize, **new.usual_settings, **new.settings})
     args.check()
+    fill = zero(new.dtype) if new.fill_value is None else new.fill_value
+    stored: Json = encode_fill_value(new.dtype, fill)
     document = ArrayDocument(
         new.dtype,
         grid,
-        fill_value=new.fill_value,
+        fill_value=fill if new.sparse else unlikely_item(new.dtype),
         attributes=with_mask(new.attrs, new.dtype, encode_mask),
         dimension_names=new.dims,
         blosc={
@@ -604,7 +637,10 @@ def _document_of(new: NewArray) -> ArrayDocument:
         },
         others={OWN: {"must_understand": False}},
     )
-    encode_fill_value(new.dtype, document.fill_value)
+    if not new.sparse:
+        document.others[OWN][NEW_ITEMS] = stored
+        if new.dtype.kind in ALL_LIKELY:
+            mark_sparse(document)
     return document
 
 
