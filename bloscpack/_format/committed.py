@@ -29,8 +29,8 @@ from .._types import Json, JsonObject
 from ..exceptions import DamageError
 from ..serializers import encode_document
 from .dtypes import shown
-from .identity import KEY, read_identity, signed
-from .zarr_metadata import CONSOLIDATED, ZARR_JSON
+from .identity import CONSOLIDATED, KEY, read_identity, signed
+from .zarr_metadata import ZARR_JSON
 
 # The folder, inside of a dataset, with the files that have not got their names yet.
 STAGING = ".bloscpack"

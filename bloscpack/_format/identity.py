@@ -4,10 +4,11 @@
 
     "bloscpack-id": "id=9f86d081884c7d65 crc32=1a2b3c4d"
 
-The value is text, so that each program that keeps attributes can keep it. The digest is
-the CRC-32 of the whole document, in which its own digits are zeros. So a document that
-another program has written again, in whatever form, has a wrong digest or none
-(docs/format.rst, Identities).
+The value is text in the attributes of a group, and in the document of an array in an
+object that programs keep and do not show. The digest is the CRC-32 of the whole
+document, in which its own digits are zeros. So a document that another program has
+written again, in whatever form, has a wrong digest or none (docs/format.rst,
+Identities).
 """
 
 from __future__ import annotations
@@ -21,8 +22,15 @@ from dataclasses import dataclass, field
 from .._types import Json, JsonObject
 from ..exceptions import DamageError, UsageValueError
 
-# The key: of an attribute in the layout zarr, and of a document of superchunks.
+# The key: in an object of a document of Zarr, and in a document of superchunks.
 KEY = "bloscpack-id"
+# The key of the document of a Zarr group with the documents of all members.
+CONSOLIDATED = "consolidated_metadata"
+# The key of the document of a Zarr array whose object has what is ours alone.
+OWN = "bloscpack"
+# A key there of an array of which some shards were never written. A shard that is
+# missing from any other array has been lost.
+MISSING_SHARDS = "missing-shards"
 VALUE = re.compile(r"id=([0-9a-f]{16})((?: [a-z]+=[0-9a-f]+)*) crc32=([0-9a-f]{8})")
 ZEROS = "00000000"
 
@@ -117,6 +125,40 @@ def signed(
             holder[KEY] = kept if token is None else identity.words(token)
             return _with_digest(encode(document), holder[KEY])
     return encode(document)
+
+
+def holder_of(document: JsonObject) -> str:
+    """Return the key of the object in a document of Zarr that has the identity.
+
+    In the document of a group that commits its members, it is with these: other
+    programs show the attributes, and keep them if they write the document again.
+    """
+    if document.get("node_type") == "array":
+        return OWN
+    return CONSOLIDATED if CONSOLIDATED in document else "attributes"
+
+
+def take_identity(document: JsonObject) -> tuple[JsonObject, Json]:
+    """Return the document of a Zarr node without its identity, and the value of `KEY`.
+
+    An array may have it and `MISSING_SHARDS` in its attributes, as older versions wrote
+    them. They come to `OWN`. The documents of members that another program has put into
+    that of a group are left out: they are not committed with it.
+    """
+    attributes = dict(document.get("attributes", {}))
+    document = {**document, "attributes": attributes}
+    inline = document.pop(CONSOLIDATED, None)
+    if isinstance(inline, dict) and KEY in inline:
+        document[CONSOLIDATED] = dict(inline)
+    key = holder_of(document)
+    if key == OWN:
+        own = document.get(OWN, {"must_understand": False})
+        if not isinstance(own, dict):  # `decode_array` refuses it
+            return document, None
+        old = KEY, MISSING_SHARDS
+        moved = {name: attributes.pop(name) for name in old if name in attributes}
+        document[OWN] = {**moved, **own}
+    return document, document[key].pop(KEY, None)
 
 
 def seems_signed(content: bytes) -> bool:

@@ -42,10 +42,7 @@ from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
 from .other_formats import ZARR_JSON as ZARR_JSON
 
-# A key of a group with copies of the documents of all members, which zarr-python reads
-# in their place. A change would make it wrong.
-CONSOLIDATED = "consolidated_metadata"
-# The file with these copies in format 2.
+# The file with copies of the documents of all members in format 2.
 OLD_CONSOLIDATED = ".zmetadata"
 # Data types that every reader of Zarr format 3 knows, by kind and item size.
 DATA_TYPES = {
@@ -59,6 +56,9 @@ DTYPES = {name: "%s%d" % key for key, name in DATA_TYPES.items()}
 # Extensions, which zarr-python knows, by kind: the data type, and its bytes per item.
 TEXT_TYPES = {"S": ("null_terminated_bytes", 1), "U": ("fixed_length_utf32", 4)}
 TIME_TYPES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
+# The fill value of netCDF for floats; items of other kinds for `unlikely_item`.
+NETCDF_FILL = float.fromhex("0x1.ep+122")
+UNLIKELY = {"b": True, "M": "NaT", "m": "NaT", "S": b"\x81", "U": "\ufffd"}
 # Filters of Blosc, by number.
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CRC32C = {"name": "crc32c"}
@@ -284,6 +284,27 @@ def zero(dtype: DType) -> Any:
     if dtype.kind in TIME_TYPES and numpy.datetime_data(dtype)[0] == "generic":
         return numpy.array("NaT", dtype)[()]
     return numpy.zeros((), dtype)[()]
+
+
+def unlikely_item(dtype: DType) -> Any:
+    """Return the fill value of an array of which all items are stored.
+
+    Other programs leave out what has the fill value. So it is one that data do not have
+    in all items of a shard: for numbers of several bytes that of netCDF. Booleans and
+    times have no such value: a lost mask hides its items, and a lost time is missing.
+    """
+    kind, size = dtype.kind, dtype.itemsize
+    item: Any = NETCDF_FILL
+    if kind in "iu":
+        least = 2 ** (8 * size) if kind == "u" else -(2 ** (8 * size - 1))
+        item = least + (1 + (size == 8)) * (1 if kind == "i" else -1)
+        if size == 1:
+            item = 0x81 if kind == "u" else 0x81 - 2**8
+    elif kind == "f" and size == 2:
+        item = 61440.0  # `NETCDF_FILL` with the largest exponent
+    elif kind in UNLIKELY:
+        item = UNLIKELY[kind]
+    return numpy.array(item, dtype)[()]
 
 
 # Data types

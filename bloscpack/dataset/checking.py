@@ -316,8 +316,9 @@ class DatasetCheck:
             used |= own
             report.losses += losses_of(name, checks)
             for check in checks:
-                # If the document was altered, the missing rows may have been written.
-                allowed = layout.may_lack_files and own
+                # If the document was altered, the missing rows may have been written;
+                # and no document says whether booleans or times were.
+                allowed = layout.may_lack_files and (own or not layout.leaves_out)
                 if allowed and {MISSING, SHORT} & {f.kind for f in check.findings}:
                     check.certain = False
                 check.count()
@@ -374,7 +375,8 @@ class DatasetCheck:
                 self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
 
         ordered(stored, work, deliver, outer)
-        if not layout.may_lack_files or layout.changed_elsewhere:
+        is_complete = not (layout.may_lack_files and layout.leaves_out)
+        if is_complete or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]
         move_claimed(checks, layout, source, self._nthreads)

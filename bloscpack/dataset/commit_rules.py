@@ -17,7 +17,7 @@ from .._commit.change import Change, FolderChange, check_mode
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer
-from .._format.identity import KEY, signed
+from .._format.identity import KEY, holder_of, signed, take_identity
 from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
 from .._storage.store import Store
@@ -73,7 +73,8 @@ class _Datasets:
         claimed = signed(document, content, encode_json, token)
         if token.encode() in claimed:
             return claimed
-        document.setdefault("attributes", {})[KEY] = "token=%s" % token
+        document = take_identity(document)[0]
+        document[holder_of(document)][KEY] = "token=%s" % token
         return encode_json(document)
 
 

@@ -22,9 +22,8 @@ from .._commit.change import Pending, decode_json
 from .._commit.objects import is_leftover
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
-from .._format.identity import is_copy
+from .._format.identity import CONSOLIDATED, is_copy
 from .._format.zarr_metadata import (
-    CONSOLIDATED,
     OLD_CONSOLIDATED,
     ZARR_JSON,
     encode_json,

@@ -257,6 +257,7 @@ def create_array(
         shards=shards,
         dims=array_dims(found, path, len(rows.shape), names),
         sample=data,
+        sparse=data is None and 0 not in rows.shape,
     )
     grid = found.grid_for(new)
     blocks: Blocks = ()

@@ -76,7 +76,7 @@ def recover(
         The folder of the new dataset, which appears when it is complete.
     fill
         The value of all bytes of lost items, 0 to 255; None for the fill value of the
-        array.
+        array: in the layout ``zarr`` one that data do not have, if it was made of data.
     drop
         Leave lost rows out instead; in a table, all columns of these rows.
     mode
@@ -269,7 +269,7 @@ class SavedArray:
         # A sparse array gets the rows that are lost only if they have a value.
         self._writes_lost = fill is not None
         if fill is None:
-            self._fill = layout.fill_value
+            self._fill = layout.missing_value
         else:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]
@@ -305,7 +305,9 @@ class SavedArray:
             new.shape = (total, *new.shape[1:])
         grid = target.grid_for(new)
         written = [(0, total)] if self._row_nbytes else []
-        if self.layout.may_lack_files and target.sparse and grid.shape:
+        if self.layout.may_lack_files and self.layout.leaves_out and grid.shape:
+            new.sparse = target.sparse
+        if new.sparse:
             lost = self.lost_rows() if self._writes_lost else ()
             rows = union([*self._stored(), *lost])
             written = whole_files(moved(kept, rows), grid.shard[0], total)

@@ -377,7 +377,7 @@ def test_another_program_writes_the_document(path):
         shard = (path / "c/0/0").read_bytes()
         document = path / "zarr.json"
         text = document.read_text()
-        document.write_text(text.replace('"attributes": {', '"attributes": {"a": 1,'))
+        document.write_text(text.replace('"attributes": {', '"attributes": {"a": 1'))
         nothing = r"changed 'zarr.json', and nothing more was assigned: open the array"
         with pytest.raises(StorageError, match=nothing):
             array[0, 0] = 2

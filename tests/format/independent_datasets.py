@@ -25,7 +25,7 @@ import numpy as np
 from format import independent_reader as blp
 from format.independent_reader import NotSupported, Refused, check, is_shape, supports
 
-KEY, LARGEST_DOCUMENT = "bloscpack-id", 64 << 20
+KEY, MARK, LARGEST_DOCUMENT = "bloscpack-id", "missing-shards", 64 << 20
 
 
 def read(path: str) -> dict:
@@ -230,8 +230,13 @@ def describe_node(raw: bytes) -> dict:
     check("V1", isinstance(document, dict) and repr(document.get("zarr_format")) == "3")
     kind, attributes = document.get("node_type"), document.get("attributes", {})
     check("V1", kind in ("array", "group") and isinstance(attributes, dict))
-    words, user, text = identity_of(attributes, raw), {**attributes}, None
+    user, text, own = {**attributes}, None, {KEY: attributes.get(KEY)}
     user.pop(KEY, None)
+    if kind == "array":
+        old = {MARK: user.pop(MARK)} if MARK in user else {}
+        stated = document.get("bloscpack", {})
+        own = {**own, **old, **stated} if isinstance(stated, dict) else {}
+    words = identity_of(own, raw)
     node = {"kind": kind, "own": words, "attributes": user, "of Z3": False}
     if kind == "array":
         first = document.get("codecs") or [None]
@@ -243,8 +248,9 @@ def describe_node(raw: bytes) -> dict:
             describe_array(node, document)
         except NotSupported as error:
             raise (Refused("I4") if damaged else error) from error
-        sparse = user.pop("missing-shards", KEY) is not KEY
-        node["sparse"] = sparse or not words
+        if "new-items" in own:
+            item_of(own["new-items"], node["dtype"], node["size"])
+        node["sparse"] = MARK in own or not words
         text = user.get("_FillValue") if node["dtype"][1] == "f" else None
     if isinstance(text, str) and re.fullmatch("[0-9A-Za-z+/]{11}=", text):  # V11
         (user["_FillValue"],) = struct.unpack("<d", base64.b64decode(text))

@@ -217,24 +217,41 @@ def test_a_copy_of_what_was_opened_as_zarr():
 
 
 def test_a_copy_by_xarray_gets_its_own_identity():
-    """xarray copies the attribute with the identity, which the shards do not state."""
+    """xarray does not see the identity of an array, and does not copy it."""
 
     def identity(path):
         with open(path + "/v/zarr.json") as file:
-            return json.load(file)["attributes"]["bloscpack-id"][:19]
+            return json.load(file).get("bloscpack", {}).get("bloscpack-id")
 
     data = xr.Dataset({"v": (("x", "y"), np.ones((4, 5)), {"units": "m"})})
     dataset.from_xarray("source", data).close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        xr.open_zarr("source").to_zarr("copy", zarr_format=3)
-    assert identity("source") == identity("copy")
+        opened = xr.open_zarr("source")
+        assert {"units": "m"} == opened["v"].attrs
+        opened.to_zarr("copy", zarr_format=3)
+    assert identity("source") is not None
+    assert identity("copy") is None
     for path in ("copy", "source"):
         with dataset.open(path + "/v", "r+") as array:
             array[0] = 7
             assert "m" == array.attrs["units"]
         assert 0 == dataset.verify(path).nerrors
     assert identity("source") != identity("copy")
+
+
+def test_what_xarray_opens_has_only_the_attributes_of_users():
+    """So it is identical to the data, and is combined with others."""
+    data = weather()
+    for name in ("one", "other"):
+        dataset.from_xarray(name, data).close()
+    with xr.open_zarr("one", consolidated=False) as opened:
+        opened = opened.load()
+    for variable in data.variables:
+        xr.testing.assert_identical(data[variable], opened[variable])
+    with xr.open_zarr("other", consolidated=False) as other:
+        joined = xr.concat([opened["t"], other["t"]], "n", combine_attrs="identical")
+    assert data["t"].attrs.keys() == joined.attrs.keys()
 
 
 def test_groups_and_tables_open_as_zarr():

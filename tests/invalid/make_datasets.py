@@ -372,7 +372,7 @@ SAMPLES = {
     ),
     "shards-exchanged": ("I8", lambda: swapped(array(NUMBERS), "c/0", "c/1")),
     "shard-of-another-array": ("I8", of_another),
-    "shard-dtype": zarr("I8", data_type="uint32"),
+    "shard-dtype": zarr("I8", data_type="float32"),
     "shard-rows-of-chunks": (
         "I8 V9",
         lambda: edited(array(FEW), "zarr.json", two_rows),
@@ -405,6 +405,16 @@ SAMPLES = {
         lambda: edited(
             array(FEW), "zarr.json", lambda d: d.update(other=1), sign=False
         ),
+    ),
+    "own-key-no-object": (
+        "I10 I4",
+        lambda: edited(
+            array(FEW), "zarr.json", lambda d: {**d, "bloscpack": [d["bloscpack"]]}
+        ),
+    ),
+    "own-new-items": (
+        "I11 V8",
+        lambda: with_keys(array(FEW), *("zarr.json", "bloscpack"), **{"new-items": ""}),
     ),
     "storage-digest": (
         "I5",

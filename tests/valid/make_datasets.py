@@ -110,7 +110,9 @@ def group():
 
 def resized():
     def write(path):
-        with dataset.create_array(path, NUMBERS, fill_value=7, **OPTIONS) as opened:
+        shape = {"shape": 20, "dtype": "i4", "fill_value": 7}
+        with dataset.create_array(path, **shape, **OPTIONS) as opened:
+            opened[:] = NUMBERS
             opened.resize(40)
             opened[36:] = 1
 
@@ -155,6 +157,7 @@ def unsigned(files, name="zarr.json"):
     """Return files as another program writes them: without an identity."""
 
     def change(value):
+        value.pop("bloscpack", None)
         value.get("attributes", {}).pop(documents.KEY, None)
 
     return edited(files, name, change)
@@ -379,22 +382,22 @@ def sparse(items, fill_value):
 
     def change(document):
         document.update(shape=[9], fill_value=fill_value)
-        document["attributes"]["missing-shards"] = "fill_value"
+        own = {"must_understand": False, "missing-shards": "fill_value"}
+        document["bloscpack"] = {**own, **document["bloscpack"]}
 
     return edited(array(items), "zarr.json", change)
 
 
 def reworded(document, change):
-    """Change the value of the identity of a node."""
-    attributes = document["attributes"]
-    attributes[documents.KEY] = change(attributes[documents.KEY])
+    """Change the value of the identity of an array."""
+    own = document["bloscpack"]
+    own[documents.KEY] = change(own[documents.KEY])
 
 
-def with_copy(attributes):
-    """Change attributes so that the value of the identity is in them twice."""
-    value = attributes.pop(documents.KEY)
-    attributes.update({"copy": value, documents.KEY: value})
-    return attributes
+def with_copy(document):
+    """Return a document with the value of the identity in it twice."""
+    value = document["bloscpack"][documents.KEY]
+    return {**document, "attributes": {"copy": value}}
 
 
 def no_place(files, name):
@@ -618,7 +621,7 @@ SAMPLES = {
         lambda: edited(
             array(NUMBERS[:8]),
             "zarr.json",
-            lambda d: {"zarr_format": 3, "attributes": with_copy(d["attributes"]), **d},
+            with_copy,
         ),
     ),
     "zarr-data-type-object": (

@@ -94,6 +94,9 @@ class NewArray:
         A checksum of the name, for a column of a table; set by layouts that store it.
     fill_value
         The value of new items when the array is enlarged; None for zero.
+    sparse
+        Whether items may stay unwritten, in layouts that allow it: they have the fill
+        value.
     attrs
         The attributes.
     settings
@@ -115,6 +118,7 @@ class NewArray:
     dims: Sequence[str | None] | None = None
     column: str | None = None
     sample: object = None
+    sparse: bool = False
     is_fitted: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -303,6 +307,8 @@ class ArrayLayout(NodeLayout):
         The names in the file; None if there are none.
     may_lack_files
         Whether this array has such items, so that files may be missing.
+    leaves_out
+        Whether new items of this array are not written: it was created from a shape.
     by_field
         Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
@@ -323,6 +329,7 @@ class ArrayLayout(NodeLayout):
     has_dims = False
     stored_dims: Sequence[str | None] | None = None
     may_lack_files = False
+    leaves_out = False
     by_field = False
     dtype: DType
     shape: tuple[int, ...]
@@ -338,6 +345,11 @@ class ArrayLayout(NodeLayout):
     def dims(self) -> tuple[str | None, ...] | None:
         """The name or None for each axis; None if no axis has a name."""
         return given_dims(name_of(self.folder.path()), self.stored_dims)
+
+    @property
+    def missing_value(self) -> Any:
+        """The value of items that no file has."""
+        return self.fill_value
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""
@@ -435,8 +447,8 @@ class ArrayLayout(NodeLayout):
         free = least if self.folder.is_remote else disk_usage(self.folder.root).free
         if least > free:
             raise UsageError(
-                "%d new rows take at least '%d' bytes, and '%d' are free: the "
-                "layout 'zarr' does not store rows that have the fill value"
+                "%d new rows take at least '%d' bytes, and '%d' are free: an array "
+                "of the layout 'zarr' that is created with shape= does not store them"
                 % (stop - start, least, free)
             )
         return range(start // grid.shard[0], grid.nshards)

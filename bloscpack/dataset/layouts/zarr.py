@@ -11,9 +11,9 @@
 A table is a group whose attribute ``column-order`` lists its columns: arrays of the
 same length. ``zarr.json`` has the shape, and is replaced last: items that a shard has
 outside of it do not count. A shard is never changed in place: other readers see the
-old file or the new one. Each document of this package has an identity and a digest in
-its attributes; a document without them is one of another program, and a change of it
-takes over what that program has written (docs/format.rst, Identities).
+old file or the new one. Each document of this package has an identity and a digest; a
+document without them is one of another program, and a change of it takes over what that
+program has written (docs/format.rst, Identities).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
@@ -31,27 +31,33 @@ from ..._arrays.reader import Reader
 from ..._commit.change import Change
 from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
+from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
 from ..._format.committed import PENDING, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
+    CONSOLIDATED,
     KEY,
+    MISSING_SHARDS,
+    OWN,
     Identity,
     check_attributes,
     column_word,
+    holder_of,
     identified,
     read_identity,
     seems_signed,
+    take_identity,
 )
 from ..._format.sections import read_beginning
 from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
-    CONSOLIDATED,
     READ_OTHERWISE,
     ZARR_JSON,
     ArrayDocument,
     decode_array,
+    decode_fill_value,
     decode_mask,
     encode_data_type,
     encode_fill_value,
@@ -59,8 +65,10 @@ from ..._format.zarr_metadata import (
     encode_mask,
     group_document,
     is_unsharded,
+    unlikely_item,
     why_not_native,
     with_mask,
+    zero,
 )
 from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
@@ -100,10 +108,14 @@ if TYPE_CHECKING:
 
 # Folder of the shards.
 SHARDS = "c"
-# An attribute of an array of which some shards were never written, and its value. A
-# shard that is missing from any other array has been lost.
-MISSING_SHARDS = "missing-shards"
+# The value of `MISSING_SHARDS`.
 MISSING_READ_AS = "fill_value"
+# The key beside it of an array of which all items are written. It has the value of new
+# items, and the fill value is one that data do not have.
+NEW_ITEMS = "new-items"
+# Kinds of items that have no such value: a missing shard may be one that another
+# program has left out.
+ALL_LIKELY = "bmM"
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
 # The attributes that users do not see, and their effect.
@@ -126,7 +138,7 @@ def detect(folder: Folder) -> str | None:
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
-        is_own = read_identity(content, attributes.get(KEY))[1]
+        is_own = decode_node(folder, content, document).is_own
         if kind == "array" and not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
             is_copy = is_unsharded(document) or not seems_signed(content)
@@ -191,28 +203,20 @@ def read_node(folder: Folder) -> NodeDocument:
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     """Return the document of a node; raise `FormatError` if it is damaged."""
-    kind, attributes = check_node(folder, value)
-    attributes = dict(attributes)  # `folder` keeps the value in the file
+    kind = check_node(folder, value)[0]
+    document, stored = take_identity(value)
+    attributes = document["attributes"]
     attributes.pop(MEMBERS, None)  # a document that is changed lists no members
     attributes.pop(PENDING, None)
-    document, stated = {**value, "attributes": attributes}, attributes.pop(KEY, None)
-    inline = value.get(CONSOLIDATED)
-    if isinstance(inline, dict) and KEY in inline:
-        document[CONSOLIDATED] = {k: inline[k] for k in inline if k != KEY}
-        stated = inline[KEY]
-    identity, is_own = read_identity(content, stated)
-    if not is_own or stated is not (inline or {}).get(KEY):
-        document.pop(CONSOLIDATED, None)  # the copies of another program
+    identity, is_own = read_identity(content, stored)
+    if not is_own:
+        document.pop(CONSOLIDATED, None)
     return NodeDocument(kind, document, attributes, identity, is_own)
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
-    """Return the content of ``zarr.json``, with this identity or a new one.
-
-    In the document of a group that commits its members, the identity is with these:
-    other programs show the attributes, and keep them if they write it again.
-    """
-    key = CONSOLIDATED if CONSOLIDATED in document else "attributes"
+    """Return the content of ``zarr.json``, with this identity or a new one."""
+    key = holder_of(document)
     return identified(document, identity or Identity(), encode_json, key=key)
 
 
@@ -223,7 +227,7 @@ class OwnDocument:
     Attributes
     ----------
     array
-        The document, without the attribute of the identity.
+        The document, without the identity.
     identity
         The identity in it, which is uncertain unless `is_own`; None if there is none.
     is_own
@@ -233,6 +237,14 @@ class OwnDocument:
     array: ArrayDocument
     identity: Identity | None
     is_own: bool
+
+    @cached_property
+    def new_items(self) -> Any:
+        """The value of new items when the array is enlarged; else see `NEW_ITEMS`."""
+        stored = self.array.others[OWN].get(NEW_ITEMS, self)
+        if stored is self:
+            return self.array.fill_value
+        return decode_fill_value(self.array.dtype, stored)
 
     @property
     def certain_identity(self) -> str | None:
@@ -249,7 +261,9 @@ def read_array_document(folder: Folder) -> OwnDocument:
     content, value = folder.read_document(ZARR_JSON)
     node = decode_node(folder, content, value)
     try:
-        return OwnDocument(decode_array(node.document), node.identity, node.is_own)
+        own = OwnDocument(decode_array(node.document), node.identity, node.is_own)
+        own.new_items  # noqa: B018 - a wrong one is an error
+        return own
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
@@ -259,7 +273,7 @@ def read_array_document(folder: Folder) -> OwnDocument:
         reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
         raise DamageError(
             "the digest in '%s' is wrong, so it is damaged or another program has "
-            "changed it (then remove this attribute): %s" % (KEY, reason),
+            "changed it (then remove this key): %s" % (KEY, reason),
             section="metadata",
             filename=path,
         ) from error
@@ -301,7 +315,7 @@ def check_shape(folder: Folder, shape: Shape) -> None:
 
 def mark_sparse(document: ArrayDocument) -> None:
     """Note in the document that some shards are missing because none was written."""
-    document.attributes = {**document.attributes, MISSING_SHARDS: MISSING_READ_AS}
+    document.others[OWN] = {**document.others[OWN], MISSING_SHARDS: MISSING_READ_AS}
 
 
 # Arrays
@@ -337,15 +351,21 @@ class ZarrArray(ArrayLayout):
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.stored_dims = document.dimension_names
-        self.fill_value = document.fill_value
+        self.fill_value = own.new_items
         self.grid = document.grid
         self.chunks, self.shards = self.grid.chunk, self.grid.shard
         self._sharding = sharding_of(document, own.certain_identity)
         # Other programs leave out shards in which all items have the fill value.
-        is_sparse = MISSING_SHARDS in document.attributes
+        is_sparse = MISSING_SHARDS in document.others[OWN]
         self.may_lack_files = is_sparse or not own.is_own
+        self.leaves_out = NEW_ITEMS not in document.others[OWN]
         self._check = check
         self.renew()
+
+    @property
+    def missing_value(self) -> Any:
+        """The value of items that no file has."""
+        return self._own.array.fill_value
 
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced."""
@@ -391,8 +411,7 @@ class ZarrArray(ArrayLayout):
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
         array = read_array_document(self.folder).array
-        stored = with_mask(array.attributes, array.dtype, decode_mask).items()
-        return {name: value for name, value in stored if name not in OF_ARRAYS}
+        return with_mask(array.attributes, array.dtype, decode_mask)
 
     # Writing
 
@@ -444,10 +463,7 @@ class ZarrArray(ArrayLayout):
         """Let `change` replace all attributes."""
         check_attributes(values, OF_ARRAYS, " of an array")
         own = self._read_for_change()
-        is_sparse = MISSING_SHARDS in own.array.attributes
         own.array.attributes = with_mask(values, self.dtype, encode_mask)
-        if is_sparse:
-            mark_sparse(own.array)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
     def _read_for_change(self) -> OwnDocument:
@@ -556,7 +572,7 @@ class ZarrArray(ArrayLayout):
         if shape is not None:
             own.array.grid = grid.resized(shape())
         if own.array.shape != self.shape or not own.is_own:
-            marked = MISSING_SHARDS in own.array.attributes
+            marked = MISSING_SHARDS in own.array.others[OWN]
             if not marked and self._lacks_shards(own.array.grid, shards):
                 mark_sparse(own.array)
             change.stage(self.folder.full(ZARR_JSON), own.encode())
@@ -589,9 +605,14 @@ class ZarrArray(ArrayLayout):
     def shards_to_fill(self, grid: Grid) -> Iterable[int]:
         """Return the numbers of the shards that must get the fill value as new items.
 
-        These are shards that have a file: those at the old ends of the axes, and those
-        that an interrupted append left. Other shards stay missing.
+        In an array that is created from a shape, these are shards that have a file:
+        those at the old ends of the axes, and those that an interrupted append left.
+        Other shards stay missing.
         """
+        if not self.leaves_out:
+            found = super().shards_to_fill(grid)
+            is_longer = grid.shape[1:] == self.shape[1:]
+            return found if is_longer else range(grid.nshards)
         return shard_names(grid).stored(self.folder, grid.nshards)
 
     def committed(self, shape: Shape) -> None:
@@ -631,10 +652,12 @@ def _document_of(new: NewArray) -> ArrayDocument:
     typesize = typesize_of(new.dtype)
     args = BloscArgs(**{"typesize": typesize, **new.usual_settings, **new.settings})
     args.check()
+    fill = zero(new.dtype) if new.fill_value is None else new.fill_value
+    stored: Json = encode_fill_value(new.dtype, fill)
     document = ArrayDocument(
         new.dtype,
         grid,
-        fill_value=new.fill_value,
+        fill_value=fill if new.sparse else unlikely_item(new.dtype),
         attributes=with_mask(new.attrs, new.dtype, encode_mask),
         dimension_names=new.dims,
         blosc={
@@ -644,8 +667,12 @@ def _document_of(new: NewArray) -> ArrayDocument:
             "shuffle": int(args.shuffle),
             "blocksize": new.blocksize(args, grid),
         },
+        others={OWN: {"must_understand": False}},
     )
-    encode_fill_value(new.dtype, document.fill_value)
+    if not new.sparse:
+        document.others[OWN][NEW_ITEMS] = stored
+        if new.dtype.kind in ALL_LIKELY:
+            mark_sparse(document)
     return document
 
 
