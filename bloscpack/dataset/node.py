@@ -24,6 +24,7 @@ from ..exceptions import (
     UsageValueError,
 )
 from .description import DatasetInfo
+from .folder import Copies
 from .layouts.base import NodeLayout
 
 Self = TypeVar("Self", bound="Node")
@@ -114,6 +115,7 @@ class Node:
             folder = self._layout.folder
             folder.pending.read()
             folder.forget_document()
+            folder.copies = Copies()
             folder.prepare(())
             self._take_layout(self._reopened())
             self._values = {}
