@@ -105,8 +105,10 @@ class Copies:
             return None
         value = self._values.get(path)
         if not value or not isinstance(value, dict):
-            outer, name = self._around or (None, "")
-            return outer and outer.get(name + "/" + path if path else name)
+            if self._around is None:
+                return None
+            outer, name = self._around
+            return outer.get(name + "/" + path if path else name)
         if path not in self._contents:
             self._contents[path] = encode_copied(value)
         return self._contents[path], value

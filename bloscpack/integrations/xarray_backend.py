@@ -37,6 +37,7 @@ from ..dataset.group import open_node
 from ..dataset.labels import ROW, stored_dims
 from ..dataset.layouts import detect, find_members
 from ..dataset.opening import Options
+from ..dataset.xarray_data import UNLIMITED
 from ..lazy_array import LazyArray, open_ndarray
 
 Stored = dataset.Array | dataset.Table | dataset.Group
@@ -150,8 +151,8 @@ def _each(
 ) -> Iterator[tuple[str, Dataset]]:
     """Yield the dataset of a file, array, table or group; then those inside of it.
 
-    `options` are those of `BloscpackBackend.open_dataset`. An object of the caller stays
-    open, unless it is `owned`.
+    `options` are those of `BloscpackBackend.open_dataset`. An object of the caller
+    stays open, unless it is `owned`.
     """
     opening = {key: options.pop(key) for key in OPENING & options.keys()}
     own = {key: options.pop(key, None) for key in ("name", "dims", "drop_variables")}
@@ -340,7 +341,7 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
 
 def _arrays_of(
     node: Stored, name: str | None, dropped: set[str], refused: dict[str, object]
-) -> tuple[dict[str, dataset.Array], list[str]]:
+) -> tuple[dict[str, Any], list[str]]:
     """Return the arrays of a group, the columns of a table, or an array as `name`.
 
     Those that are `dropped` are not opened. Also return the names of the groups and
@@ -373,9 +374,16 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
         self._node = node
         self._arrays = arrays
 
-    def get_attrs(self) -> JsonObject:
+    def _of_node(self) -> JsonObject:
         is_array = isinstance(self._node, dataset.Array)
         return {} if is_array else self._node.attrs.asdict()
+
+    def get_attrs(self) -> JsonObject:
+        return {k: v for k, v in self._of_node().items() if k != UNLIMITED}
+
+    def get_encoding(self) -> JsonObject:
+        unlimited = self._of_node().get(UNLIMITED)
+        return {UNLIMITED: {*unlimited}} if isinstance(unlimited, list) else {}
 
     def get_variables(self) -> dict[str, Variable]:
         dims = [ROW] if isinstance(self._node, dataset.Table) else None

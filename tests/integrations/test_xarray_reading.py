@@ -139,7 +139,7 @@ def test_a_member_that_copies_lack(web):
 
 
 def test_a_missing_shard_is_damage_with_copies_too(web):
-    """The copy of zarr-python, in another form, is known as a document of this package."""
+    """A copy of zarr-python, in another form, is known as one of our documents."""
     items = np.arange(40.0)
     with dataset.create_group(web.root / "g") as group:
         cut = {"chunks": 10, "shards": 20, "dims": ["x"]}
@@ -201,7 +201,7 @@ def test_groups(nested):
 
 
 def test_a_tree(nested):
-    with pytest.raises(ValueError, match="deep.* not aligned"):
+    with pytest.raises(ValueError, match=r"deep.* not aligned"):
         xr.open_datatree(nested, engine="bloscpack")
     shutil.rmtree(nested / "in/deep")
     with xr.open_datatree(nested, engine="bloscpack", chunks=None) as tree:
