@@ -21,6 +21,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,8 @@ from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
 from .other_formats import ZARR_JSON as ZARR_JSON
 
+# What zarr-python writes to the copy of a group in the document of another group.
+NO_COPIES = {"kind": "inline", "must_understand": False, "metadata": {}}
 # The file with copies of the documents of all members in format 2.
 OLD_CONSOLIDATED = ".zmetadata"
 # Data types that every reader of Zarr format 3 knows, by kind and item size.
@@ -199,6 +202,22 @@ def array_document(
 def encode_json(document: JsonObject) -> bytes:
     """Return the content of ``zarr.json``; raise the errors of `encode_attributes`."""
     return encode_attributes(document.get("attributes", {}), document, indent=2)
+
+
+def encode_copied(document: JsonObject) -> bytes:
+    """Return the content that a document had before it was copied into another one.
+
+    The program that has made the copy may have written it in another form. A document
+    that no longer says the same has a wrong digest.
+    """
+    import json
+
+    if document.get("node_type") == "group":
+        others = {k: v for k, v in document.items() if v != NO_COPIES}
+        document = group_document() | others
+    with suppress(FormatError):
+        document = decode_array(document).document()
+    return json.dumps(document, indent=2).encode() + b"\n"
 
 
 def encode_attributes(

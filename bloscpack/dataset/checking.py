@@ -123,6 +123,7 @@ class DatasetCheck:
         storage_options: StorageOptions | None = None,
     ) -> None:
         folder = Folder.open(path, storage_options)
+        folder.copies.ignore()  # each document is checked
         found = layouts.detect(folder)
         self.report = DatasetReport(folder.root, layout=found.layout, kind=found.kind)
         self._nthreads = effective_nthreads(nthreads, None)

@@ -344,7 +344,7 @@ def _plan_array(
             dtype,
             block,
         )
-        for index, block in numpy.ndenumerate(array.to_delayed())
+        for index, block in numpy.ndenumerate(array.to_delayed(optimize_graph=False))
         if array.size
     ]
     return tasks, length

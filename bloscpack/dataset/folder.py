@@ -26,6 +26,7 @@ from .._format.identity import CONSOLIDATED, is_copy
 from .._format.zarr_metadata import (
     OLD_CONSOLIDATED,
     ZARR_JSON,
+    encode_copied,
     encode_json,
 )
 from .._storage.base import Storage
@@ -63,6 +64,66 @@ def is_member_name(part: object) -> bool:
     )
 
 
+class Copies:
+    """Copies of documents in that of a group, as ``zarr.consolidate_metadata`` makes.
+
+    At a URL they count instead of the documents themselves, as for other readers of
+    Zarr: the document of the group tells all about its members. A writer, and a check,
+    read the documents themselves.
+
+    Parameters
+    ----------
+    around
+        The copies in the group around, and the name of this dataset there.
+    """
+
+    def __init__(self, around: tuple[Copies, str] | None = None) -> None:
+        self._around = around
+        # By the path in this group; that of the group itself has an empty path. None if
+        # only the path is known.
+        self._values: dict[str, Json] = {}
+        self._contents: dict[str, bytes] = {}
+        self._counts = True
+
+    def take(self, content: bytes, value: Json) -> None:
+        """Take over the copies in the document of the group, if there are any."""
+        with suppress(TypeError, KeyError):
+            found = value[CONSOLIDATED]["metadata"]
+            if isinstance(found, dict):
+                self._values, self._contents = {**found, "": value}, {"": content}
+
+    def take_paths(self, paths: Iterable[str]) -> None:
+        """Note that there are members at some paths."""
+        self._values |= dict.fromkeys(paths)
+
+    def ignore(self) -> None:
+        """Let the documents themselves count from now on, also those of members."""
+        self._counts = False
+
+    def get(self, path: str) -> tuple[bytes, Json] | None:
+        """Return content and value of the document at a path, if there is a copy."""
+        if not self._counts:
+            return None
+        value = self._values.get(path)
+        if not value or not isinstance(value, dict):
+            if self._around is None:
+                return None
+            outer, name = self._around
+            return outer.get(name + "/" + path if path else name)
+        if path not in self._contents:
+            self._contents[path] = encode_copied(value)
+        return self._contents[path], value
+
+    def paths(self) -> set[str]:
+        """Return the paths of the members inside that are known from copies."""
+        found = {*self._values}
+        if self._around is not None:
+            outer, name = self._around
+            start = name + "/"
+            found |= {p[len(start) :] for p in outer.paths() if p.startswith(start)}
+        return found - {""}
+
+
 class Folder:
     """A dataset or a part of it.
 
@@ -74,6 +135,9 @@ class Folder:
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     pending
         What the document says about other files; all parts of a dataset have the same.
+    copies
+        What is known from the documents of groups; all parts of a dataset have the
+        same.
     depth
         Number of groups around it, up to the one that was opened.
     """
@@ -87,8 +151,7 @@ class Folder:
         self.root = store.root
         self.prefix = prefix
         self.pending = Pending(store) if pending is None else pending
-        # The group around, and the name in it, if it was opened from there.
-        self._outer: tuple[Folder, str] | None = None
+        self.copies = Copies()
         # Name and identity of the file that `detect_document` has read, its content,
         # the value in it, and perhaps the open file. As long as it is open, no other
         # file gets its inode. So a file of the same identity is the same file, and no
@@ -139,13 +202,15 @@ class Folder:
 
     def child(self, name: str) -> Folder:
         """Return a folder inside that is a part of the dataset."""
-        return Folder(self.store, self.full(name) + "/", self.pending)
+        folder = Folder(self.store, self.full(name) + "/", self.pending)
+        folder.copies = self.copies
+        return folder
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
         folder = type(self)(self.store.subfolder(self.full(name)))
         folder.depth = self.depth + 1
-        folder._outer = self, name
+        folder.copies = Copies((self.copies, self.full(name)))
         return folder
 
     def around(self) -> tuple[Folder, str] | None:
@@ -171,8 +236,8 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
-        full = self.full(name)
-        return full in self.pending.files or self.store.exists(full)
+        is_known = self.full(name) in self.pending.files or bool(self._copy(name))
+        return is_known or self.store.exists(self.full(name))
 
     def is_folder(self, name: str) -> bool:
         """Return whether there may be a folder of this name, and no link."""
@@ -230,7 +295,7 @@ class Folder:
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files that are read next, which takes a single time at a URL."""
         if self.is_remote:
-            self.store.prepare(map(self.full, names))
+            self.store.prepare(self.full(n) for n in names if not self._copy(n))
 
     def remove(self, name: str) -> None:
         """Remove a file or a link."""
@@ -241,6 +306,11 @@ class Folder:
         self.store.remove_tree(self.full(name))
 
     # Documents
+
+    def _copy(self, name: str) -> tuple[bytes, Json] | None:
+        """Return content and value of a document of which a copy counts."""
+        path, _, last = self.full(name).rpartition("/")
+        return self.copies.get(path) if self.is_remote and last == ZARR_JSON else None
 
     def read_json(self, name: str) -> Json:
         """Return the value in a file of JSON, in the dialect of Python's module.
@@ -262,10 +332,16 @@ class Folder:
             return encode_json(copy), copy
         if copy is not None:
             return self._member_document(part, copy)
-        content = self._read(name, MAX_DOCUMENT, whole=True)[0]
+        return self._read_document(name)[:2]
+
+    def _read_document(self, name: str) -> tuple[bytes, Json, object]:
+        """Return the content of a file of JSON, the value in it, and its `identity`."""
+        if copied := self._copy(name):
+            return *copied, None
+        content, identity = self._read(name, MAX_DOCUMENT, whole=True)
         value = decode_json(content, self.path(name))
         self._take(name, content, value)
-        return content, value
+        return content, value, identity
 
     def _member_document(self, part: str, copy: Json) -> tuple[bytes, Json]:
         """Return the document of a member, and the value in it.
@@ -293,6 +369,8 @@ class Folder:
         """Let the document of the dataset say where other files are."""
         if not self.prefix and name in DOCUMENTS:
             self.pending.take(name, content, value)
+            if self.is_remote and name == ZARR_JSON:
+                self.copies.take(content, value)
 
     def detect_document(self, name: str) -> tuple[bytes, Json]:
         """Return the same as `read_document`, which need not read the file again.
@@ -310,12 +388,12 @@ class Folder:
             file = self.storage(name)
             held = file if isinstance(file, OpenFile) else None
         if held is None:
-            content, identity = self._read(name, MAX_DOCUMENT, whole=True)
+            content, value, identity = self._read_document(name)
         else:
             content, identity = held.read_whole(MAX_DOCUMENT), held.state
-        value = decode_json(content, self.path(name))
+            value = decode_json(content, self.path(name))
+            self._take(name, content, value)
         self._known = name, identity, content, value, held
-        self._take(name, content, value)
         return content, value
 
     def forget_doubtful_document(self) -> None:
@@ -324,6 +402,7 @@ class Folder:
         A writer calls this when it has locked the dataset.
         """
         self.store.prepare(())
+        self.copies.ignore()
         if self._known is not None and self._known[4] is None:
             self._known = None
 
@@ -390,28 +469,24 @@ class Folder:
             start = len(self.prefix)
             inside = [path[start:] for path in members if path.startswith(self.prefix)]
             return sorted(filter(is_member_name, inside))
-        if not self.lists and (paths := self._consolidated()) is not None:
-            return sorted(path for path in set(paths) if is_member_name(path))
+        if not self.lists and (paths := self._copied_paths()):
+            return sorted(path for path in paths if is_member_name(path))
         entries = dict(self.entries())
         if self.is_remote and STAGING in entries and self.is_leftover:
             return []
         found = [name for name, kind in entries.items() if kind == stat.S_IFDIR]
         return list(filter(is_member_name, found))
 
-    def _consolidated(self) -> list[str] | None:
+    def _copied_paths(self) -> set[str]:
         """Return the paths of all members inside, from the documents of groups."""
-        with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
-            document = self.read_json(ZARR_JSON)
-            return list(document[CONSOLIDATED]["metadata"])
-        with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
-            names = self.read_json(OLD_CONSOLIDATED)["metadata"]
-            return [name.rpartition("/")[0] for name in names if "/" in name]
-        outer, name = self._outer or (None, "")
-        paths = None if outer is None else outer._consolidated()
-        if paths is None:
-            return None
-        start = name + "/"
-        return [path[len(start) :] for path in paths if path.startswith(start)]
+        for name in (ZARR_JSON, OLD_CONSOLIDATED):
+            if not self.copies.paths():
+                with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
+                    document = self.read_json(name)
+                    if name == OLD_CONSOLIDATED:  # of format 2: only paths are of use
+                        paths = [n.rpartition("/")[0] for n in document["metadata"]]
+                        self.copies.take_paths(paths)
+        return self.copies.paths()
 
 
 def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store:

@@ -24,6 +24,7 @@ from ..exceptions import (
     UsageValueError,
 )
 from .description import DatasetInfo
+from .folder import Copies
 from .layouts.base import NodeLayout
 
 Self = TypeVar("Self", bound="Node")
@@ -117,6 +118,7 @@ class Node:
         if self._writer is None or self._writer.by_shard:
             folder = self._layout.folder
             folder.forget_document()
+            folder.copies = Copies()
             folder.pending.read()
             folder.prepare(())
             self._take_layout(self._reopened())

@@ -3,25 +3,30 @@
 Strategy: xarray itself encodes the variables, by the conventions of netCDF. Each
 variable becomes an array, and its dimensions the names of the axes. Numbers with the
 same dimensions get the same chunks, so that a part of all is in the same chunks of
-each. The attributes are
-those that xarray writes to groups of Zarr: each reads what the other writes. The
-backend of xarray reads a group (`integrations.xarray_backend`).
+each. The attributes are those that xarray writes to groups of Zarr: each reads what the
+other writes. The backend of xarray reads a group (`integrations.xarray_backend`).
+
+A change of a group is planned as a whole, without any writing (`plan`), and each
+encoded variable is decoded again: none may get another value than the given one.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
 from .._compat import import_extra
+from .._format.dtypes import Array as Items
 from .._format.zarr_metadata import MASK
 from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
-from ..exceptions import UsageTypeError, UsageValueError
+from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
 from .commit_rules import building
+from .dask_write import from_dask
 from .folder import BAD_NAME, Folder, is_member_name
 from .group import Group, create_group, open_node
 from .labels import STRUCTURE
@@ -29,36 +34,52 @@ from .layouts import detect
 from .layouts.base import NewArray
 from .layouts.chunk_choice import new_grid
 from .layouts.zarr import COLUMN_ORDER
+from .node import import_dask
 from .opening import Options
-from .rows import items_of, naming_column
+from .rows import converted, items_of, naming_column
 
 if TYPE_CHECKING:
-    from xarray import DataArray, Dataset, Variable
+    from xarray import DataArray, Dataset, DataTree, Variable
 
 # The name of the variable of a `DataArray` without one.
 DEFAULT_NAME = "data"
 # Kinds of dtypes whose items are text, of any length, or times of xarray.
 TEXT_KINDS = "OSTU"
-# What `encoding` may have for xarray; the rest is for `create_array`.
-CONVENTIONS = {
-    *("dtype", "units", "calendar", "scale_factor", "add_offset", "coordinates"),
-    *(MASK, "missing_value", "grid_mapping", "_Unsigned"),
+# An attribute of a group: the dimensions that netCDF lets grow.
+UNLIMITED = "unlimited_dims"
+# An attribute of a group: the coordinates that no variable names.
+COORDINATES = "coordinates"
+# How xarray stores the values of a variable.
+STORAGE = {
+    *("dtype", "units", "calendar", "scale_factor", "add_offset", "_Unsigned"),
+    *(MASK, "missing_value"),
 }
+# What `encoding` may have for xarray; the rest is for `create_array`.
+CONVENTIONS = {*STORAGE, "coordinates", "grid_mapping"}
+# Units of times, from the coarsest to the finest, and their names in NumPy.
+UNITS = {
+    "seconds": "s",
+    "milliseconds": "ms",
+    "microseconds": "us",
+    "nanoseconds": "ns",
+}
+# Maximum error in nanoseconds of a time that a variable of floats holds.
+MAX_ERROR = 1e6
 
 
 def from_xarray(
     path: Path,
-    data: Dataset | DataArray,
+    data: Dataset | DataArray | DataTree,
     *,
-    encoding: Mapping[str, Mapping[str, object]] | None = None,
+    encoding: Mapping[str, Mapping[str, Any]] | None = None,
     mode: str = "x",
+    append_dim: str | None = None,
+    region: Mapping[str, slice | str] | str | None = None,
     sync: bool = True,
     storage_options: StorageOptions | None = None,
     **settings: object,
 ) -> Group:
     """Write a dataset of xarray as a group, and return it open for changes.
-
-    Variables of Dask are computed in blocks of rows.
 
     Parameters
     ----------
@@ -66,20 +87,34 @@ def from_xarray(
         The folder, which appears when the group is complete; or a URL, at which the
         group appears before its members.
     data
-        The dataset. A ``DataArray`` becomes one with a variable of its name.
+        The dataset. A ``DataArray`` becomes one with a variable of its name, and each
+        node of a ``DataTree`` a group. Each chunk of Dask is computed once.
     encoding
         By the names of variables: how xarray encodes them, such as ``dtype``,
         ``scale_factor`` and ``units``; and parameters of `create_array`, such as
-        ``chunks``.
-    mode, sync, storage_options
+        ``chunks``. For a tree by the paths of groups first. Without ``units``, times
+        and durations get seconds, or finer ones if they need them.
+    mode
+        As in `create_array`. With ``'a'``, a group that exists gets the variables that
+        it lacks, and new values in the others, which keep their shapes.
+    append_dim
+        The dimension along which variables are appended to those of the group.
+    region
+        The part of the group that gets the values: a slice for each dimension, or
+        ``'auto'`` where the values of the coordinates tell; or ``'auto'`` for all.
+    sync, storage_options
         As in `create_array`.
     settings
-        Settings of Blosc for all variables, as in `create_array`.
+        Settings of Blosc for all new variables, as in `create_array`.
+
+    The variables of a group that exists are encoded as they are stored, and keep their
+    attributes. Those without `append_dim` or a dimension of `region` must be equal. All
+    is computed and checked before anything is written.
 
     Raises
     ------
     UsageError
-        If a variable can't be stored; the message has its name.
+        If a variable can't be stored, or does not fit; the message has its name.
     FileExistsError
         If there is a file or folder of this name.
 
@@ -87,47 +122,99 @@ def from_xarray(
     --------
     >>> import xarray
     >>> from bloscpack import dataset
-    >>> days = xarray.date_range('2026-01-01', periods=2)
-    >>> cold = xarray.Dataset({'t': ('time', [-3.5, -1.0])}, {'time': days})
-    >>> with dataset.from_xarray('cold', cold) as group:
+    >>> days = xarray.date_range('2026-01-01', periods=3)
+    >>> cold = xarray.Dataset({'t': ('time', [-3.5, -1.0, 0.5])}, {'time': days})
+    >>> dataset.from_xarray('cold', cold[{'time': slice(2)}]).close()
+    >>> rest = cold[{'time': slice(2, 3)}]
+    >>> with dataset.from_xarray('cold', rest, append_dim='time') as group:
     ...     list(group), group.to_xarray().identical(cold)
     (['t', 'time'], True)
     """
+    xarray = import_extra("xarray", "xarray")
+    path = local_path(path)
+    changes = append_dim is not None or region is not None
+    if changes and (mode not in ("x", "a") or None not in (append_dim, region)):
+        raise UsageValueError(
+            "append_dim and region change a group that exists, and exclude each other "
+            "and the mode '%s'" % mode
+        )
+    if mode == "a" or changes:
+        with nullcontext() if changes else suppress(FileNotFoundError):
+            found = detect(Folder.open(path, storage_options))
+            if not isinstance(data, (xarray.Dataset, xarray.DataArray)):
+                raise UsageTypeError(
+                    "expected a Dataset or a DataArray of xarray to change a group, "
+                    "found '%s'" % type(data).__name__
+                )
+            with_name = _dataset_of(data)
+            given = _checked_encoding(encoding, with_name)
+            return _change(
+                open_node(found, Options(sync=sync, writable=True)),
+                with_name,
+                given,
+                settings,
+                append_dim,
+                region,
+            )
+        mode = "x"
+    if isinstance(data, xarray.DataTree):
+        nodes = {n.path.strip("/"): n.to_dataset(inherit=False) for n in data.subtree}
+        by_path = {key.strip("/"): found for key, found in (encoding or {}).items()}
+        if unknown := by_path.keys() - nodes.keys():
+            raise UsageValueError("encoding: there is no group '%s'" % min(unknown))
+    else:
+        nodes, by_path = {"": _dataset_of(data)}, {"": encoding or {}}
+    new = {}
+    for where, node in nodes.items():
+        given = _checked_encoding(by_path.get(where), node)
+        new[where] = (*_encoded(node, given), given)
+        unlimited = {*node.encoding.get("unlimited_dims", ())} & {*node.dims}
+        if unlimited:
+            new[where][1][UNLIMITED] = sorted(unlimited)
+    is_remote = is_url(path)
+    opened = nullcontext(path) if is_remote else building(path, mode, sync)
+    options: dict[str, Any] = {"mode": mode, "storage_options": storage_options}
+    tasks: list[object] = []
+    with opened as target:
+        for where, (variables, attrs, given) in new.items():
+            attrs = _without_structure(attrs)
+            if not where:
+                options.update(attrs=attrs, sync=sync and is_remote)
+                root = group = create_group(target, **options)
+            else:
+                group = root.create_group(where, attrs=attrs)
+            tasks += _write_new(group, variables, given, settings)
+        if tasks:
+            import_dask("dask").compute(*tasks)
+        root.close()
+    found = detect(Folder.open(path, storage_options))
+    written = open_node(found, Options(sync=sync, writable=True))
+    assert isinstance(written, Group)
+    return written
+
+
+def _dataset_of(data: Any) -> Dataset:
+    """Return data of xarray as a dataset."""
     xarray = import_extra("xarray", "xarray")
     if isinstance(data, xarray.DataArray):
         data = data.to_dataset(name=data.name or DEFAULT_NAME)
     if not isinstance(data, xarray.Dataset):
         raise UsageTypeError(
-            "expected a Dataset or a DataArray of xarray, found '%s'"
+            "expected a Dataset or a DataArray of xarray, or a DataTree, found '%s'"
             % type(data).__name__
         )
+    found: Dataset = data
+    return found
+
+
+def _checked_encoding(
+    encoding: Mapping[str, Mapping[str, Any]] | None, data: Dataset
+) -> dict[str, dict[str, Any]]:
+    """Return a copy of encodings; raise `UsageError` for an unknown variable."""
     given = {name: dict(found) for name, found in (encoding or {}).items()}
-    unknown = given.keys() - data.variables.keys()
-    if unknown:
+    if unknown := given.keys() - data.variables.keys():
         raise UsageValueError("encoding: there is no variable '%s'" % min(unknown))
-    variables, attrs = _encoded(data, given)
-    attrs = _without_structure(attrs)
-    path = local_path(path)
-    is_remote = is_url(path)
-    opened = nullcontext(path) if is_remote else building(path, mode, sync)
-    options: dict[str, Any] = {"mode": mode, "storage_options": storage_options}
-    with (
-        opened as target,
-        create_group(target, attrs=attrs, sync=sync and is_remote, **options) as group,
-    ):
-        widest: dict[Any, int] = {}  # the item size of numbers, by dimensions
-        for variable in variables.values():
-            if variable.dtype.kind not in TEXT_KINDS:
-                size = variable.dtype.itemsize
-                widest[variable.dims] = max(size, widest.get(variable.dims, 0))
-        for name, variable in variables.items():
-            with naming_column(name, "variable"):
-                size = widest.get(variable.dims, 1)
-                _write(group, name, variable, {**settings, **given.get(name, {})}, size)
-    found = detect(Folder.open(path, storage_options))
-    written = open_node(found, Options(sync=sync, writable=True))
-    assert isinstance(written, Group)
-    return written
+    return given
 
 
 def _encoded(
@@ -142,6 +229,7 @@ def _encoded(
     for name, found in given.items():
         for key in CONVENTIONS & found.keys():
             variables[name].encoding[key] = found.pop(key)
+    _choose_units(variables)
     try:
         variables, attrs = conventions.cf_encoder(variables, attrs)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -157,25 +245,100 @@ def _encoded(
     return variables, attrs
 
 
+def _choose_units(variables: Mapping[str, Variable]) -> None:
+    """Set units of times and durations that have none, which hold later ones, too.
+
+    All times get the same, in which each is a whole number. Those of Dask are left to
+    xarray, which gives them microseconds.
+    """
+    bounds = {
+        v.attrs.get("bounds") for v in variables.values() if "units" in v.encoding
+    }
+    for kind, since in (("M", " since 1970-01-01"), ("m", "")):
+        chosen = [
+            variable
+            for name, variable in variables.items()
+            if _kind_of(variable)[0] == kind
+            and variable.chunks is None
+            and name not in bounds
+            and "units" not in (variable.encoding | variable.attrs)
+        ]
+        units = (
+            name
+            for name, unit in UNITS.items()
+            if all(_is_whole(variable.values, unit) for variable in chosen)
+        )
+        found = next(units, "nanoseconds") + since
+        for variable in chosen:
+            variable.encoding["units"] = found
+
+
+def _is_whole(times: Any, unit: str) -> bool:
+    """Return whether times are whole numbers of a unit."""
+    if times.dtype.kind == "O":  # of cftime, with microseconds
+        step = {"s": 10**6, "ms": 10**3}.get(unit, 1)
+        return not any(time.microsecond % step for time in times.flat)
+    cut = times.astype("%s8[%s]" % (times.dtype.kind, unit))
+    return bool(((cut == times) | numpy.isnat(times)).all())
+
+
+def _kind_of(variable: Variable) -> tuple[str, str]:
+    """Return the kind of the items of a variable, and words for them.
+
+    The kind of times of any calendar is ``'M'``, that of texts ``'U'``, and that of
+    numbers ``'f'``.
+    """
+    kind = variable.dtype.kind
+    if kind == "M":
+        return "M", "times of the standard calendar"
+    if kind == "O" and variable.size:
+        item = variable[(0,) * variable.ndim].values.item()
+        if hasattr(item, "calendar"):
+            return "M", "times of the calendar '%s'" % item.calendar
+    return {
+        **dict.fromkeys("biuf", ("f", "numbers")),
+        **dict.fromkeys(TEXT_KINDS, ("U", "text")),
+        "m": ("m", "durations"),
+    }.get(kind, (kind, "items of the dtype '%s'" % variable.dtype))
+
+
+def _write_new(
+    group: Group,
+    variables: Mapping[str, Variable],
+    given: Mapping[str, dict[str, Any]],
+    settings: Mapping[str, object],
+) -> list[object]:
+    """Write encoded variables as members of a group; return tasks for those of Dask."""
+    widest: dict[Any, int] = {}  # the item size of numbers, by dimensions
+    for variable in variables.values():
+        if variable.dtype.kind not in TEXT_KINDS:
+            size = variable.dtype.itemsize
+            widest[variable.dims] = max(size, widest.get(variable.dims, 0))
+    tasks = []
+    for name, variable in variables.items():
+        with naming_column(name, "variable"):
+            size = widest.get(variable.dims, 1)
+            task = _write(
+                group, name, variable, {**settings, **given.get(name, {})}, size
+            )
+            tasks += [] if task is None else [task]
+    return tasks
+
+
 def _write(
     group: Group,
     name: str,
     variable: Variable,
     settings: dict[str, Any],
     widest: int,
-) -> None:
-    """Write an encoded variable as a member of a group.
+) -> object:
+    """Write an encoded variable as a member of a group, or return a task that does.
 
     `widest` is the largest item size of numbers with the same dimensions.
     """
     if not is_member_name(name):
         raise UsageValueError(BAD_NAME % ("variable", name))
-    items: Any = variable
-    if variable.dtype.kind in "OT":
-        objects = numpy.asarray(variable.values, object)
-        items = items_of(objects) if objects.size else objects.astype("U1")
-        if items.shape != objects.shape:
-            raise UsageTypeError("expected text, found %.200r" % (objects.flat[0],))
+    items: Any = _items_of(variable)
     attrs = _without_structure(variable.attrs)
     fill = numpy.nan if items.dtype.kind in "fc" else None
     if attrs.get(MASK) is not None:
@@ -188,11 +351,274 @@ def _write(
         rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
         settings["chunks"] = rows, *grid.chunk[1:]
         settings["shards"] = rows * grid.per_shard[0], *grid.shard[1:]
-    settings = {"fill_value": fill, **settings, "dims": [*variable.dims]}
-    group.create_array(name, items, attrs=attrs, **settings).close()
+    settings = {
+        "fill_value": fill,
+        **settings,
+        "dims": [*variable.dims],
+        "attrs": attrs,
+    }
+    if items is variable and items.chunks and items.ndim and items.size:
+        address, options = group._layout.folder.address_of(name)
+        settings |= {"sync": group._options.sync, "storage_options": options}
+        task: object = from_dask(address, items.data, compute=False, **settings)
+        return task
+    group.create_array(name, items, **settings).close()
+    return None
+
+
+def _items_of(variable: Variable) -> Variable | Items:
+    """Return the items of an encoded variable, of which text has a fixed size."""
+    if variable.dtype.kind not in "OT":
+        return variable
+    objects = numpy.asarray(variable.values, object)
+    items = items_of(objects) if objects.size else objects.astype("U1")
+    if items.shape != objects.shape:
+        raise UsageTypeError("expected text, found %.200r" % (objects.flat[0],))
+    return items
 
 
 def _without_structure(attrs: Mapping[Any, object]) -> JsonObject:
     """Return attributes without the ones that describe how a dataset is stored."""
     hidden = {*STRUCTURE["zarr"], COLUMN_ORDER}
     return {name: value for name, value in attrs.items() if name not in hidden}
+
+
+# Changes of a group that exists
+
+
+class Step(NamedTuple):
+    """What becomes of a variable.
+
+    Attributes
+    ----------
+    name, items
+        Its name, and the items as they are stored.
+    axis
+        The axis along which they are appended; None if they are assigned.
+    key
+        To which part they are assigned.
+    """
+
+    name: str
+    items: Items
+    axis: int | None
+    key: tuple[slice, ...]
+
+
+def _change(
+    group: Any,
+    data: Dataset,
+    encoding: Mapping[str, dict[str, Any]],
+    settings: Mapping[str, object],
+    append_dim: str | None,
+    region: Mapping[str, slice | str] | str | None,
+) -> Group:
+    """Write variables to a group, and return it; it is closed if this fails."""
+    try:
+        if not isinstance(group, Group):
+            raise UsageTypeError("'%s' is no group" % group.path)
+        data = data.compute()  # all chunks of Dask at once
+        stored = group.to_xarray(decode_cf=False)
+        added, steps = plan(stored, data, append_dim, region)
+        if refused := encoding.keys() - {*added}:
+            raise UsageValueError(
+                "encoding: the variable '%s' is stored as it is" % min(refused)
+            )
+        given = {name: dict(found) for name, found in encoding.items()}
+        variables, attrs = _encoded(data, given) if added else ({}, {})
+        new = {name: variables[name] for name in added}
+        _write_new(group, new, given, settings)
+        before = str(group.attrs.get(COORDINATES, "")).split()
+        others = [n for n in attrs.get(COORDINATES, "").split() if n in new]
+        if others:
+            group.attrs[COORDINATES] = " ".join([*before, *others])
+        for name, items, axis, key in steps:
+            with naming_column(name, "variable"):
+                if axis is None:
+                    group[name][key] = items
+                else:
+                    group[name].append(items, axis=axis)
+    except BaseException:
+        group.close()
+        raise
+    changed: Group = group
+    return changed
+
+
+def plan(
+    stored: Dataset,
+    data: Dataset,
+    append_dim: str | None,
+    region: Mapping[str, slice | str] | str | None,
+) -> tuple[list[str], list[Step]]:
+    """Return the variables that a group lacks, and what becomes of the others.
+
+    `stored` is the group without decoding. Raises `UsageError` if any does not fit.
+    """
+    xarray = import_extra("xarray", "xarray")
+    decoded = xarray.decode_cf(stored, concat_characters=False)
+    parts = _located(decoded, data, region)
+    sizes = dict(decoded.sizes)
+    if append_dim is not None:
+        if not {append_dim} <= sizes.keys() & data.sizes.keys():
+            raise UsageValueError(
+                "append_dim: expected a dimension of the group and of the data, which "
+                "are %s and %s, found %.200r" % ([*sizes], [*data.sizes], append_dim)
+            )
+        for name, variable in decoded.variables.items():
+            if append_dim in variable.dims and name not in data.variables:
+                raise UsageValueError(
+                    "the variable '%s' of the group has the dimension '%s', and is "
+                    "missing from the data" % (name, append_dim)
+                )
+    added, steps = [], []
+    encoded = _encoded_like(decoded, data)
+    for name, variable in data.variables.items():
+        with naming_column(str(name), "variable"):
+            moves = {append_dim, *parts} & {*variable.dims}
+            if name not in decoded.variables:
+                found = {
+                    dim: n
+                    for dim, n in variable.sizes.items()
+                    if n != sizes.get(dim, n)
+                }
+                if moves or region is not None or found:
+                    raise UsageValueError(
+                        "the group has no such variable, and a new one has all items "
+                        "along each dimension, which has %s" % sizes
+                    )
+                added.append(str(name))
+                continue
+            old, raw = decoded.variables[name], stored.variables[name]
+            if variable.dims != old.dims or _kind_of(variable)[1] != _kind_of(old)[1]:
+                raise DoesNotFit(
+                    "expected %s with the dimensions %s, found %s with %s"
+                    % (_kind_of(old)[1], old.dims, _kind_of(variable)[1], variable.dims)
+                )
+            units = [found.attrs.get("units") for found in (old, variable)]
+            if None not in units and units[0] != units[1]:
+                raise DoesNotFit("expected the units '%s', found '%s'" % (*units,))
+            key = tuple(parts.get(dim, slice(0, sizes[dim])) for dim in old.dims)
+            axis = old.dims.index(append_dim) if append_dim in old.dims else None
+            expected = [part.stop - part.start for part in key]
+            if axis is not None:
+                expected[axis] = variable.shape[axis]
+            if [*variable.shape] != expected:
+                raise DoesNotFit(
+                    "expected the shape %s, found %s"
+                    % (tuple(expected), variable.shape)
+                )
+            items = _fitting(encoded[str(name)], variable, old, raw)
+            if moves or (append_dim is None and region is None):
+                steps.append(Step(str(name), items, axis, key))
+            elif not _same(items, raw.values):
+                raise DoesNotFit(
+                    "it has other values than the group, and no dimension of those "
+                    "that change: leave it out"
+                )
+    return added, steps
+
+
+def _same(items: Items, stored: Items) -> bool:
+    return numpy.array_equal(items, stored, equal_nan=items.dtype.kind in "fcmM")
+
+
+def _located(
+    stored: Dataset, data: Dataset, region: Mapping[str, slice | str] | str | None
+) -> dict[Any, slice]:
+    """Return the part of each dimension that a region has."""
+    if region is None:
+        return {}
+    given: Any = dict.fromkeys(data.dims, "auto") if region == "auto" else region
+    if not isinstance(given, Mapping):
+        raise UsageTypeError("region: expected 'auto', or slices by dimension")
+    parts = {}
+    for dim, part in given.items():
+        size: Any = stored.sizes.get(dim)
+        wrong = size is None or dim not in data.dims
+        if not wrong and part == "auto":
+            if {dim} <= stored.indexes.keys() & data.indexes.keys():
+                places = stored.indexes[dim].get_indexer(data.indexes[dim])
+                start = int(places[0]) if len(places) else 0
+                part = slice(start, start + len(places))
+                wrong = start < 0 or [*places] != [*range(part.start, part.stop)]
+            elif region == "auto":  # all items of a dimension without a coordinate
+                part = slice(0, size)
+        if wrong or not isinstance(part, slice) or part.step not in (None, 1):
+            raise UsageValueError(
+                "region: expected adjacent items of the dimension '%s' of the group, "
+                "found %.200r" % (dim, given[dim])
+            )
+        parts[dim] = slice(*part.indices(size)[:2])
+    return parts
+
+
+def _encoded_like(stored: Dataset, data: Dataset) -> Mapping[str, Variable]:
+    """Return the variables of a dataset that are stored, encoded in the same way."""
+    known = data.drop_encoding()
+    known = known.drop_vars([n for n in data.variables if n not in stored.variables])
+    given = {}
+    for name, variable in known.variables.items():
+        kept = {k: v for k, v in stored[name].encoding.items() if k in STORAGE}
+        scales = {"scale_factor", "add_offset"} & kept.keys()
+        exact = variable.dtype.kind in "biu" and not scales
+        if exact or _kind_of(variable)[0] not in ("f", "M", "m"):
+            kept.pop("dtype", None)  # `converted` finds what would be cut off
+        given[str(name)] = kept
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # `_fitting` compares the result
+        return _encoded(known, given)[0]
+
+
+def _fitting(
+    encoded: Variable, variable: Variable, stored: Variable, raw: Variable
+) -> Items:
+    """Return the items of an encoded variable, as the dtype that is stored.
+
+    Raises `UsageError` if they are no longer those of the variable: only packed numbers
+    and floats are rounded. `raw` is the stored variable without decoding.
+    """
+    conventions = import_extra("xarray.conventions", "xarray")
+    items = converted(numpy.asarray(_items_of(encoded)), raw.dtype)
+    kind = _kind_of(variable)[0]
+    if kind not in ("M", "m", "f"):
+        return items
+    # Those of bounds are attributes of another variable.
+    how = {key: stored.encoding[key] for key in STORAGE & stored.encoding.keys()}
+    how.pop("dtype", None)
+    wrong = DoesNotFit(
+        "the values do not fit how the group stores it: as '%s', with %s"
+        % (raw.dtype, how)
+    )
+    # xarray takes finer units where a time would be rounded.
+    units = str(how.get("units", "")).partition(" ")[0]
+    if (
+        str(encoded.attrs.get("units", units)).partition(" ")[0] != units
+        and kind != "f"
+    ):
+        raise wrong
+    attrs = {**raw.attrs, **how}
+    again = conventions.decode_cf_variable("", type(raw)(raw.dims, items, attrs)).values
+    given = variable.values
+    missing = [numpy.asarray(found != found) for found in (given, again)]
+    packed = raw.dtype.kind in "iu"
+    limit: Any = 0
+    if kind != "f":
+        limit = 0 if packed else MAX_ERROR
+        errors = (again - given)[~missing[0] & ~missing[1]]
+        if errors.dtype.kind == "O":
+            errors = numpy.array(errors, "m8[us]")
+        errors = abs(errors.astype("m8[ns]").astype(float))
+    else:
+        kept = (
+            ~missing[0] & ~missing[1] & (packed | ~numpy.isfinite(given.astype(float)))
+        )
+        wide, stated = (found[kept].astype(float) for found in (given, again))
+        with numpy.errstate(invalid="ignore"):
+            errors = numpy.where(wide == stated, 0, abs(wide - stated))
+        if "scale_factor" in raw.attrs:
+            precision = numpy.finfo(again.dtype).eps * 4 * abs(wide)
+            limit = abs(float(raw.attrs["scale_factor"])) / 2 * (1 + 1e-6) + precision
+    if (missing[0] != missing[1]).any() or not (errors <= limit).all():
+        raise wrong
+    return items

@@ -5,21 +5,22 @@ for a backend. The dataset has one variable: the array of the file. `metadata_of
 returns metadata with the labels of a `DataArray`, to be stored with its items.
 
 With ``engine="bloscpack"`` it opens the folder or URL of a dataset, too: the arrays of
-a group, the columns of a table, or an array.
+a group, the columns of a table, or an array. ``xarray.open_datatree`` opens a group
+with the groups and tables in it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
 import numpy
-from xarray import DataArray, Dataset, Variable, conventions, decode_cf
-from xarray.backends import BackendArray, BackendEntrypoint
+from xarray import DataArray, Dataset, DataTree, Variable, conventions, decode_cf
+from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from .. import dataset, exceptions
@@ -31,8 +32,12 @@ from .._storage.paths import is_url
 from .._storage.urls import last_part
 from .._types import JsonObject
 from ..constants import EXTENSION, MAGIC
+from ..dataset.folder import Folder
+from ..dataset.group import open_node
 from ..dataset.labels import ROW, stored_dims
-from ..dataset.layouts import find_members
+from ..dataset.layouts import detect, find_members
+from ..dataset.opening import Options
+from ..dataset.xarray_data import UNLIMITED
 from ..lazy_array import LazyArray, open_ndarray
 
 Stored = dataset.Array | dataset.Table | dataset.Group
@@ -41,6 +46,11 @@ Stored = dataset.Array | dataset.Table | dataset.Group
 STORED = dataset.Array, dataset.Table, dataset.Group
 # The parameters that are those of `open_ndarray`.
 OPENING = {"cache_nbytes", "nthreads", "limits", "whole", "storage_options"}
+# The parameters of `xarray.decode_cf`, which xarray passes on.
+DECODING = {
+    *("mask_and_scale", "decode_times", "concat_characters", "decode_coords"),
+    *("use_cftime", "decode_timedelta"),
+}
 # Name of the variable if neither the metadata nor the file have a name.
 DEFAULT_NAME = "data"
 # Kinds of dtypes that the values of a coordinate may have.
@@ -55,10 +65,10 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
     description = "Open .blp array files and datasets with Bloscpack"
     # xarray shows these to its users, and passes the options for decoding on.
     open_dataset_parameters = (
-        *("filename_or_obj", "drop_variables", "mask_and_scale", "decode_times"),
-        *("concat_characters", "decode_coords", "use_cftime", "decode_timedelta"),
-        *("name", "dims", *OPENING),
+        *("filename_or_obj", "drop_variables", "name", "dims", "group"),
+        *("consolidated", "zarr_format", *sorted(DECODING | OPENING)),
     )
+    supports_groups = True
 
     def guess_can_open(self, filename_or_obj: object) -> bool:
         """Return whether a file has the extension or the first bytes of Bloscpack."""
@@ -78,6 +88,7 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         drop_variables: str | Iterable[str] | None = None,
         name: str | None = None,
         dims: Sequence[str] | None = None,
+        group: str | None = None,
         **options: Any,
     ) -> Dataset:
         """Return a dataset with the array of a file; it reads only the chunks it needs.
@@ -92,35 +103,101 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
             the metadata, or the name of the file without folder and extension.
         dims
             Names of the axes. By default those in the metadata, or ``dim_0`` and so on.
+        group
+            The path of a group or table in a group, which is opened instead.
+        consolidated
+            At a URL, the documents of all members are read with that of the group, if
+            it has copies. With False, each document itself is read.
+        zarr_format
+            3, or None: datasets of other layouts are recognized.
         cache_nbytes, nthreads, limits, whole, storage_options
             As in `open_ndarray`. Datasets have `storage_options` only.
 
         The other parameters are those of `xarray.decode_cf`.
         """
-        opening = {key: options.pop(key) for key in OPENING & options.keys()}
-        dropped = drop_variables or ()
-        dropped = {dropped} if isinstance(dropped, str) else {*dropped}
-        source = _opened(filename_or_obj, opening)
-        with ExitStack() as stack:
-            opened = [] if source is filename_or_obj else [source]
-            stack.callback(_close, opened)
-            if isinstance(source, LazyArray):
-                labels = Labels(source.metadata, source.ndim)
-                name = name or labels.name or _stem(filename_or_obj)
-                labels.dims = [*dims] if dims is not None else labels.dims
-                encoded = _dataset(source, name, labels, dropped)
-            else:
-                refused = {**opening, "dims": dims, "storage_options": None}
-                arrays = _arrays_of(source, name, dropped, refused)
-                if opened:
-                    opened[:0] = arrays.values()
-                encoded = _stored_dataset(source, arrays)
-                # Each item of an array is a text by itself.
-                options.setdefault("concat_characters", False)
-            decoded: Dataset = decode_cf(encoded, drop_variables=dropped, **options)
-            decoded.set_close(partial(_close, opened))
-            stack.pop_all()
-        return decoded
+        given = {"name": name, "dims": dims, "drop_variables": drop_variables}
+        (_, found), *_ = _each(filename_or_obj, group, {**given, **options}, False)
+        return found
+
+    def open_groups_as_dict(
+        self, filename_or_obj: object, *, group: str | None = None, **options: Any
+    ) -> dict[str, Dataset]:
+        """Return a dataset for a group, and for each group and table inside of it.
+
+        The keys are paths in the group. The parameters are those of `open_dataset`.
+        """
+        return dict(_each(filename_or_obj, group, options, True))
+
+    def open_datatree(self, filename_or_obj: object, **options: Any) -> DataTree:
+        """Return the datasets of `open_groups_as_dict` as a tree."""
+        found = self.open_groups_as_dict(filename_or_obj, **options)
+        try:
+            tree: DataTree = DataTree.from_dict(found)
+        except BaseException:
+            for opened in found.values():
+                opened.close()
+            raise
+        for path, opened in found.items():
+            tree[path].set_close(opened._close)
+        return tree
+
+
+def _each(
+    file: object,
+    group: str | None,
+    options: dict[str, Any],
+    recursive: bool,
+    owned: bool = False,
+) -> Iterator[tuple[str, Dataset]]:
+    """Yield the dataset of a file, array, table or group; then those inside of it.
+
+    `options` are those of `BloscpackBackend.open_dataset`. An object of the caller
+    stays open, unless it is `owned`.
+    """
+    opening = {key: options.pop(key) for key in OPENING & options.keys()}
+    own = {key: options.pop(key, None) for key in ("name", "dims", "drop_variables")}
+    consolidated = options.pop("consolidated", None)
+    if options.pop("zarr_format", None) not in (None, 3):
+        raise exceptions.UsageValueError("'zarr_format' must be 3 or None")
+    for key in options.keys() - DECODING:
+        raise exceptions.UsageTypeError(
+            "the engine 'bloscpack' has no parameter '%s'" % key
+        )
+    dropped = own["drop_variables"] or ()
+    dropped = {dropped} if isinstance(dropped, str) else {*dropped}
+    source = _opened(file, opening, consolidated is not False)
+    owned = owned or source is not file
+    opened: list[LazyArray | Stored] = [source] if owned else []
+    with ExitStack() as stack:
+        stack.callback(_close, opened)
+        if group is not None and group.strip("/"):
+            if not isinstance(source, dataset.Group):
+                raise exceptions.UsageTypeError("'group' is for groups of datasets")
+            source = source[group]
+            opened[:0] = [source] if owned else []
+        inner: list[str] = []
+        encoded: Dataset | _Variables
+        if isinstance(source, LazyArray):
+            labels = Labels(source.metadata, source.ndim)
+            name = own["name"] or labels.name or _stem(file)
+            labels.dims = labels.dims if own["dims"] is None else [*own["dims"]]
+            encoded = _dataset(source, name, labels, dropped)
+        else:
+            refused = {**opening, "dims": own["dims"], "storage_options": None}
+            arrays, inner = _arrays_of(source, own["name"], dropped, refused)
+            opened[:0] = arrays.values() if owned else []
+            encoded = _Variables(source, arrays)
+            # Each item of an array is a text by itself.
+            options.setdefault("concat_characters", False)
+        decoded: Dataset = decode_cf(encoded, drop_variables=dropped, **options)
+        decoded.set_close(partial(_close, opened))
+        stack.pop_all()
+    yield "/", decoded
+    for name in inner if recursive else ():
+        shared = {**options, "drop_variables": own["drop_variables"]}
+        member = source[name]  # type: ignore[index]
+        for path, found in _each(member, None, shared, True, owned):
+            yield ("/" + name + path).rstrip("/"), found
 
 
 def _close(opened: list[LazyArray | Stored]) -> None:
@@ -128,26 +205,26 @@ def _close(opened: list[LazyArray | Stored]) -> None:
         node.close()
 
 
-def _opened(source: Any, opening: dict[str, Any]) -> LazyArray | Stored:
+def _opened(
+    source: Any, opening: dict[str, Any], consolidated: bool
+) -> LazyArray | Stored:
     """Return the array file or the dataset that a path, a URL or an object names."""
     if isinstance(source, STORED):
         return source
-    options = opening.get("storage_options")
-    if not is_url(source):
-        is_path = isinstance(source, (str, os.PathLike))
-        if is_path and dataset.find(source) is not None:
-            return dataset.open(source)
-        return open_ndarray(source, **opening)
-    try:
-        return open_ndarray(source, **opening)
-    except (exceptions.FormatError, OSError):  # there is no file, or a list of files
-        found = None
-        if not last_part(source).endswith(EXTENSION):
-            with suppress(exceptions.BloscpackError, OSError):
-                found = dataset.find(source, storage_options=options)
-        if found is None:
-            raise
-    return dataset.open(source, storage_options=options)
+    found = None
+    is_path = isinstance(source, (str, os.PathLike))
+    # There is no file, a list of files, or something else than a dataset.
+    with suppress(exceptions.BloscpackError, OSError):
+        if is_path and not (is_url(source) and last_part(source).endswith(EXTENSION)):
+            folder = Folder.open(source, opening.get("storage_options"))
+            if not consolidated:
+                folder.copies.ignore()
+            found = detect(folder)
+    return (
+        open_ndarray(source, **opening)
+        if found is None
+        else open_node(found, Options())
+    )
 
 
 def _first_bytes(file: Any) -> bytes | None:
@@ -264,10 +341,11 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
 
 def _arrays_of(
     node: Stored, name: str | None, dropped: set[str], refused: dict[str, object]
-) -> dict[str, dataset.Array]:
+) -> tuple[dict[str, Any], list[str]]:
     """Return the arrays of a group, the columns of a table, or an array as `name`.
 
-    Those that are `dropped` are not opened. `refused` are parameters of files.
+    Those that are `dropped` are not opened. Also return the names of the groups and
+    tables in a group. `refused` are parameters of files.
     """
     is_array = isinstance(node, dataset.Array)
     for key, value in {**refused, "name": None if is_array else name}.items():
@@ -276,26 +354,45 @@ def _arrays_of(
                 "'%s' is for files, and '%s' is a dataset" % (key, node.path)
             )
     if isinstance(node, dataset.Array):
-        return {name or _stem(node.path): node}
+        return {name or _stem(node.path): node}, []
     if isinstance(node, dataset.Table):
-        names = [*node.columns]
-    else:
-        listed = find_members(node._layout.folder, skip_unreadable=False)
-        names = [key for key, found in listed if found.kind == "array"]
-    return {key: node[key] for key in names if key not in dropped}
+        return {key: node[key] for key in node.columns if key not in dropped}, []
+    arrays, others, options = {}, [], node._options
+    for key, found in find_members(node._layout.folder, skip_unreadable=False):
+        if found.kind != "array":
+            others.append(key)
+        elif key not in dropped:
+            # One that is open for changes is the same for all who use the group.
+            arrays[key] = node[key] if options.writable else open_node(found, options)
+    return arrays, others
 
 
-def _stored_dataset(node: Stored, arrays: dict[str, dataset.Array]) -> Dataset:
-    """Return arrays of a dataset as they are stored."""
-    found = Dataset()
-    if not isinstance(node, dataset.Array):
-        found.attrs = node.attrs.asdict()
-    dims = [ROW] if isinstance(node, dataset.Table) else None
-    for name, array in arrays.items():
-        names = stored_dims(name, array.ndim, array.dims or dims)
-        blocks = array.shards or array.chunks
-        found[name] = _variable(names, array, array.attrs.asdict(), blocks)
-    return found
+class _Variables(AbstractDataStore):  # type: ignore[misc]
+    """The arrays of a dataset as they are stored, which xarray decodes."""
+
+    def __init__(self, node: Stored, arrays: dict[str, dataset.Array]) -> None:
+        self._node = node
+        self._arrays = arrays
+
+    def _of_node(self) -> JsonObject:
+        is_array = isinstance(self._node, dataset.Array)
+        return {} if is_array else self._node.attrs.asdict()
+
+    def get_attrs(self) -> JsonObject:
+        return {k: v for k, v in self._of_node().items() if k != UNLIMITED}
+
+    def get_encoding(self) -> JsonObject:
+        unlimited = self._of_node().get(UNLIMITED)
+        return {UNLIMITED: {*unlimited}} if isinstance(unlimited, list) else {}
+
+    def get_variables(self) -> dict[str, Variable]:
+        dims = [ROW] if isinstance(self._node, dataset.Table) else None
+        found = {}
+        for name, array in self._arrays.items():
+            names = stored_dims(name, array.ndim, array.dims or dims)
+            blocks = array.shards or array.chunks
+            found[name] = _variable(names, array, array.attrs.asdict(), blocks)
+        return found
 
 
 def metadata_of(array: DataArray) -> JsonObject:

@@ -1,0 +1,337 @@
+"""`from_xarray` with groups that exist, with trees, times and arrays of Dask."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from support import has_entry_points
+
+from bloscpack import dataset
+from bloscpack.exceptions import UsageError
+
+xr = pytest.importorskip("xarray", reason="xarray is not installed")
+pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
+
+pytestmark = [
+    pytest.mark.skipif(not has_entry_points(), reason="the package is not installed"),
+    pytest.mark.filterwarnings("ignore:.*onsolidated metadata"),
+    pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 spec"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def weather(times=6):
+    """Return a dataset of which some values are packed."""
+    packed = {"dtype": "i2", "scale_factor": 0.5, "add_offset": 3.0, "_FillValue": -9}
+    rain = np.array([1.5, np.nan, 3.0] * 9)[:times]
+    t = np.arange(3.0 * times, dtype="f4").reshape(times, 3)
+    time = xr.date_range("2020-01-01T00:35", periods=times, freq="6h")
+    return xr.Dataset(
+        {
+            "t": (("time", "x"), t, {"units": "K"}),
+            "across": (("x", "time"), t.T.copy()),
+            "rain": ("time", rain, {}, packed),
+            "wet": ("time", rain > 1),
+            "name": ("time", [str(i) for i in range(times)]),
+        },
+        {
+            "time": ("time", time, {"bounds": "limits"}),
+            "limits": (("time", "n"), np.stack([time, time], 1)),
+            "lead": ("time", np.arange(times).astype("m8[h]").astype("m8[ns]")),
+            "x": [10, 20, 30],
+            "site": ("x", ["a", "bb", "ccc"]),
+        },
+        {"title": "weather"},
+    )
+
+
+def part(start, stop=None, data=None):
+    data = weather() if data is None else data
+    return data.isel(time=slice(start, stop))
+
+
+def stored(path="g"):
+    with xr.open_dataset(path, engine="bloscpack") as opened:
+        return opened.load()
+
+
+def by_zarr(path="g"):
+    with xr.open_zarr(path, consolidated=False, chunks=None) as opened:
+        return opened.load()
+
+
+def unchanged(path="g"):
+    """Return the bytes of all documents."""
+    with dataset.open(path) as group:
+        return {n: (group[n].shape, group[n][...].tobytes()) for n in group}
+
+
+# Appending
+
+
+@pytest.mark.parametrize("source", ["memory", "dask", "netcdf"])
+def test_appended(source):
+    dataset.from_xarray("g", part(0, 2)).close()
+    rest = part(2)
+    if source == "dask":
+        pytest.importorskip("dask")
+        rest = rest.chunk(time=1)
+    if source == "netcdf":  # another encoding of the same values
+        for name, found in rest.variables.items():
+            found.encoding = {"dtype": "f4"} if name in ("t", "rain") else {}
+        rest["time"].encoding = {"units": "hours since 1900-01-01", "dtype": "f8"}
+    with dataset.from_xarray("g", rest, append_dim="time") as group:
+        xr.testing.assert_identical(weather(), group.to_xarray().load())
+        assert ((3, 6), "i2") == (group["across"].shape, group["rain"].dtype)
+    xr.testing.assert_equal(weather(), by_zarr())
+    assert dataset.verify("g").ok
+
+
+def test_appended_at_a_url():
+    pytest.importorskip("fsspec")
+    url = "memory://test_xarray_changes/g"
+    dataset.from_xarray(url, part(0, 2)).close()
+    dataset.from_xarray(url, part(2), append_dim="time").close()
+    xr.testing.assert_identical(weather(), stored(url))
+
+
+def test_what_xarray_appends_is_not_rounded():
+    """The first times are at midnight, and later ones are not."""
+    days = weather(3).assign_coords(time=xr.date_range("2020-01-01", periods=3))
+    days = days.drop_vars("limits")
+    rest = weather(9).isel(time=slice(3, None)).drop_vars("limits")
+    days.time.attrs = rest.time.attrs = {}
+    dataset.from_xarray("g", days).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rest.to_zarr("g", append_dim="time")
+    expected = xr.concat([days, rest], "time", data_vars="minimal", coords="minimal")
+    assert expected.time.values.tolist() == stored().time.values.tolist()
+    assert expected.lead.values.tolist() == stored().lead.values.tolist()
+
+
+def changed(**variables):
+    return part(2).assign(variables)
+
+
+APPENDED = {
+    "'t' of the group .* missing": lambda d: d.drop_vars("t"),
+    "'x': it has other values": lambda d: d.assign_coords(x=[1, 2, 3]),
+    "'t': expected the shape": lambda d: d.isel(x=[0, 1]),
+    "'t': .*dimensions": lambda d: d.assign(t=d.t.T),
+    "'t': expected the units 'K', found 'degC'": lambda d: d.assign(
+        t=d.t.assign_attrs(units="degC")
+    ),
+    "'new': the group has no such": lambda d: d.assign(new=d.t),
+    "'rain': the values": lambda d: d.assign(rain=d.rain + 1e6),
+    "'rain': .*values do not": lambda d: d.assign(rain=d.rain * 0 - 1.5),
+    "'name': .*does not fit": lambda d: d.assign(name=d.name.astype("U9") + "long"),
+    "'t': expected numbers.*found text": lambda d: d.assign(t=d.t.astype(str)),
+    "'time': expected times of the standard.*'noleap'": lambda d: d.convert_calendar(
+        "noleap", use_cftime=True
+    ),
+    "'time': .*seconds since": lambda d: d.assign_coords(
+        time=d.time + np.timedelta64(1, "ms")
+    ),
+    "'lead': .*seconds": lambda d: d.assign_coords(lead=d.lead + np.timedelta64(1)),
+    "append_dim: expected": lambda d: d.rename(time="day"),
+}
+
+
+@pytest.mark.parametrize("message", APPENDED)
+def test_what_can_not_be_appended(message):
+    dataset.from_xarray("g", part(0, 2)).close()
+    before = unchanged()
+    with pytest.raises(UsageError, match=message):
+        dataset.from_xarray("g", APPENDED[message](part(2)), append_dim="time")
+    assert before == unchanged()
+    dataset.open("g", "r+").close()
+
+
+def test_units_of_the_user():
+    encoding = {"time": {"units": "days since 2020-01-01", "dtype": "i4"}}
+    days = xr.Dataset(coords={"time": xr.date_range("2020-01-01", periods=4)})
+    group = dataset.from_xarray("g", days[{"time": slice(3)}], encoding=encoding)
+    assert ([0, 1, 2], "i4") == (group["time"][:].tolist(), group["time"].dtype)
+    group.close()
+    dataset.from_xarray("g", days[{"time": [3]}], append_dim="time").close()
+    xr.testing.assert_identical(days, stored())
+    later = days[{"time": [3]}] + np.timedelta64(1, "h")
+    later["time"] = later.time + np.timedelta64(30, "h")
+    with pytest.raises(UsageError, match=r"'time': .*days since 2020-01-01"):
+        dataset.from_xarray("g", later, append_dim="time")
+    xr.testing.assert_identical(days, stored())
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("step", "units"),
+    [(3600 * 10**9, "seconds"), (5 * 10**6, "milliseconds"), (1, "nanoseconds")],
+)
+def test_units_of_times(step, units):
+    times = np.datetime64("2020-01-01", "ns") + np.arange(4) * np.timedelta64(step)
+    times[2] = "NaT"
+    data = xr.Dataset({"a": ("k", times), "b": ("k", times - times[0])})
+    with dataset.from_xarray("g", data) as group:
+        assert units + " since 1970-01-01" == group["a"].attrs["units"]
+        assert units == group["b"].attrs["units"]
+    xr.testing.assert_identical(data, stored())
+    xr.testing.assert_equal(data, by_zarr())
+
+
+def test_calendars():
+    pytest.importorskip("cftime")
+    whole = xr.date_range("2000-02-28", periods=4, calendar="360_day", use_cftime=True)
+    data = xr.Dataset({"a": ("time", [1, 2, 3, 4])}, {"time": whole})
+    with dataset.from_xarray("g", part(0, 2, data)) as group:
+        found = group["time"].attrs
+        assert ("360_day", "seconds since 1970-01-01") == (
+            *(found["calendar"], found["units"]),
+        )
+    dataset.from_xarray("g", part(2, None, data), append_dim="time").close()
+    xr.testing.assert_identical(data, stored())
+    other = xr.date_range("2000-02-28", periods=1, calendar="noleap", use_cftime=True)
+    with pytest.raises(UsageError, match=r"'time': .*'360_day'.*'noleap'"):
+        dataset.from_xarray(
+            "g", part(0, 1, data).assign_coords(time=other), append_dim="time"
+        )
+
+
+def test_a_dimension_that_netcdf_lets_grow():
+    data = weather()
+    data.encoding["unlimited_dims"] = {"time"}
+    dataset.from_xarray("g", data).close()
+    found = stored()
+    assert {"time"} == found.encoding["unlimited_dims"]
+    xr.testing.assert_identical(data, found)
+
+
+# Regions
+
+
+@pytest.mark.parametrize("region", [{"time": slice(1, 3)}, "auto", {"time": "auto"}])
+def test_a_region(region):
+    expected = weather()
+    dataset.from_xarray("g", expected).close()
+    expected["t"][1:3] += 5
+    expected["rain"][1:3] = [np.nan, 2.0]
+    new = expected[["t", "rain"]].isel(time=slice(1, 3))
+    dataset.from_xarray("g", new, region=region).close()
+    xr.testing.assert_identical(expected, stored())
+    assert dataset.verify("g").ok
+
+
+@pytest.mark.parametrize(
+    ("message", "region", "change"),
+    [
+        ("expected adjacent items", "auto", lambda d: d.isel(time=[1, 0])),
+        ("expected adjacent items", {"day": slice(1)}, lambda d: d),
+        ("expected adjacent items", {"time": slice(0, 6, 2)}, lambda d: d),
+        ("'t': expected the shape", {"time": slice(0, 3)}, lambda d: d),
+        ("'x': it has other", {"time": slice(2)}, lambda d: d.assign_coords(x=[1] * 3)),
+        ("'new': the group", {"time": slice(2)}, lambda d: d.assign(new=d.t)),
+    ],
+)
+def test_what_is_no_region(message, region, change):
+    dataset.from_xarray("g", weather()).close()
+    before = unchanged()
+    with pytest.raises(UsageError, match=message):
+        dataset.from_xarray("g", change(part(0, 2)), region=region)
+    assert before == unchanged()
+
+
+# More variables
+
+
+def test_mode_a():
+    data = weather()
+    dataset.from_xarray("g", data[["t"]], mode="a").close()
+    data["t"] = data.t + 1
+    options = {"mode": "a", "encoding": {"rain": {"chunks": 2}}}
+    with dataset.from_xarray("g", data, **options) as group:
+        assert (2,) == group["rain"].chunks
+    xr.testing.assert_identical(data, stored())
+    before = unchanged()
+    for message, new, more in (
+        ("'t': expected the shape", part(0, 2), {}),
+        (
+            "'new': .*which has",
+            data[["x"]].assign(new=("x", [1, 2])).drop_vars("x"),
+            {},
+        ),
+        ("encoding: .*'t'", data, {"encoding": {"t": {"chunks": 2}}}),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dataset.from_xarray("g", new, mode="a", **more)
+    assert before == unchanged()
+
+
+def test_wrong_arguments():
+    data = weather()
+    with pytest.raises(FileNotFoundError):
+        dataset.from_xarray("g", data, append_dim="time")
+    dataset.from_xarray("g", data).close()
+    for options in (
+        {"append_dim": "time", "mode": "w"},
+        {"append_dim": "time", "region": "auto"},
+        {"region": "everything"},
+    ):
+        with pytest.raises(UsageError):
+            dataset.from_xarray("g", data, **options)
+    with pytest.raises(UsageError, match="is no group"):
+        dataset.from_xarray("g/t", data, append_dim="time")
+    with pytest.raises(UsageError, match="DataTree"):
+        dataset.from_xarray("g", xr.DataTree(data), append_dim="time")
+
+
+# Trees, and arrays of Dask
+
+
+def test_a_tree():
+    tree = xr.DataTree.from_dict(
+        {"/": weather()[["x"]], "/in": xr.Dataset(attrs={"a": 1}), "/in/w": weather()}
+    )
+    encoding = {"in/w": {"t": {"dtype": "f8"}}}
+    with dataset.from_xarray("g", tree, encoding=encoding) as group:
+        assert "f8" == group["in/w/t"].dtype
+    with xr.open_datatree("g", engine="bloscpack") as found:
+        assert [*tree.groups] == [*found.groups]
+        xr.testing.assert_equal(tree, found)
+    with pytest.raises(UsageError, match="no group 'out'"):
+        dataset.from_xarray("h", tree, encoding={"/out": {}})
+
+
+@pytest.mark.parametrize("chunks", [{"time": -1, "x": 25}, {"time": 10, "x": -1}])
+@pytest.mark.parametrize("url", ["g", "memory://test_xarray_changes/dask"])
+def test_each_chunk_of_dask_is_computed_once(chunks, url):
+    da = pytest.importorskip("dask.array")
+    computed = []
+
+    def make(block_info):
+        place = block_info[None]["chunk-location"]
+        computed.append(place)
+        return np.full(block_info[None]["chunk-shape"], sum(place), "f8")
+
+    sizes = xr.Dataset(coords={"time": range(400), "x": range(100)}).chunk(chunks)
+    blocks = xr.zeros_like(sizes.time * sizes.x).chunk(chunks).chunks
+    array = da.map_blocks(make, chunks=blocks, dtype="f8", meta=np.zeros((0, 0)))
+    data = xr.Dataset({"a": (("time", "x"), array), "b": (("time", "x"), array + 1)})
+    encoding = {name: {"chunks": (50, 20), "shards": (100, 40)} for name in "ab"}
+    dataset.from_xarray(url, data, encoding=encoding, mode="w").close()
+    assert sorted(set(computed)) == sorted(computed)
+    del computed[:]
+    dataset.from_xarray(url, data, append_dim="time").close()
+    assert sorted(set(computed)) == sorted(computed)
+    found = stored(url)
+    expected = array.compute()
+    assert [800, 100] == [*found.sizes.values()]
+    np.testing.assert_array_equal(np.concatenate([expected] * 2), found.a)
+    np.testing.assert_array_equal(found.a + 1, found.b)
