@@ -109,7 +109,8 @@ def from_xarray(
 
     The variables of a group that exists are encoded as they are stored, and keep their
     attributes. Those without `append_dim` or a dimension of `region` must be equal. All
-    is computed and checked before anything is written.
+    is computed and checked before anything is written, and all variables change in one
+    commit, see `Group.change`.
 
     Raises
     ------
@@ -186,6 +187,8 @@ def from_xarray(
             tasks += _write_new(group, variables, given, settings)
         if tasks:
             import_dask("dask").compute(*tasks)
+        with root.change():
+            pass  # from now on, its document commits all variables
         root.close()
     found = detect(Folder.open(path, storage_options))
     written = open_node(found, Options(sync=sync, writable=True))
@@ -362,7 +365,9 @@ def _write(
         settings |= {"sync": group._options.sync, "storage_options": options}
         task: object = from_dask(address, items.data, compute=False, **settings)
         return task
-    group.create_array(name, items, **settings).close()
+    created = group.create_array(name, items, **settings)
+    if created is not None:  # a part of a change can't be opened yet
+        created.close()
     return None
 
 
@@ -427,17 +432,18 @@ def _change(
         given = {name: dict(found) for name, found in encoding.items()}
         variables, attrs = _encoded(data, given) if added else ({}, {})
         new = {name: variables[name] for name in added}
-        _write_new(group, new, given, settings)
         before = str(group.attrs.get(COORDINATES, "")).split()
         others = [n for n in attrs.get(COORDINATES, "").split() if n in new]
-        if others:
-            group.attrs[COORDINATES] = " ".join([*before, *others])
-        for name, items, axis, key in steps:
-            with naming_column(name, "variable"):
-                if axis is None:
-                    group[name][key] = items
-                else:
-                    group[name].append(items, axis=axis)
+        with group.change():
+            _write_new(group, new, given, settings)
+            if others:
+                group.attrs[COORDINATES] = " ".join([*before, *others])
+            for name, items, axis, key in steps:
+                with naming_column(name, "variable"):
+                    if axis is None:
+                        group[name][key] = items
+                    else:
+                        group[name].append(items, axis=axis)
     except BaseException:
         group.close()
         raise

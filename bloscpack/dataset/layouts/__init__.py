@@ -288,6 +288,8 @@ def committing(found: Found) -> tuple[Found, str] | None:
             "expected the document that commits it in a folder around it, found none: "
             "it is a copy of a column, or of a member of a group"
         )
+    if kind[1] == "group" and around.pending.members is None:
+        return None  # another program has written its document again
     return Found(around, *kind), "/".join(names[::-1])
 
 
