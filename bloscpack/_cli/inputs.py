@@ -45,6 +45,9 @@ Job = tuple[str, str]
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
 # The first bytes of a ZIP file that is not empty.
 ZIP_MAGIC = b"PK\x03\x04"
+# Size in bytes of the header of a member, without its name. The sizes of name and extra
+# field are its last two numbers.
+LOCAL_HEADER = 30
 # Files whose bytes are not plain data, by their first bytes, with advice for each.
 NOT_PLAIN = {
     NPY_MAGIC: ".npy file: --npy appends its rows",
@@ -131,7 +134,7 @@ def packed_files(args: Namespace) -> list[str]:
     found: list[str] = []
     for name in args.files:
         # A URL is not tested here: that would take requests.
-        if not os.path.isdir(name) or is_dataset(name):
+        if not os.path.isdir(name) or _is_item(name, is_dataset):
             found.append(name)
             continue
         skipped = LeftOut()
@@ -154,10 +157,11 @@ def walk(
 ) -> Iterator[str]:
     """Yield the files in a folder that end with the suffix, or that do not.
 
-    `packed` says which of them; `left_out` notes the others. Folders below for which
-    `is_item` returns True are yielded, and not entered. Folders that can't be read
-    come last: as inputs they fail with the error of the system, after the others. So
-    do folders of blocks of a BigFile tree, with the name of the verb that reads them.
+    `packed` says which of them; `left_out` notes the others. With `is_item`, archives
+    are yielded too, and so are folders below for which it returns True, which are not
+    entered. Folders that can't be read come last: as inputs they fail with the error of
+    the system, after the others. So do folders of blocks of a BigFile tree, with the
+    name of the verb that reads them.
     """
     refused: list[str] = []
     for folder, folders, files in os.walk(
@@ -172,7 +176,7 @@ def walk(
         for inner in folders[:]:
             path = os.path.join(folder, inner)
             if recursive and is_item is not None and not os.path.islink(path):
-                if is_item(path):
+                if _is_item(path, is_item):
                     folders.remove(inner)
                     yield path
             elif not recursive:
@@ -184,11 +188,34 @@ def walk(
         for file in sorted(files):
             path = os.path.join(folder, file)
             reason = _reason_against(path, packed, suffix)
-            if reason is None:
+            if reason is None or (is_item is not None and begins_archive(path)):
                 yield path
             else:
                 left_out.add(reason, path)
     yield from refused
+
+
+def _is_item(path: str, is_item: Callable[[str], bool]) -> bool:
+    """Return whether a folder is an input, as one that can't be read is."""
+    try:
+        return is_item(path)
+    except (BloscpackError, OSError):
+        return True
+
+
+def begins_archive(path: str) -> bool:
+    """Return whether a file begins as a ZIP file of arrays, perhaps a damaged one."""
+    if not path.endswith(".zip") or not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as fp:
+            fixed = fp.read(LOCAL_HEADER)
+            name = fp.read(int.from_bytes(fixed[26:28], "little"))
+            fp.seek(int.from_bytes(fixed[28:], "little"), os.SEEK_CUR)
+            is_ours = name.endswith(b"zarr.json") or fp.read(len(MAGIC)) == MAGIC
+            return fixed.startswith(ZIP_MAGIC) and is_ours
+    except OSError:
+        return True  # as an input it fails with this error
 
 
 def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
