@@ -45,9 +45,6 @@ Job = tuple[str, str]
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
 # The first bytes of a ZIP file that is not empty.
 ZIP_MAGIC = b"PK\x03\x04"
-# Size in bytes of the header of a member, without its name. The sizes of name and extra
-# field are its last two numbers.
-LOCAL_HEADER = 30
 # Files whose bytes are not plain data, by their first bytes, with advice for each.
 NOT_PLAIN = {
     NPY_MAGIC: ".npy file: --npy appends its rows",
@@ -188,7 +185,7 @@ def walk(
         for file in sorted(files):
             path = os.path.join(folder, file)
             reason = _reason_against(path, packed, suffix)
-            if reason is None or (is_item is not None and begins_archive(path)):
+            if reason is None or (is_item is not None and _is_archive(path)):
                 yield path
             else:
                 left_out.add(reason, path)
@@ -203,19 +200,17 @@ def _is_item(path: str, is_item: Callable[[str], bool]) -> bool:
         return True
 
 
-def begins_archive(path: str) -> bool:
-    """Return whether a file begins as a ZIP file of arrays, perhaps a damaged one."""
-    if not path.endswith(".zip") or not os.path.isfile(path):
+def _is_archive(path: str) -> bool:
+    """Return whether a file begins as an archive, or can't be read."""
+    from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
+
+    if not os.path.isfile(path):
         return False
     try:
         with open(path, "rb") as fp:
-            fixed = fp.read(LOCAL_HEADER)
-            name = fp.read(int.from_bytes(fixed[26:28], "little"))
-            fp.seek(int.from_bytes(fixed[28:], "little"), os.SEEK_CUR)
-            is_ours = name.endswith(b"zarr.json") or fp.read(len(MAGIC)) == MAGIC
-            return fixed.startswith(ZIP_MAGIC) and is_ours
+            return begins_as_archive(fp.read(PREFIX_LENGTH))
     except OSError:
-        return True  # as an input it fails with this error
+        return path.endswith(".zip")  # as an input it fails with this error
 
 
 def _reason_against(path: str, packed: bool, suffix: str) -> str | None:

@@ -571,7 +571,8 @@ def _append_to_copy(
 ) -> None:
     """Replace the file by a copy with more room, to which the bytes are appended.
 
-    Small chunks become larger: the usual chunk size, or one chunk of all bytes.
+    If there are too many chunks for the offset table, small ones become larger: the
+    usual chunk size, or one chunk of all bytes.
     """
     old = Survey(locked_file.fp)
     header, metadata = old.header.copy(), old.metadata
@@ -579,8 +580,10 @@ def _append_to_copy(
     header.offsets = True
     wanted = _metadata_with_room(old.beginning, how.metadata)
     before, nbytes = header.nchunks, old.nbytes + new_size
+    nchunks = grown_header(header, metadata, new_size)[0].nchunks
+    is_full = nchunks - before > header.max_app_chunks
     size = inner_size(metadata, header) or header.chunk_size
-    if 0 < size < min(SMALL_CHUNK, nbytes) and not is_grid(metadata):
+    if is_full and 0 < size < min(SMALL_CHUNK, nbytes) and not is_grid(metadata):
         unit = 1
         if is_array(metadata):
             array = Description(metadata)
@@ -588,8 +591,6 @@ def _append_to_copy(
         size = min(parse_chunk_size(DEFAULT_CHUNK_SIZE), nbytes) // unit * unit
         wanted["chunk_size"] = size
         before, nchunks = (-(-count // size) for count in (old.nbytes, nbytes))
-    else:
-        nchunks = grown_header(header, metadata, new_size)[0].nchunks
     added = nchunks - before
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks)
 
