@@ -281,8 +281,10 @@ def append_from(
         called with.
     grow
         Whether to rewrite a file that has no room for the new chunks or the metadata: a
-        new file with more room, and with the new bytes, replaces it. `progress` is then
-        called with the old chunks too.
+        new file with more room, and with the new bytes, replaces it. If the offset
+        table is too short, chunks of less than 64 KiB become larger then, unless the
+        array has chunks of every axis. `progress` is then called with the old chunks
+        too.
     wait
         For how many seconds to wait while another writer is changing the file.
 

@@ -326,6 +326,10 @@ class CompressedFPSink(CompressedSink):
 
 def is_seekable(fp: BinaryFile) -> bool:
     """Return whether written bytes can be overwritten."""
+    from gzip import GzipFile
+
+    if isinstance(fp, GzipFile):
+        return False  # it seeks only forward
     try:
         return bool(fp.seekable()) and not local.writes_at_end(fp)
     except AttributeError:

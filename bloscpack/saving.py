@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy
@@ -24,7 +24,7 @@ from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, LoopKeywords
 from .constants import EXTENSION
 from .exceptions import NotReadable, UsageTypeError, UsageValueError
-from .file_io import CompressedFPSink, CompressedFPSource
+from .file_io import CompressedFPSink, CompressedFPSource, is_seekable
 from .lazy_array import open_ndarray
 from .numpy_io import (
     as_shard,
@@ -75,7 +75,8 @@ def save(
     file
         The file to write: a path, a URL, or a binary file object. A path appears when
         the file is complete. No extension is added to the name: ``.blp`` is usual for
-        one array, and refused for several, which become a ``.zip``.
+        one array, and refused for several, which become a ``.zip``. One array in a pipe
+        or another file object that can't seek is no shard.
     arrays
         An array, or anything that `numpy.asanyarray` makes one of; or a dictionary of
         arrays by name.
@@ -127,14 +128,13 @@ def save(
     except ValueError as error:  # of a list of arrays with different shapes
         raise UsageValueError("%s; several arrays need names: {...}" % error) from error
     array, packing = storable(array), checked.packing
-    if row_nbytes(array) < LONG_ROW or "chunks" in packing:
-        array, packing = as_shard(array, packing, SHORTEST_CHUNK)
-    if not isinstance(file, (str, bytes, os.PathLike)):
-        pack_ndarray(array, CompressedFPSink(file), metadata=metadata, **packing)
-        return
-    with replacing(file, **how) as fp:
-        sink = CompressedFPSink(fp)
-        pack_ndarray(array, sink, metadata=metadata, **packing)
+    is_path = isinstance(file, (str, bytes, os.PathLike))
+    with replacing(file, **how) if is_path else nullcontext(file) as fp:
+        # A shard has an offset table.
+        has_table = packing.get("offsets", True) and is_seekable(fp)
+        if has_table and (row_nbytes(array) < LONG_ROW or "chunks" in packing):
+            array, packing = as_shard(array, packing, SHORTEST_CHUNK)
+        pack_ndarray(array, CompressedFPSink(fp), metadata=metadata, **packing)
 
 
 def _check_name(file: Path | Writable) -> None:

@@ -51,16 +51,16 @@ def _plain_json(value: object) -> str:
     try:
         return json.dumps(value, indent=INDENT, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), indent=INDENT)
+        return json.dumps(finite(value), indent=INDENT)
 
 
-def _finite(value: object) -> Json:
+def finite(value: object) -> Json:
     from math import isfinite
 
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     if isinstance(value, float) and not isfinite(value):
         return None
     return value

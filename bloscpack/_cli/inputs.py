@@ -131,7 +131,7 @@ def packed_files(args: Namespace) -> list[str]:
     found: list[str] = []
     for name in args.files:
         # A URL is not tested here: that would take requests.
-        if not os.path.isdir(name) or is_dataset(name):
+        if not os.path.isdir(name) or _is_item(name, is_dataset):
             found.append(name)
             continue
         skipped = LeftOut()
@@ -154,10 +154,11 @@ def walk(
 ) -> Iterator[str]:
     """Yield the files in a folder that end with the suffix, or that do not.
 
-    `packed` says which of them; `left_out` notes the others. Folders below for which
-    `is_item` returns True are yielded, and not entered. Folders that can't be read
-    come last: as inputs they fail with the error of the system, after the others. So
-    do folders of blocks of a BigFile tree, with the name of the verb that reads them.
+    `packed` says which of them; `left_out` notes the others. With `is_item`, archives
+    are yielded too, and so are folders below for which it returns True, which are not
+    entered. Folders that can't be read come last: as inputs they fail with the error of
+    the system, after the others. So do folders of blocks of a BigFile tree, with the
+    name of the verb that reads them.
     """
     refused: list[str] = []
     for folder, folders, files in os.walk(
@@ -172,7 +173,7 @@ def walk(
         for inner in folders[:]:
             path = os.path.join(folder, inner)
             if recursive and is_item is not None and not os.path.islink(path):
-                if is_item(path):
+                if _is_item(path, is_item):
                     folders.remove(inner)
                     yield path
             elif not recursive:
@@ -184,11 +185,32 @@ def walk(
         for file in sorted(files):
             path = os.path.join(folder, file)
             reason = _reason_against(path, packed, suffix)
-            if reason is None:
+            if reason is None or (is_item is not None and _is_archive(path)):
                 yield path
             else:
                 left_out.add(reason, path)
     yield from refused
+
+
+def _is_item(path: str, is_item: Callable[[str], bool]) -> bool:
+    """Return whether a folder is an input, as one that can't be read is."""
+    try:
+        return is_item(path)
+    except (BloscpackError, OSError):
+        return True
+
+
+def _is_archive(path: str) -> bool:
+    """Return whether a file begins as an archive, or can't be read."""
+    from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
+
+    if not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as fp:
+            return begins_as_archive(fp.read(PREFIX_LENGTH))
+    except OSError:
+        return path.endswith(".zip")  # as an input it fails with this error
 
 
 def _reason_against(path: str, packed: bool, suffix: str) -> str | None:

@@ -242,28 +242,32 @@ def add_blosc_options(
         default=typesize,
         type=int,
     )
-    add_codec_options(group, kept=kept)
+    add_codec_options(group, KEPT if kept else "")
 
 
-def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
-    """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
+def add_codec_options(group: _ActionsContainer, unset: str) -> None:
+    """Add the options for codec, level and filter.
+
+    With `unset`, a text that says where the settings come from, all defaults are None.
+    """
     from .._format.codecs import BITSHUFFLE
 
     number: dict[str, object] = {
         "action": StoreGiven,
-        "default": None if kept else DEFAULT_CLEVEL,
+        "default": None if unset else DEFAULT_CLEVEL,
         "choices": range(MIN_CLEVEL, MAX_CLEVEL + 1),
         "type": int,
         "dest": "clevel",
     }
-    help_ = "compression level (default: %d)" % DEFAULT_CLEVEL
+    level = unset if unset and unset != KEPT else DEFAULT_CLEVEL
+    help_ = "compression level (default: %s)" % level
     add(group, "-l --clevel [0, 9]", help_, **number)
     add(group, "--level [0, 9]", SUPPRESS, **number)
-    level = {"action": _Level, "nargs": 0, "dest": "clevel"}
-    add(group, " ".join(LEVEL_OPTIONS), "the same as -l 1 to -l 9", **level)
+    levels = {"action": _Level, "nargs": 0, "dest": "clevel"}
+    add(group, " ".join(LEVEL_OPTIONS), "the same as -l 1 to -l 9", **levels)
     filters = group.add_mutually_exclusive_group()
-    default = None if kept else DEFAULT_SHUFFLE
-    if kept:
+    default = None if unset else DEFAULT_SHUFFLE
+    if unset:
         shuffle = {"action": "store_const", "const": True, "default": default}
         add(filters, "--shuffle", "shuffle bytes", **shuffle)
     other = {"action": StoreGiven, "nargs": 0, "default": default, "dest": "shuffle"}
@@ -274,11 +278,11 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
         group,
         "-c --codec <codec>",
         "codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
-        % (KEPT if kept else DEFAULT_CNAME),
+        % (unset or DEFAULT_CNAME),
         action=StoreGiven,
         type=_codec_name,
         choices=_Codecs(),
-        default=None if kept else DEFAULT_CNAME,
+        default=None if unset else DEFAULT_CNAME,
         dest="cname",
     )
 

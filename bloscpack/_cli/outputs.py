@@ -2,6 +2,7 @@
 
 An output file appears under its name when it is complete, with the times and
 permissions of its input. An input is removed only after its output has been synced.
+Many outputs are synced together: waiting for the disk takes longer than writing one.
 """
 
 from __future__ import annotations
@@ -34,8 +35,21 @@ from .console import (
     descriptor_of,
     name_of_output,
 )
-from .exit_codes import Refusal, WrongUsage, refuse_kinds_of_folders
+from .exit_codes import (
+    EXIT_OK,
+    Refusal,
+    WrongUsage,
+    for_each_file,
+    refuse_kinds_of_folders,
+)
 from .inputs import begins_with, is_classic
+
+# Maximum numbers of inputs, and of bytes in them and their outputs, that wait for the
+# disk before they are removed: the disk holds both meanwhile.
+WAITING_FILES = 1000
+WAITING_NBYTES = 2**28
+# Minimum number of outputs for which the whole system writes to its disks at once.
+WORTH_SYNC = 20
 
 
 def check_free(out_file: str, args: Namespace) -> None:
@@ -192,18 +206,13 @@ def opened_output(
         return
     with replacing(
         out_file,
-        sync_for(args),
+        args.sync,
         attributes_of_input(in_fp),
         access=args.preserve,
         times=args.preserve,
         exclusive=exclusive,
     ) as fp:
         yield fp
-
-
-def sync_for(args: Namespace) -> bool | None:
-    """Return the argument `sync` of `replacing`: True before an input is removed."""
-    return True if args.rm else args.sync
 
 
 def state_of(in_file: str) -> tuple[int, ...] | None:
@@ -216,14 +225,55 @@ def state_of(in_file: str) -> tuple[int, ...] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) -> None:
-    """Remove an input for ``--rm``; its output must be complete and synced.
+class Removals:
+    """Inputs that ``--rm`` removes, when their outputs are safe on the disk."""
 
-    `before` is the result of `state_of` before the input was read. Raises
-    `StorageError` if the input has changed since.
-    """
-    if not args.rm or before is None:
-        return
+    def __init__(self, args: Namespace) -> None:
+        self._wanted = bool(args.rm)
+        self._pending: list[tuple[str, str, tuple[int, ...]]] = []
+        self._nbytes, self._worst = 0, EXIT_OK
+
+    def add(self, in_file: str, before: tuple[int, ...] | None, out_file: str) -> None:
+        """Remove an input later, whose output is complete.
+
+        `before` is the result of `state_of` before the input was read.
+        """
+        if not self._wanted or before is None:
+            return
+        self._pending.append((in_file, out_file, before))
+        self._nbytes += os.path.getsize(in_file) + os.path.getsize(out_file)
+        if self._nbytes > WAITING_NBYTES or len(self._pending) >= WAITING_FILES:
+            self.finish()
+
+    def finish(self) -> int:
+        """Sync the outputs, then remove their inputs; return the worst exit code.
+
+        Removing between the syncs would make each of them several times as long.
+        """
+        pending, self._pending, self._nbytes = self._pending, [], 0
+        if len(pending) >= WORTH_SYNC and hasattr(os, "sync"):
+            os.sync()  # then each file has less to wait for
+        safe: list[tuple[str, tuple[int, ...]]] = []
+        folders: set[str] = set()
+
+        def sync(job: tuple[str, str, tuple[int, ...]]) -> None:
+            in_file, out_file, before = job
+            target = os.path.realpath(out_file)
+            with disk.open(target, "r+b" if os.name == "nt" else "rb") as fp:
+                disk.sync(fp)
+            if os.path.dirname(target) not in folders:
+                disk.sync_folder(target)
+                folders.add(os.path.dirname(target))
+            safe.append((in_file, before))
+
+        for items, act in (pending, sync), (safe, lambda item: remove_input(*item)):
+            code = for_each_file(items, act, lambda item: item[0])
+            self._worst = max(self._worst, code)
+        return self._worst
+
+
+def remove_input(in_file: str, before: tuple[int, ...] | None) -> None:
+    """Remove an input; raise `StorageError` if it has changed since `before`."""
     # The lock keeps writers away between the comparison and the removal.
     with open_locked(in_file, mode="rb"):
         if state_of(in_file) == before:

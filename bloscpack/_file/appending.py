@@ -58,6 +58,7 @@ from .._format.sections import (
 from .._format.shard import (
     Trailer,
     inner_size,
+    row_nbytes,
     trailer_of,
 )
 from .._storage.base import bytes_left, read_up_to
@@ -73,11 +74,13 @@ from ..args import (
     fit_settings,
     goal_of,
     known_settings,
+    parse_chunk_size,
     settings_from,
 )
 from ..checksums import Hash
 from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from ..defaults import (
+    DEFAULT_CHUNK_SIZE,
     DEFAULT_MAGIC_FORMAT,
     DEFAULT_MAX_APP_CHUNKS,
     DEFAULT_MAX_META_SIZE,
@@ -96,7 +99,13 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
-from ..serializers import SERIALIZERS_LOOKUP, is_grid, replaced_metadata
+from ..serializers import (
+    SERIALIZERS_LOOKUP,
+    is_array,
+    is_grid,
+    is_shard,
+    replaced_metadata,
+)
 from .repacking import (
     Settings,
     Survey,
@@ -123,6 +132,9 @@ Target = FileObjectTarget | LockedFile
 
 # Number of bytes by which the metadata of an array may get longer when its shape grows.
 MORE_DIGITS = 20
+# Size in bytes of small chunks. A file that began with a few rows has them; a copy with
+# more room gets larger ones.
+SMALL_CHUNK = 64 * 2**10
 # Number of unused bytes behind the last chunk from which they are cut off before a
 # change: a change keeps in memory what it writes over them.
 MAX_UNUSED = 16 * 2**20
@@ -557,14 +569,29 @@ def _append_to_copy(
     new_size: int,
     how: AppendSettings,
 ) -> None:
-    """Replace the file by a copy with more room, to which the bytes are appended."""
+    """Replace the file by a copy with more room, to which the bytes are appended.
+
+    If there are too many chunks for the offset table, small ones become larger: the
+    usual chunk size, or one chunk of all bytes.
+    """
     old = Survey(locked_file.fp)
-    header = old.header.copy()
+    header, metadata = old.header.copy(), old.metadata
     header.nchunks, header.chunk_size, header.last_chunk = old.geometry
     header.offsets = True
-    nchunks = grown_header(header, old.metadata, new_size)[0].nchunks
     wanted = _metadata_with_room(old.beginning, how.metadata)
-    added = nchunks - header.nchunks
+    before, nbytes = header.nchunks, old.nbytes + new_size
+    nchunks = grown_header(header, metadata, new_size)[0].nchunks
+    is_full = nchunks - before > header.max_app_chunks
+    size = inner_size(metadata, header) or header.chunk_size
+    if is_full and 0 < size < min(SMALL_CHUNK, nbytes) and not is_grid(metadata):
+        unit = 1
+        if is_array(metadata):
+            array = Description(metadata)
+            unit = row_nbytes(array) if is_shard(metadata) else array.dtype.itemsize
+        size = min(parse_chunk_size(DEFAULT_CHUNK_SIZE), nbytes) // unit * unit
+        wanted["chunk_size"] = size
+        before, nchunks = (-(-count // size) for count in (old.nbytes, nbytes))
+    added = nchunks - before
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks)
 
     def planned(header: BloscpackHeader) -> None:

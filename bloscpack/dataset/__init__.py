@@ -277,6 +277,12 @@ def _open(
             "buffered=True is for a single writer: expected another mode than 'r', and "
             "shared=False"
         )
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise UsageTypeError(
+            "expected a path or a URL, found %r: zarr.open reads a store object, such "
+            "as that of a session of Icechunk, and create_array(path, array) copies an "
+            "array that it returns" % type(path).__name__
+        )
     path = local_path(path)
     if mode in ("w", "x") or (mode == "a" and not _has_files(path, storage_options)):
         if options.buffered and create is create_group:

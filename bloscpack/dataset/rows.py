@@ -423,6 +423,12 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
             "expected a structured array, a dictionary or a sequence of columns, found "
             "%.200r" % (rows,)
         )
+    if hasattr(rows, "to_pandas"):
+        raise UsageTypeError(
+            "expected a DataFrame of pandas, or a dictionary of columns, found '%s.%s': "
+            "its method to_pandas makes a DataFrame"
+            % (type(rows).__module__, type(rows).__name__)
+        )
     if len(rows) != len(names):
         raise DoesNotFit("expected '%d' columns, found '%d'" % (len(names), len(rows)))
     check_different(names)

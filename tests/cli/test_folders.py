@@ -166,3 +166,32 @@ def test_one_wording_for_a_missing_file(run, verb):
 def test_what_is_missing(name, why, expected):
     error = FileNotFoundError(errno.ENOENT, why, name)
     assert message_of(error).startswith(expected)
+
+
+@pytest.mark.parametrize("verb", ["verify", "list", "info"])
+@pytest.mark.parametrize("arguments", [["-r", "in"], ["in/bad", "in/a.blp", "in/below"]])
+def test_go_on_behind_a_folder_that_cannot_be_read(run, verb, arguments):
+    os.mkdir("in/bad")
+    os.symlink("zarr.json", "in/bad/zarr.json")  # an endless chain of links
+    code, said, errors = run(verb, *arguments)
+    assert 1 == code
+    assert "in/bad" in errors
+    assert [] == [name for name in FILES if "in/" + name not in said]
+
+
+@pytest.mark.parametrize("verb", ["verify", "list", "info"])
+def test_archives_in_folders(run, verb):
+    bloscpack.save("in/below/z.zip", {"x": numpy.arange(5)})
+    numpy.savez("in/other.npz", x=numpy.arange(5))
+    code, said, errors = run(verb, "-r", "in")
+    assert 0 == code
+    assert "in/below/z.zip" in said
+    assert "skipped 'in/other.npz'" in errors
+
+
+def test_a_damaged_archive_in_a_folder(run, folder):
+    bloscpack.save("in/z.zip", {"x": numpy.arange(5)})
+    content = (folder / "in/z.zip").read_bytes()
+    (folder / "in/z.zip").write_bytes(content[: len(content) // 2])
+    code, said, _ = run("verify", "-r", "in")
+    assert (3, True) == (code, "in/z.zip: damaged" in said)

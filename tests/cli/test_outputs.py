@@ -22,13 +22,10 @@ from bloscpack import (
     unpack_bytes_from_file,
 )
 from bloscpack._cli import outputs
-from bloscpack._cli.outputs import Clock, check_free, remove_input, state_of, sync_for
+from bloscpack._cli.outputs import Clock, check_free, remove_input, state_of
 from bloscpack._commit.locking import open_locked
 from bloscpack._commit.replacing import replacing
 from bloscpack._storage.disk import disk
-
-REMOVE = argparse.Namespace(rm=True, sync=None, force=False)
-
 
 @pytest.fixture
 def path(tmp_path):
@@ -58,9 +55,7 @@ def test_compress_keeps_a_file_that_appears_meanwhile(path, monkeypatch, options
 
 def test_an_input_is_removed_if_that_is_wanted(path):
     before = state_of(path)
-    remove_input(path, before, argparse.Namespace(rm=False))
-    assert before == state_of(path)
-    remove_input(path, before, REMOVE)
+    remove_input(path, before)
     assert not os.path.exists(path)
 
 
@@ -71,14 +66,14 @@ def test_nobody_can_change_an_input_while_it_is_removed(path, monkeypatch):
         remove(name)
 
     monkeypatch.setattr(disk, "remove", remove)
-    remove_input(path, state_of(path), REMOVE)
+    remove_input(path, state_of(path))
     assert not os.path.exists(path)
 
 
 def test_an_input_that_another_writer_has_is_not_removed(path):
     before = state_of(path)
     with open_locked(path), pytest.raises(StorageError, match="another writer"):
-        remove_input(path, before, REMOVE)
+        remove_input(path, before)
     assert before == state_of(path)
 
 
@@ -98,14 +93,55 @@ def test_an_input_that_was_changed_is_not_removed(path, change):
     change(path)
     names = sorted(os.listdir(os.path.dirname(path)))
     with pytest.raises(StorageError, match="was changed while it was read"):
-        remove_input(path, before, REMOVE)
+        remove_input(path, before)
     assert names == sorted(os.listdir(os.path.dirname(path)))
 
 
-def test_what_replaces_an_input_is_synced():
-    for given in (None, True, False):
-        assert sync_for(argparse.Namespace(rm=True, sync=given)) is True
-        assert given is sync_for(argparse.Namespace(rm=False, sync=given))
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_outputs_are_synced_before_their_inputs_are_removed(
+    run, tmp_path, monkeypatch, count
+):
+    names = [str(tmp_path / ("%d" % i)) for i in range(count)]
+    for name in names:
+        with open(name, "wb") as fp:
+            fp.write(b"abc")
+    steps = []
+
+    def sync(fp, *, sync=disk.sync):
+        steps.append(fp.name)
+        sync(fp)
+
+    def remove(name, *, remove=disk.remove):
+        assert name.endswith(".tmp") or name + ".blp" in steps
+        remove(name)
+
+    monkeypatch.setattr(disk, "sync", sync)
+    monkeypatch.setattr(disk, "remove", remove)
+    assert 0 == run("compress", "-r", "--rm", *names)[0]
+    assert sorted(os.path.basename(name) + ".blp" for name in names) == sorted(
+        os.listdir(tmp_path)
+    )
+
+
+def test_many_outputs_are_synced_together(run, tmp_path, monkeypatch):
+    for i in range(100):
+        (tmp_path / str(i)).write_bytes(b"abc")
+    synced = []
+    monkeypatch.setattr(os, "sync", lambda: synced.append("all"), raising=False)
+    monkeypatch.setattr(disk, "sync_folder", synced.append)
+    assert 0 == run("compress", "-r", "--rm", str(tmp_path))[0]
+    assert ["all"] == synced[:1]
+    assert 2 == len(synced)
+
+
+def test_an_input_changed_before_the_sync_stays(run, tmp_path, monkeypatch):
+    for i in range(30):
+        (tmp_path / str(i)).write_bytes(b"abc")
+    monkeypatch.setattr(os, "sync", lambda: append(str(tmp_path / "7")))
+    code, _, errors = run("compress", "-r", "--rm", str(tmp_path))
+    assert 1 == code
+    assert "was changed while it was read" in errors
+    assert ["7"] == [name for name in os.listdir(tmp_path) if ".blp" not in name]
 
 
 def test_metadata_are_on_the_disk_before_their_input_is_removed(
@@ -114,7 +150,7 @@ def test_metadata_are_on_the_disk_before_their_input_is_removed(
     happened = []
 
     def sync(fp, *, sync=disk.sync):
-        happened.append("sync " + os.path.basename(fp.name).split(".")[1])
+        happened.append("sync " + os.path.basename(fp.name).strip(".").split(".")[0])
         sync(fp)
 
     def remove(name, *, remove=disk.remove):
@@ -128,7 +164,7 @@ def test_metadata_are_on_the_disk_before_their_input_is_removed(
     kept = tmp_path / "kept"
     code, *_ = run("d", "--rm", "--metadata-to", kept, tmp_path / "x.blp")
     assert 0 == code
-    assert ["sync x", "sync kept", "remove x.blp"] == happened
+    assert ["sync kept", "sync x", "remove x.blp"] == happened
     assert {"a": 1} == json.loads(kept.read_text())
 
 
@@ -156,9 +192,9 @@ def test_metadata_that_nobody_got_keep_their_input(tmp_path):
 def test_what_may_be_written_to(path, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for free in (str(tmp_path / "none"), str(tmp_path / "pipe"), os.devnull):
-        check_free(free, REMOVE)
+        check_free(free, argparse.Namespace(force=False))
     with pytest.raises(StorageError, match="exists!"):
-        check_free(path, REMOVE)
+        check_free(path, argparse.Namespace(force=False))
     check_free(path, argparse.Namespace(force=True))
     with pytest.raises(IsADirectoryError):
         check_free(str(tmp_path), argparse.Namespace(force=True))

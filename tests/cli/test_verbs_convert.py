@@ -338,3 +338,32 @@ def test_verbose(command):
 def test_progress(command):
     err = command("--progress", "a.blp", "b.zarr")[1]
     assert re.search(r"7\.80?k/7\.80?k", err.lower())
+
+
+def size_of(path):
+    inside = [os.path.join(path, name) for name in os.listdir(path)]
+    return sum(os.path.getsize(each) for each in inside if os.path.isfile(each))
+
+
+def test_auto():
+    np.save("a.npy", np.random.default_rng(1).integers(0, 9, 300_000))
+    blpk("a.npy", "a.bcolz")
+    blpk("--auto=ratio", "a.npy", "b.bcolz")
+    one, other = (size_of(name + "/data") for name in ("a.bcolz", "b.bcolz"))
+    assert 0.8 * one > other
+    blpk("--auto", "-c", "zlib", "a.npy", "b.blp")
+    assert "zlib" == bloscpack.info("b.blp").first_chunk.codec
+
+
+@pytest.mark.parametrize("target", ["b.blp", "b.zarr/c/0"])
+def test_files_are_not_larger_than_those_of_save(target):
+    array = np.round(np.cumsum(np.random.default_rng(1).normal(size=500_000)), 2)
+    np.save("a.npy", array)
+    bloscpack.save("saved.blp", array)
+    blpk("a.npy", target.partition("/")[0])
+    assert os.path.getsize(target) < 1.1 * os.path.getsize("saved.blp")
+
+
+def test_the_help_states_no_default_of_other_verbs():
+    parser, _ = parser_of("convert")
+    assert "blosclz)" not in parser.format_help()

@@ -362,3 +362,18 @@ def test_one_writer_at_a_time(packed):
     with open_locked(path), pytest.raises(StorageError, match="another writer"):
         blpk("--update", "a=2", path)
     assert {"a": 1} == content(path)
+
+
+def test_numbers_that_json_lacks(run, tmp_path):
+    path = tmp_path / "a.blp"
+    values = {"a": float("nan"), "b": [float("inf"), 1.5]}
+    pack_bytes_to_file(b"abc", path, metadata=values)
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    for arguments in [path], ["--compact", path]:
+        _, said, errors = run("metadata", *arguments)
+        found = json.loads(said, parse_constant=refuse)
+        assert {"a": None, "b": [None, 1.5]} == found
+        assert "shown as null" in errors

@@ -339,9 +339,14 @@ def test_a_link_is_not_replaced(tmp_path):
 def test_attributes_of_a_reader_can_not_be_changed(tmp_path):
     array = extracted("bcolz/z_attrs", tmp_path)
     before = dict(array.attrs)
-    with pytest.raises(UsageError, match="opened for reading"):
+    with pytest.raises(UsageError, match=r"opened for reading.*shared=True.*layout"):
         array.attrs["a"] = 1
     assert before == dict(array.attrs)
+
+
+def test_a_store_object_is_no_path():
+    with pytest.raises(UsageError, match=r"found 'object': zarr\.open"):
+        dataset.open(object())
 
 
 # Damage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bloscpack as bp
+from bloscpack import dataset
 
 ROWS = {"a": [1, 2, 3], "b": ["x", "y", "z"]}
 
@@ -53,3 +54,16 @@ def test_duckdb(path):
     with bp.open(path) as file:
         table = duckdb.read_csv(file)
         assert [(6,)] == table.aggregate("sum(a)").fetchall()
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "polars"])
+def test_new_tables_name_the_way_to_take_rows_of_arrow(tmp_path, package):
+    module = pytest.importorskip(package, reason="%s is not installed" % package)
+    rows = module.table(ROWS) if package == "pyarrow" else module.DataFrame(ROWS)
+    with pytest.raises(bp.UsageError, match=r"found '%s.*to_pandas" % package):
+        dataset.create_table(tmp_path / "t.zarr", rows)
+    with dataset.create_table(tmp_path / "t.zarr", ROWS) as table:
+        with pytest.raises(bp.UsageError, match="to_pandas"):
+            table.append(rows)
+        table.append(rows.to_pandas())
+        assert 6 == len(table)

@@ -63,7 +63,27 @@ def test_grow(tmp_path):
     path = tmp_path / "a.blp"
     pack(path, 35, max_app_chunks=0)
     append_ndarray_to_file(ROWS[35:130], path, grow=True)
-    check(path, 130)
+    check(path, 130, 130)
+
+
+@pytest.mark.parametrize("settings", [{}, {"offsets": False, "chunk_size": 80}])
+def test_a_file_without_room_gets_larger_chunks(tmp_path, settings):
+    rows = np.arange(500_000.0).reshape(-1, 5)
+    bp.save(tmp_path / "a.blp", rows[:10], **settings)
+    if settings:
+        repack(tmp_path / "a.blp", offsets=True, max_app_chunks=0)
+    append_ndarray_to_file(rows[10:], tmp_path / "a.blp")
+    found = bp.info(tmp_path / "a.blp")
+    assert 4 == found.nchunks
+    assert found.header.max_app_chunks >= 40
+    assert (rows == bp.load(tmp_path / "a.blp")).all()
+    assert [] == bp.verify(tmp_path / "a.blp").findings
+
+
+def test_a_file_without_room_keeps_large_chunks(tmp_path):
+    bp.save(tmp_path / "a.blp", np.zeros(20_000), chunk_size="64K", max_app_chunks=0)
+    append_ndarray_to_file(np.zeros(100_000), tmp_path / "a.blp")
+    assert 2**16 == bp.info(tmp_path / "a.blp").header.chunk_size
 
 
 def test_append_restores_a_lost_trailer(tmp_path):

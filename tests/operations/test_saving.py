@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import mmap
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -339,6 +341,59 @@ def test_a_zip_file_of_others_may_state_a_wrong_start(tmp_path):
     path.write_bytes(content)
     with pytest.raises(bp.FormatError, match="damaged"):
         dataset.open(path)["x"][:]
+
+
+def written_to_pipe(path):
+    ends = os.pipe()
+    with open(ends[1], "wb") as fp:
+        yield fp
+    with open(ends[0], "rb") as fp:
+        yield fp
+
+
+def written_to_gzip(path):
+    for mode in "wb", "rb":
+        with gzip.open(path, mode) as fp:
+            yield fp
+
+
+def written_to_zip(path):
+    for mode in "w", "r":
+        with zipfile.ZipFile(path, mode) as archive, archive.open("a", mode) as fp:
+            yield fp
+
+
+def written_to_the_end(path):
+    for mode in "ab", "rb":
+        with open(path, mode) as fp:
+            yield fp
+
+
+@pytest.mark.parametrize(
+    "stream", [written_to_pipe, written_to_gzip, written_to_zip, written_to_the_end]
+)
+@pytest.mark.parametrize("dtype", ["f8", "i4,f4"])
+def test_streams(tmp_path, stream, dtype):
+    arrays = [np.arange(n).astype(dtype) for n in (10, 0, 5)]
+    ends = stream(tmp_path / "stream")
+    fp = next(ends)
+    for array in arrays:
+        bp.save(fp, array)
+    fp = next(ends)
+    for array in arrays:
+        np.testing.assert_equal(bp.load(fp), array)
+
+
+def test_an_archive_in_gzip(tmp_path):
+    with gzip.open(tmp_path / "a.gz", "wb") as fp:
+        bp.save(fp, {"a": ROUNDED})
+    with gzip.open(tmp_path / "a.gz") as fp:
+        np.testing.assert_equal(bp.load(fp), {"a": ROUNDED})
+
+
+def test_a_file_without_offsets(tmp_path):
+    bp.save(tmp_path / "a.blp", ROUNDED, offsets=False)
+    np.testing.assert_equal(bp.load(tmp_path / "a.blp"), ROUNDED)
 
 
 def test_loads_end_behind_an_archive(tmp_path):

@@ -142,10 +142,15 @@ def run(args: Namespace) -> int:
     metadata = options.metadata_of_option(args)
     wanted = [job for job in todo if _is_wanted(job[0], args)]
 
+    removals = outputs.Removals(args)
+
     def act(in_file: str, out_file: str) -> None:
+        before = outputs.state_of(in_file)
         compress(args, in_file, out_file, settings, metadata)
+        removals.add(in_file, before, out_file)
 
     code = inputs.run_jobs(wanted, act, size_of, args.progress)
+    code = max(code, removals.finish())
     return code if len(wanted) == len(todo) else max(code, EXIT_COULD_NOT)
 
 
@@ -191,14 +196,12 @@ def compress(
     outputs.check_pair(out_file, args, packs=True)
     outputs.check_files(in_file, out_file, args)
     outputs.check_no_terminal(out_file, args)
-    before = outputs.state_of(in_file)
     clock = outputs.Clock()
     if args.npy:
         nbytes = _compress_npy(args, in_file, out_file, settings, metadata)
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
-    outputs.remove_input(in_file, before, args)
 
 
 def _compress_plain(
@@ -242,7 +245,7 @@ def _compress_npy(
             metadata=metadata,
             shard=args.shard,
             nthreads=args.nthreads,
-            sync=outputs.sync_for(args),
+            sync=args.sync,
             preserve=args.preserve and in_file != STREAM,
             exclusive=outputs.is_exclusive(out_file, args),
             progress=bar,

@@ -19,9 +19,9 @@ from ..console import (
 from ..display import say_json
 from ..exit_codes import WrongUsage
 from ..options import (
+    add_auto_option,
     add_codec_options,
     add_options,
-    chosen,
     lengths_of_option,
     rows_or_shape,
 )
@@ -63,7 +63,9 @@ target <target>  file or folder to be written
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_options(parser, OPTIONS, dtype={"action": "append", "default": []})
-    add_codec_options(parser.add_argument_group(title="blosc settings"))
+    group = parser.add_argument_group(title="blosc settings")
+    add_codec_options(group, "that of the format")
+    add_auto_option(group.add_mutually_exclusive_group(), kept=True)
 
 
 def writes_data(args: Namespace) -> bool:
@@ -78,8 +80,10 @@ def run(args: Namespace) -> None:
     check_exists("input file", args.source)
     without_url(args.target, "an output of the command")
     _check_target(args)
-    # Formats have different defaults.
-    settings = {"cname", "clevel", "shuffle"} & chosen(args)
+    settings = {name: getattr(args, name) for name in ("cname", "clevel", "shuffle")}
+    settings = {name: settings[name] for name in settings if settings[name] is not None}
+    if args.auto:
+        settings["auto"] = args.auto
     dtypes, dtype = _types(args.dtype)
     source = name_of_input(args.source, seekable=True)
     log.verbose("input file is: '%s'" % shown_name(args.source))
@@ -100,7 +104,7 @@ def run(args: Namespace) -> None:
             sync=args.sync,
             progress=bar,
             expect=None if bar is None else bar.expect,
-            **{name: getattr(args, name) for name in settings},
+            **settings,
         )
     clock.log(done.nbytes)
     if done.lost:

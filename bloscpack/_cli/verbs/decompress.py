@@ -84,9 +84,15 @@ def run(args: Namespace) -> int:
                 inputs.check_extension("input file", name, args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise WrongUsage("--metadata-to is for one input")
-    return inputs.run_jobs(
-        todo, lambda *files: decompress(args, *files), plain_size_of, args.progress
-    )
+    removals = outputs.Removals(args)
+
+    def act(in_file: str, out_file: str) -> None:
+        before = outputs.state_of(in_file)
+        decompress(args, in_file, out_file)
+        removals.add(in_file, before, out_file)
+
+    code = inputs.run_jobs(todo, act, plain_size_of, args.progress)
+    return max(code, removals.finish())
 
 
 def _classic_job(args: Namespace) -> tuple[str, str]:
@@ -121,7 +127,6 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     outputs.check_pair(out_file, args, packs=False)
     outputs.check_files(in_file, out_file, args)
     _check_metadata_to(args, in_file, out_file)
-    before = outputs.state_of(in_file)
     if args.rm:
         _check_no_loss(args, in_file, _is_npy(out_file, args))
     clock = outputs.Clock()
@@ -130,7 +135,6 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
         metadata = user_metadata(metadata)  # the .npy file has the rest
     _keep_metadata(metadata, args, like)
     clock.log(nbytes)
-    outputs.remove_input(in_file, before, args)
 
 
 def _decompress(
@@ -273,7 +277,6 @@ def _keep_metadata(metadata: object, args: Namespace, like: FileAccess | None) -
         return
     from ..._commit.replacing import replacing
 
-    with replacing(
-        args.metadata_to, outputs.sync_for(args), like, access=args.preserve
-    ) as fp:
+    sync = True if args.rm else args.sync
+    with replacing(args.metadata_to, sync, like, access=args.preserve) as fp:
         fp.write(text.encode("ascii"))

@@ -28,7 +28,7 @@ show size, ratio, codec and array of each file, read from its beginning
 
 examples:
   %(prog)s *.blp              a table, with a total
-  %(prog)s -r folder          all *.blp in a folder and below
+  %(prog)s -r folder          all *.blp and archives in a folder and below
   %(prog)s --bytes *.blp      exact sizes
   %(prog)s --json data.blp    a list of objects, for programs
 """

@@ -9,8 +9,11 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 
+from ... import log
+from ..._storage.paths import shown_name
 from ..._types import Json
 from ..console import console, is_input
+from ..display import finite
 from ..exit_codes import Refusal, WrongUsage
 from ..info_text import json_text
 from ..named import named
@@ -59,7 +62,14 @@ def writes_data(args: Namespace) -> bool:
 def run(args: Namespace) -> None:
     """Show the metadata or change them."""
     if writes_data(args):
-        console.put(json_text(named(args.file_).metadata(), args.compact) + "\n")
+        metadata = named(args.file_).metadata()
+        text = json_text(finite(metadata), args.compact)
+        console.put(text + "\n")
+        if text != json_text(metadata, args.compact):
+            log.notice(
+                "values of '%s' that JSON lacks, NaN and infinities, are shown as null"
+                % shown_name(args.file_)
+            )
         return
     if args.set_ is not None and (args.update or args.remove):
         raise WrongUsage("--set replaces everything: no --update, no --remove")

@@ -34,7 +34,7 @@ file or can't be read, or if Blosc lacks its codec
 
 examples:
   %(prog)s *.blp              a line for each file, and its damage
-  %(prog)s -r folder          all *.blp in a folder and below
+  %(prog)s -r folder          all *.blp and archives in a folder and below
   %(prog)s --json data.blp    a list of objects, for programs
 """
 

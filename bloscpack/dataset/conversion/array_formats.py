@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import chain, islice
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -42,6 +43,7 @@ from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
 from ...zip_io import ArrayArchive, loadz
+from ..layouts.base import NewArray
 from .contents import (
     Content,
     Members,
@@ -380,10 +382,20 @@ class BlocksSource(PlainSource):
 
 
 def write_blp(content: Rows, request: Request) -> None:
-    """Write an array, or a table as an array with fields; attributes are metadata."""
+    """Write an array, or a table as an array with fields; attributes are metadata.
+
+    Unless the user gives settings, they fit the first block, as in new datasets.
+    """
+    blocks = request.counted(content.stored())
+    first = list(islice(blocks, 1))
+    sample = first[0] if first else None
+    new = NewArray(
+        content.dtype, content.shape, settings=request.settings, sample=sample
+    )
+    fitted = {} if new.data is None else new.usual_settings
     with request.new_file() as out_fp:
         pack_items(
-            BlocksSource(request.counted(content.stored())),
+            BlocksSource(chain(first, blocks)),
             CompressedFPSink(out_fp),
             without_items(content.dtype, content.shape, content.fortran),
             DEFAULT_CHUNK_SIZE,
@@ -392,5 +404,5 @@ def write_blp(content: Rows, request: Request) -> None:
             None,
             metadata=_metadata(content.attrs),
             nthreads=request.nthreads,
-            **request.settings,
+            **{**fitted, **new.settings},
         )
