@@ -173,7 +173,7 @@ def _write(
     items: Any = variable
     if variable.dtype.kind in "OT":
         objects = numpy.asarray(variable.values, object)
-        items = items_of(objects) if objects.size else objects.astype("U1")
+        items = items_of(objects, keeps_text=True)
         if items.shape != objects.shape:
             raise UsageTypeError("expected text, found %.200r" % (objects.flat[0],))
     attrs = _without_structure(variable.attrs)
