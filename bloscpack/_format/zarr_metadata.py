@@ -130,12 +130,14 @@ class ArrayDocument:
     def __post_init__(self) -> None:
         if self.fill_value is None:
             self.fill_value = zero(self.dtype)
-        itemsize = max(1, self.dtype.itemsize)
+        typesize = self.dtype.itemsize
+        if self.dtype == TEXT or not 1 <= typesize <= MAX_TYPESIZE:
+            typesize = 1
         self.blosc = {
             "cname": DEFAULT_CNAME,
             "clevel": DEFAULT_CLEVEL,
             "shuffle": int(DEFAULT_SHUFFLE),
-            "typesize": 1 if self.dtype == TEXT or itemsize > MAX_TYPESIZE else itemsize,
+            "typesize": typesize,
             "blocksize": 0,
             **self.blosc,
         }

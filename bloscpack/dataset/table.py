@@ -47,7 +47,7 @@ Read = Callable[[Mapping[str, frames.MaskedColumn], "slice | Items"], Result]
 
 BOOL = numpy.dtype("?")
 # Kinds of items, other than text, that are objects in a DataFrame.
-DASK_OBJECTS = "SVO"
+DASK_OBJECTS = "SV"
 # Number of times that a table is read again if one of its columns is missing or has a
 # different length.
 ATTEMPTS = 3
@@ -309,7 +309,9 @@ class Table(StoredRows, ItemsNode):
         count = len(self)
         starts = list(range(0, count, rows)) or [0]
         settings = {}
-        if any(self[name].dtype.kind in DASK_OBJECTS for name in names):
+        has_text = self._layout.array_class.has_text
+        objects = DASK_OBJECTS if has_text else DASK_OBJECTS + "O"
+        if any(self[name].dtype.kind in objects for name in names):
             # Dask would decode bytes, as it converts objects to text.
             settings = {"dataframe.convert-string": False}
         with import_dask("dask").config.set(settings):

@@ -125,7 +125,7 @@ class Sharding:
 
     @property
     def is_text(self) -> bool:
-        """Whether the items are text of variable length, so that chunks have any size."""
+        """Whether the items are text of variable length: then chunks have any size."""
         return self.dtype == TEXT
 
     @property
