@@ -189,7 +189,7 @@ def bytes_behind(fp: BinaryFile, end: int, is_shard: bool, what: str) -> int:
 
 
 def check_no_text(metadata: Json) -> None:
-    """Raise `UsageError` for a shard of text, whose chunks only a dataset can change."""
+    """Raise `UsageError` for a shard of text: only a dataset can change its chunks."""
     if is_text(metadata):
         raise UsageValueError(
             "the file is a shard of text, which changes with its dataset: append to "

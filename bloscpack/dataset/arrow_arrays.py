@@ -71,7 +71,7 @@ def decoded(array: Array, name: str) -> list[str]:
     check_text(array)
     values: list[str | bytes] = array.tolist()
     for value in values if array.dtype == TEXT else ():
-        if not isinstance(value, str):  # an object of bcolz
+        if not isinstance(value, (str, bytes)):  # another object of bcolz
             raise UsageTypeError(
                 "column '%s': expected text, found %.100r" % (name, value)
             )

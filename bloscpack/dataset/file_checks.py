@@ -223,9 +223,8 @@ def _check_by_reading(
 ) -> None:
     """Check chunks without a search; `extents` has the frames in a shard."""
     for slot, number in enumerate(check.numbers):
-        sizes: list[int] = []
         try:
-            source.load([number], lambda _, plain: sizes.append(len(plain)))  # noqa: B023
+            source.load([number], lambda _, plain: (source.decode or len)(plain))
         except FormatError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 check.add("files", MISSING, "the file is missing", number=number)

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from .._arrays.selection import Part, Selection
 from .._commit.writer import Writer
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
-from .._format.dtypes import AnyArray, Array, DType, check_text
+from .._format.dtypes import AnyArray, Array, DType, check_text, encode_dtype
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
 from .._format.text import TEXT, empty_item, item_nbytes
@@ -89,9 +89,9 @@ def _text_of(values: object) -> Array:
     array: Array = numpy.asarray(values)
     if array.dtype.kind == "S":
         array = converted(array, numpy.dtype("U%d" % array.dtype.itemsize))
-    check_text(array)
-    if array is not values and array.dtype.kind == "U":
+    elif array.dtype.kind == "U" and array is not values:
         array = numpy.array(values, TEXT)  # NumPy drops zero bytes at the end
+    check_text(array)
     items = array.astype(TEXT, copy=False)
     # An array of one item that is repeated may be of any size.
     single = tuple(slice(None if step else 1) for step in items.strides)
@@ -126,9 +126,10 @@ def with_missing(items: Any) -> Any:
         return items
     missing = numpy.array([not isinstance(item, str) for item in array.flat], bool)
     found = array.reshape(-1)[missing].tolist()
-    is_text = len(found) < array.size or hasattr(items, "null_count")
-    if not found or not is_text or not all(map(_is_missing, found)):
+    if not all(map(_is_missing, found)):
         return items
+    if not found:
+        return array
     missing = missing.reshape(array.shape)
     return numpy.ma.array(numpy.where(missing, "", array), TEXT, mask=missing)
 
@@ -780,6 +781,8 @@ def new_rows(
             "expected data of shape %s, found an array of shape %s" % (expected, found)
         )
     wanted = text_or(data.dtype, has_text) if wanted is None else wanted
+    if wanted == TEXT and not has_text:
+        encode_dtype(wanted)  # raises the error of objects
     if data.shape:
         return stream_of(data, wanted, tuple(data.shape[1:]))
     stream = stream_of(numpy.asanyarray(data[()]).reshape(1), wanted, ())

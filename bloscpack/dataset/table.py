@@ -376,6 +376,8 @@ class Table(StoredRows, ItemsNode):
 
     def _add_masks(self, masks: Mapping[str, str]) -> None:
         """Add columns which say that no item of another column is missing."""
+        if masks:
+            self._check_writer().flush()
         for name, mask in masks.items():
             self.add_column(
                 mask,

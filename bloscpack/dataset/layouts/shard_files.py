@@ -342,10 +342,14 @@ class ShardFiles(ChunkFiles):
                 continue
             key, part = (number, version), None
             if self.decode is not None:
-                text = b"" if frame is None else self._text(number, frame)
-                if text and number >= keep_from:
-                    self._cache.put(key, text)
-                use(number, memoryview(text))
+                try:
+                    text = b"" if frame is None else self._text(frame)
+                    use(number, memoryview(text))  # which decodes it
+                    if text and number >= keep_from:
+                        self._cache.put(key, text)
+                except FormatError as error:
+                    self._locate(error, number)
+                    raise
                 continue
             memory = self._plain_workspace.view(size) if target is None else target
             if target is None and needs is not None and self._cache.is_first_part(key):
@@ -447,22 +451,18 @@ class ShardFiles(ChunkFiles):
             return True
         return decompress_into(_verified(frame), target, part=part)
 
-    def _text(self, number: int, frame: memoryview) -> bytes:
+    def _text(self, frame: memoryview) -> bytes:
         """Return the plain bytes of a chunk of text."""
-        try:
-            chunk = _verified(frame)
-            header = decode_header(chunk)
-            least = least_nbytes(math.prod(self.cut.chunk))
-            if header.nbytes < least:
-                raise DamageError(
-                    "expected a chunk of text with at least '%d' plain bytes, found "
-                    "'%d'" % (least, header.nbytes),
-                    section="chunks",
-                )
-            return decompress(chunk, header)
-        except FormatError as error:
-            self._locate(error, number)
-            raise
+        chunk = _verified(frame)
+        header = decode_header(chunk)
+        least = least_nbytes(math.prod(self.cut.chunk))
+        if header.nbytes < least:
+            raise DamageError(
+                "expected a chunk of text with at least '%d' plain bytes, found '%d'"
+                % (least, header.nbytes),
+                section="chunks",
+            )
+        return decompress(chunk, header)
 
     def _locate(self, error: FormatError, number: int) -> None:
         error.locate(number % self.slots, None)
