@@ -446,9 +446,9 @@ def typesize_of(dtype: DType) -> int:
     """Return the type size for Blosc in bytes: the item size, if Blosc supports it.
 
     The type size of longer items is 4, the size of a character, if they are text, and 1
-    otherwise.
+    otherwise, as it is for text of variable length.
     """
-    if 1 <= dtype.itemsize <= MAX_TYPESIZE:
+    if 1 <= dtype.itemsize <= MAX_TYPESIZE and dtype.kind != "O":
         return dtype.itemsize
     return 4 if dtype.kind == "U" else 1
 

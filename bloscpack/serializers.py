@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from ._types import Json, JsonObject
 
 # Values of the key 'container' in the metadata of an array: the plain bytes are the
-# items in order, or chunks that divide every axis.
+# items in order, or chunks that divide every axis. The latter may have text of variable
+# length, in the shards of a dataset.
 CONTAINER = "numpy"
 GRID = "grid"
+TEXT = "vlen-utf8"
 # A number of more digits. Beginning only at a first digit keeps the search linear.
 LONG_NUMBER = r"(?<![0-9])[0-9]{%d}" % (MAX_METADATA_DIGITS + 1)
 # All bytes but brackets, and a table in which all brackets are square ones.
@@ -48,6 +50,14 @@ def is_array(metadata: object) -> TypeGuard[JsonObject]:
 def is_grid(metadata: object) -> TypeGuard[JsonObject]:
     """Return whether these are the metadata of an array in chunks of every axis."""
     return isinstance(metadata, dict) and metadata.get("container") == GRID
+
+
+def is_text(metadata: object) -> TypeGuard[JsonObject]:
+    """Return whether these are the metadata of a shard of text of variable length.
+
+    It is no array for the functions that read single files.
+    """
+    return isinstance(metadata, dict) and metadata.get("container") == TEXT
 
 
 def user_metadata(metadata: Json) -> Json:
@@ -80,7 +90,8 @@ def is_shard(metadata: Json) -> bool:
     """Return whether metadata say that the file is a Zarr shard."""
     if not isinstance(metadata, dict) or SHARD not in metadata:
         return False
-    return is_grid(metadata) or shard_rows(metadata) is not None
+    is_cut = is_grid(metadata) or is_text(metadata)
+    return is_cut or shard_rows(metadata) is not None
 
 
 class Serializer:

@@ -93,10 +93,11 @@ class Reader:
         if self.closed:
             raise UsageValueError("the array is closed")
         names, key = split_names(key, self.dtype)
-        if names is None and self._source is not None:
+        source = self._source
+        if names is None and source is not None and source.decode is None:
             run = self._run(key)
             if run is not None:
-                return self._get_run(self._source, *run)
+                return self._get_run(source, *run)
         selection, dtype = Selection(key, self.shape), self.dtype
         if names is None:
             return selection.finish(self._read(selection, dtype))
@@ -220,6 +221,9 @@ class Reader:
         It may have more axes behind than are selected: those of a part.
         """
         _, source, dtype, inner = field
+        if source.decode is not None and source.cut is not None:
+            _fill_boxes(source, source.cut, selection, target, (dtype.itemsize, 0))
+            return
         axes, joint, ndim = selection.axes, selection.joint, len(selection.counts)
         shape, size = self.shape + inner, target.itemsize
         if target.ndim > ndim:  # each part is copied as one value
@@ -265,7 +269,7 @@ def _fill_boxes(
     dtype, size = target.dtype, target.itemsize
     pieces = {number: (to, of) for number, to, of in selection.parts(grid)}
     chunk = grid.chunk
-    steps = [n * itemsize for n in strides(chunk)]
+    decode, steps = source.decode, [n * itemsize for n in strides(chunk)]
     order = selection.joint + selection.others
     is_moved = bool(selection.joint)
     placed: set[int] = set()
@@ -274,13 +278,16 @@ def _fill_boxes(
         if number in placed:
             return
         to, of = pieces[number]
-        # The last chunk of rows may be shorter.
-        shape = (len(plain) // steps[0], *chunk[1:]) if chunk else ()
-        box = numpy.ndarray(shape, dtype, plain, offset, steps)
+        if decode is not None:
+            box = decode(plain)
+        else:  # the last chunk of rows may be shorter
+            shape = (len(plain) // steps[0], *chunk[1:]) if chunk else ()
+            box = numpy.ndarray(shape, dtype, plain, offset, steps)
         target[to] = (box.transpose(order) if is_moved else box)[of]
 
     whole = tuple(slice(0, n, 1) for n in chunk)
-    may_place = size == itemsize and all(isinstance(a, range) for a in selection.axes)
+    may_place = decode is None and size == itemsize
+    may_place &= all(isinstance(a, range) for a in selection.axes)
 
     def room(number: int) -> memoryview | None:
         to, of = pieces[number]

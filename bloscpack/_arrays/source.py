@@ -76,14 +76,18 @@ class ChunkSource(ChunkSpans, ABC):
     ----------
     cut
         How chunks divide the axes of the array; None if they end anywhere.
+    decode
+        Returns the items of a chunk from its plain bytes, of items that have different
+        sizes; None for all others.
     """
 
     cut: Grid | None = None
+    decode: Callable[[memoryview], Array] | None = None
 
     @property
     def in_order(self) -> bool:
         """Whether the plain bytes are the items in order: chunks are spans of them."""
-        return self.cut is None or self.cut.is_rows
+        return self.decode is None and (self.cut is None or self.cut.is_rows)
 
     @abstractmethod
     def load(

@@ -18,6 +18,7 @@ from .._format.chunks import check_digest, decompress, frames_of, is_intact
 from .._format.crc32c import crc32c, with_zeros
 from .._format.sections import read_beginning
 from .._format.shard import (
+    ANY_NBYTES,
     CRC_LENGTH,
     ENTRY,
     MISSING,
@@ -287,7 +288,7 @@ class _TrailerCheck:
             for i in range(len(chain)):
                 expected.extend((chain.offsets[i], chain.extent_of(i)))
         last, copied = chains[-1].sizes[-1], 0
-        if last != self.inner:
+        if self.inner not in (last, ANY_NBYTES):
             offset, nbytes = expected[-2:]
             del expected[-2:]
             if last:

@@ -96,7 +96,7 @@ def _table_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
 def _cells(rows: Array) -> list[str]:
     """Return a short text for each row of a column."""
     kind = rows.dtype.kind if rows.ndim == 1 else ""
-    if kind in ("S", "U"):
+    if kind in ("S", "U", "O"):
         return [shorten(printable(text), MOST_CHARACTERS) for text in texts_of(rows)]
     texts = shown_items(rows)
     if kind not in ("f", "c"):
@@ -108,8 +108,8 @@ def _cells(rows: Array) -> list[str]:
 def texts_of(items: Array) -> list[str]:
     """Return text or bytes as strings."""
     check_text(items)
-    if items.dtype.kind == "U":
-        return [*items.tolist()]
+    if items.dtype.kind in "UO":
+        return [*map(str, items.tolist())]
     return [item.decode("utf-8", "backslashreplace") for item in items.tolist()]
 
 

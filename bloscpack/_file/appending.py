@@ -110,6 +110,7 @@ from .repacking import (
     Settings,
     Survey,
     bytes_behind,
+    check_no_text,
     log_dropped,
     repack_fp,
     rewrite,
@@ -291,6 +292,7 @@ def _read_appendable(
     target.fp.seek(0)
     cursor = Cursor(target.fp)
     beginning = read_beginning(cursor)
+    check_no_text(beginning.metadata)
     if how.accept is not None:
         how.accept(beginning.metadata)
     header, metadata, first = beginning.header, beginning.metadata, cursor.position

@@ -78,6 +78,7 @@ from ..serializers import (
     is_array,
     is_grid,
     is_shard,
+    is_text,
     shard_rows,
     user_metadata,
 )
@@ -187,6 +188,15 @@ def bytes_behind(fp: BinaryFile, end: int, is_shard: bool, what: str) -> int:
     return 0 if has_trailer else fp.seek(0, os.SEEK_END) - end
 
 
+def check_no_text(metadata: Json) -> None:
+    """Raise `UsageError` for a shard of text: only a dataset can change its chunks."""
+    if is_text(metadata):
+        raise UsageValueError(
+            "the file is a shard of text, which changes with its dataset: append to "
+            "the dataset, or copy it with other settings"
+        )
+
+
 def log_dropped(nbytes: int, path: Path | None = None) -> None:
     """Tell the user that bytes behind the last chunk are not kept."""
     if nbytes:
@@ -211,6 +221,7 @@ def _cut_again(
     """
     chunk_size, chunks = settings.get("chunk_size"), settings.get("chunks")
     shard, nchunks = settings.get("shard"), old.geometry[0]
+    check_no_text(old.metadata)
     if is_grid(old.metadata) and not is_grid(metadata):
         raise UsageValueError(
             "the plain bytes of an array in chunks of every axis are padded: "

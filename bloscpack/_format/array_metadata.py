@@ -47,9 +47,11 @@ from ..serializers import (
     USER_METADATA,
     is_array,
     is_grid,
+    is_text,
 )
 from .dtypes import Array, DType, decode_dtype, encode_dtype, refuse, shown
 from .grid import MAX_SLOTS, Grid, cut
+from .text import TEXT
 
 # Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
@@ -242,6 +244,18 @@ class Description:
             array += " in chunks of shape %s" % (self.grid.chunk,)
         size = self.stored_nbytes
         return "%s has '%d' bytes, but the chunks hold '%d'" % (array, size, nbytes)
+
+
+def describe_shard(metadata: Json) -> Description:
+    """Return the description of an array, or of the text in a shard.
+
+    The chunks of text have any size: those in the description are not theirs.
+    """
+    if not is_text(metadata):
+        return Description(metadata)
+    found = Description({**metadata, "container": GRID, "dtype": "'|V1'"})
+    found.metadata, found.dtype = metadata, TEXT
+    return found
 
 
 def is_whole(found: object, least: int = 0, most: int = MAX_NBYTES) -> TypeGuard[int]:

@@ -27,8 +27,8 @@ from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError, UsageError
 from ..headers import BloscpackHeader
-from ..serializers import SHARD, is_grid, is_shard, shard_rows
-from .array_metadata import Description
+from ..serializers import SHARD, is_grid, is_shard, is_text, shard_rows
+from .array_metadata import Description, describe_shard
 from .automatic import Setting
 from .blosc_header import BloscHeader, decode_header
 from .dtypes import Array, DType
@@ -57,6 +57,8 @@ REMOTE_REQUEST_NBYTES = 2**20
 # Kinds of NumPy's types that a Zarr reader takes in shards. zarr-python has a data type
 # for "V", but fails on shards of it.
 KINDS = "biufcSUMm"
+# What is the plain size in bytes of inner chunks that have any size.
+ANY_NBYTES = -1
 # Item sizes of real and complex numbers that every machine reads in the same way.
 PORTABLE = {"f": (2, 4, 8), "c": (8, 16)}
 
@@ -158,14 +160,18 @@ def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
 def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
     """Return the plain size of an inner chunk; None if the file can't be a shard.
 
-    A shard needs metadata that say so, an offset table, and inner chunks.
+    A shard needs metadata that say so, an offset table, and inner chunks. The chunks of
+    text have `ANY_NBYTES`.
     """
     if not (is_shard(metadata) and header.offsets) or header.nchunks < 1:
         return None
     try:
-        described = Description(metadata)
+        described = describe_shard(metadata)
     except FormatError:
         return None
+    if is_text(metadata):
+        is_whole = described.grid and described.grid.nchunks == header.nchunks
+        return ANY_NBYTES if is_whole else None
     if described.grid is not None:
         size = described.chunk_nbytes
         sizes = header.chunk_size, header.last_chunk, header.nchunks
@@ -202,15 +208,16 @@ def with_rows(metadata: JsonObject, rows: int | None) -> JsonObject:
 
 def count_slots(header: BloscpackHeader, metadata: Json = None) -> int:
     """Return the number of entries of the index: an append does not change it."""
-    if is_grid(metadata):
-        shard = Description(metadata).shard
+    if is_grid(metadata) or is_text(metadata):
+        shard = describe_shard(metadata).shard
         return 0 if shard is None else shard.slots
     return header.nchunks + header.max_app_chunks
 
 
 def slots_of(header: BloscpackHeader, metadata: Json) -> Sequence[int]:
     """Return the number of the entry of each chunk in the index."""
-    shard = Description(metadata).shard if is_grid(metadata) else None
+    is_cut = is_grid(metadata) or is_text(metadata)
+    shard = describe_shard(metadata).shard if is_cut else None
     return range(header.nchunks) if shard is None else shard.chunks_of(0)
 
 
@@ -261,7 +268,8 @@ class Trailer:
         self.add(offset, offset + len(compressed) + self._checksum.size)
         # Only the last chunk may be needed, but no other is short.
         nbytes = decode_header(compressed).nbytes
-        self._last = b"" if nbytes == self._inner_nbytes else bytes(compressed)
+        is_full = self._inner_nbytes in (nbytes, ANY_NBYTES)
+        self._last = b"" if is_full else bytes(compressed)
         return nbytes
 
     def blocks(self, end: int) -> list[bytes]:

@@ -8,6 +8,8 @@
      "fill_value": ..., "attributes": {...}, "dimension_names": [...],
      "codecs": [sharding_indexed: inner chunks; bytes, blosc, crc32c]}
 
+Text of variable length has the codec vlen-utf8 in place of bytes.
+
 JSON values to objects and back, no files. Keys of a document that are unknown here are
 kept when it is encoded again. `decode_array` accepts only arrays of this structure,
 whoever wrote them: zarr-python reads all others.
@@ -42,6 +44,7 @@ from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
 from .other_formats import ZARR_JSON as ZARR_JSON
+from .text import TEXT, empty_item, least_nbytes
 
 # What zarr-python writes to the copy of a group in the document of another group.
 NO_COPIES = {"kind": "inline", "must_understand": False, "metadata": {}}
@@ -61,7 +64,10 @@ TEXT_TYPES = {"S": ("null_terminated_bytes", 1), "U": ("fixed_length_utf32", 4)}
 TIME_TYPES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
 # The fill value of netCDF for floats; items of other kinds for `unlikely_item`.
 NETCDF_FILL = float.fromhex("0x1.ep+122")
-UNLIKELY = {"b": True, "M": "NaT", "m": "NaT", "S": b"\x81", "U": "\ufffd"}
+UNLIKELY = {"b": True, "M": "NaT", "m": "NaT", "S": b"\x81"}
+UNLIKELY |= dict.fromkeys("UO", "\ufffd")
+# Text of variable length: the data type, and the codec in place of the one of bytes.
+STRING, VLEN_UTF8 = "string", "vlen-utf8"
 # Filters of Blosc, by number.
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CRC32C = {"name": "crc32c"}
@@ -128,12 +134,14 @@ class ArrayDocument:
     def __post_init__(self) -> None:
         if self.fill_value is None:
             self.fill_value = zero(self.dtype)
-        itemsize = self.dtype.itemsize
+        typesize = self.dtype.itemsize
+        if self.dtype == TEXT or not 1 <= typesize <= MAX_TYPESIZE:
+            typesize = 1
         self.blosc = {
             "cname": DEFAULT_CNAME,
             "clevel": DEFAULT_CLEVEL,
             "shuffle": int(DEFAULT_SHUFFLE),
-            "typesize": itemsize if 1 <= itemsize <= MAX_TYPESIZE else 1,
+            "typesize": typesize,
             "blocksize": 0,
             **self.blosc,
         }
@@ -302,7 +310,7 @@ def zero(dtype: DType) -> Any:
     """
     if dtype.kind in TIME_TYPES and numpy.datetime_data(dtype)[0] == "generic":
         return numpy.array("NaT", dtype)[()]
-    return numpy.zeros((), dtype)[()]
+    return empty_item(dtype)
 
 
 def unlikely_item(dtype: DType) -> Any:
@@ -334,6 +342,8 @@ def encode_data_type(dtype: DType) -> Json:
     name = DATA_TYPES.get((dtype.kind, dtype.itemsize))
     if name is not None:
         return name
+    if dtype == TEXT:
+        return STRING
     if dtype.kind in TEXT_TYPES and dtype.itemsize:
         return {
             "name": TEXT_TYPES[dtype.kind][0],
@@ -351,6 +361,8 @@ def encode_data_type(dtype: DType) -> Json:
 def decode_data_type(stored: Json, endian: str) -> DType:
     """Return the dtype of a data type; `endian` is ``'<'`` or ``'>'``."""
     name, found = _named(stored)
+    if name == STRING:
+        return TEXT
     if name in DTYPES:
         return numpy.dtype(endian + DTYPES[name])
     for kind, (text_type, unit) in TEXT_TYPES.items():
@@ -373,7 +385,12 @@ def decode_data_type(stored: Json, endian: str) -> DType:
 
 
 def bytes_codec(dtype: DType) -> JsonObject:
-    """Return the codec ``bytes`` for a dtype, with its byte order if it has one."""
+    """Return the first codec for a dtype: ``bytes``, with the byte order if it has one.
+
+    For text of variable length it is ``vlen-utf8``.
+    """
+    if dtype == TEXT:
+        return {"name": VLEN_UTF8}
     if dtype.byteorder == "|" or dtype.itemsize == 1:
         return {"name": "bytes"}
     little = dtype.newbyteorder("<") == dtype
@@ -413,8 +430,10 @@ def encode_fill_value(dtype: DType, value: object) -> Json:
             return "NaT" if numpy.isnat(item) else int(item.astype("i8"))
         if kind == "S":
             return base64.b64encode(bytes(item)).decode("ascii")
-        return str(item) if kind == "U" else item.item()
-    except (TypeError, ValueError, OverflowError) as error:
+        if kind == "O":
+            item.encode("utf-8")
+        return str(item) if kind in "OU" else item.item()
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise UsageValueError(
             "the fill value %.200r does not fit the dtype '%s': %s"
             % (value, dtype, error)
@@ -458,11 +477,13 @@ def _decode_item(dtype: DType, stored: Json) -> Any:
         if type(number) is not int:
             raise TypeError
         return numpy.array(number, "i8").astype(dtype)[()]
-    expected: Any = {"b": bool, "S": bytes, "U": str}.get(kind, int)
+    expected: Any = {"b": bool, "S": bytes, "U": str, "O": str}.get(kind, int)
     if type(stored) is not expected:
         raise TypeError
     if kind in TEXT_TYPES and len(stored) * TEXT_TYPES[kind][1] > dtype.itemsize:
         raise ValueError  # NumPy would cut it
+    if kind == "O":
+        stored.encode("utf-8")
     return numpy.array(stored, dtype)[()]
 
 
@@ -590,10 +611,13 @@ def _decode_new(document: JsonObject) -> dict[str, Any]:
         refuse("chunks and shards of the same number of axes", [shard, chunk])
     if any(n % m for n, m in zip(shard, chunk, strict=True)):
         raise _unsupported("shards of shape %s are no multiple of %s" % (shard, chunk))
-    endian, blosc = _decode_inner(sharding.get("codecs"))
+    is_text = _named(document.get("data_type"))[0] == STRING
+    endian, blosc = _decode_inner(sharding.get("codecs"), is_text)
     dtype = decode_data_type(document.get("data_type"), endian)
     check_itemsize(dtype)
-    if math.prod(chunk) * dtype.itemsize > MAX_BUFFERSIZE:
+    count = math.prod(chunk)
+    nbytes = least_nbytes(count) if is_text else count * dtype.itemsize
+    if nbytes > MAX_BUFFERSIZE:
         raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
     return {
         "chunk": chunk,
@@ -639,11 +663,11 @@ def _decode_sharding(codecs: Json) -> JsonObject:
     return sharding
 
 
-def _decode_inner(codecs: Json) -> tuple[str, dict[str, Any]]:
+def _decode_inner(codecs: Json, is_text: bool) -> tuple[str, dict[str, Any]]:
     """Return byte order and settings of Blosc, which are for new chunks only."""
     found = [_named(codec) for codec in (codecs if isinstance(codecs, list) else ())]
     names = [name for name, _ in found]
-    if names != ["bytes", "blosc", "crc32c"]:
+    if names != [VLEN_UTF8 if is_text else "bytes", "blosc", "crc32c"]:
         text = shown(", ".join(map(str, names)))
         raise _unsupported("its chunks have the codecs %s" % text)
     word, stored = found[0][1].get("endian", sys.byteorder), found[1][1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from .._format.dtypes import Array, DType, check_text
+from .._format.text import TEXT
 from ..exceptions import UsageTypeError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> pyarrow.DataT
 
     if inner:
         return pyarrow.list_(arrow_type(dtype, inner[1:], name), inner[0])
-    if dtype.kind == "U":
+    if dtype.kind in "UO":
         return pyarrow.string()
     if dtype.kind == "S":
         return pyarrow.binary()
@@ -55,7 +56,7 @@ def arrow_array(
         flat = rows.reshape(-1, *rows.shape[2:])
         inner = arrow_array(flat, wanted.value_type, name)
         return pyarrow.FixedSizeListArray.from_arrays(inner, rows.shape[1])
-    if rows.dtype.kind == "U":
+    if rows.dtype.kind in "UO":
         return pyarrow.array(decoded(rows, name), wanted, mask=mask)
     if rows.dtype.kind in "SV":
         return pyarrow.array(rows.tolist(), wanted, mask=mask)
@@ -69,6 +70,11 @@ def decoded(array: Array, name: str) -> list[str]:
     """Return a column of text or bytes as strings."""
     check_text(array)
     values: list[str | bytes] = array.tolist()
+    for value in values if array.dtype == TEXT else ():
+        if not isinstance(value, (str, bytes)):  # another object of bcolz
+            raise UsageTypeError(
+                "column '%s': expected text, found %.100r" % (name, value)
+            )
     try:
         return [v.decode("utf-8") if isinstance(v, bytes) else v for v in values]
     except UnicodeDecodeError as error:

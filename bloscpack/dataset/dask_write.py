@@ -22,17 +22,26 @@ from .._arrays.selection import Selection
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
+from .._format.text import TEXT, empty_item, encode_text, item_nbytes
 from .._storage.paths import check_is_path
 from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .folder import Folder
 from .frames import items_by_name
-from .layouts import Found, detect, table_class
+from .layouts import Found, array_class, detect, table_class
 from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import LOCK_SECONDS, FolderTarget, Target, box_at, target_of
-from .rows import all_columns, check_mask, converted, items_of, joined, naming_column
+from .rows import (
+    all_columns,
+    check_mask,
+    converted,
+    items_of,
+    joined,
+    naming_column,
+    text_or,
+)
 from .table import Table
 
 if TYPE_CHECKING:
@@ -179,7 +188,8 @@ class Existing(Target):
 
     def fitting(self, dtypes: dict[str, DType], shape: Shape) -> dict[str, DType]:
         """Return the dtypes of the columns; raise `UsageError` if items can't fit."""
-        items = {n: numpy.zeros(min(1, shape[0]), dtype) for n, dtype in dtypes.items()}
+        count = min(1, shape[0])
+        items = {n: numpy.full(count, empty_item(d), d) for n, d in dtypes.items()}
         given = all_columns(items, list(self._columns), self._masks)
         length = shape[0] if self._length is None else self._length
         for name, (dtype, inner) in self._columns.items():
@@ -238,7 +248,7 @@ class Addition(Existing, FolderTarget):
         They show `finish` whether these items are in the dataset.
         """
         super().put(start, columns)
-        return start, {n: (i.shape, crc32(i.tobytes())) for n, i in columns.items()}
+        return start, {n: (i.shape, _digest(i)) for n, i in columns.items()}
 
     def finish(self, length: int, written: Sequence[Any] = ()) -> str:
         """Append all rows, unless they are there; remove the hidden folder."""
@@ -253,10 +263,14 @@ class Addition(Existing, FolderTarget):
             for (start, *corner), digests in written:
                 for name, (shape, digest) in digests.items():
                     box = box_at((self._start + start, *corner), shape)
-                    if digest != crc32(_columns(dataset)[name][box].tobytes()):
+                    if digest != _digest(_columns(dataset)[name][box]):
                         raise self.replaced()
         self.abandon()
         return self.root
+
+
+def _digest(items: Items) -> int:
+    return crc32(encode_text(items) if items.dtype == TEXT else items.tobytes())
 
 
 def _columns(dataset: Array | Table) -> Mapping[str, Array]:
@@ -325,7 +339,8 @@ def _plan_array(
         array = array.copy()
         array.compute_chunk_sizes()
     length, *inner = shape = tuple(map(int, array.shape))
-    dtype = target.fitting({"": array.dtype}, shape)[""]
+    dtype = text_or(array.dtype, array_class(options["layout"]).has_text)
+    dtype = target.fitting({"": dtype}, shape)[""]
     new = {"shape": (0, *inner), "dtype": dtype, **options}
     target.begin(lambda path: create_array(path, **new))
     corner = target.corner or (0,) * len(shape)
@@ -375,7 +390,10 @@ def _plan_table(
         table_class(options["layout"]).check_column_name(name)
     parts = frame.to_delayed()
     describe = dask.delayed(_describe)
-    found: tuple[PartitionTypes, ...] = dask.compute(*map(describe, parts))
+    has_text = array_class(options["layout"]).has_text
+    found: tuple[PartitionTypes, ...] = dask.compute(
+        *(describe(part, has_text) for part in parts)
+    )
     lengths = [length for length, _ in found]
     dtypes = _common_dtypes(
         [dtypes for length, dtypes in found if length] or [found[0][1]]
@@ -383,7 +401,7 @@ def _plan_table(
     dtypes = target.fitting(dtypes, (sum(lengths),))
     row = numpy.dtype(list(dtypes.items()))
     if options["shards"] is None:
-        most = max(dtype.itemsize for dtype in dtypes.values())
+        most = max(map(item_nbytes, dtypes.values()))
         options["shards"] = _shard_rows(most, options["chunks"])
     target.begin(lambda path: create_table(path, dtype=row, **options))
     task = dask.delayed(_write_frames, pure=False)
@@ -396,8 +414,11 @@ def _plan_table(
     return tasks, sum(lengths)
 
 
-def _describe(part: DataFrame) -> PartitionTypes:
-    """Return the length of a partition, and the dtypes that its columns need."""
+def _describe(part: DataFrame, has_text: bool) -> PartitionTypes:
+    """Return the length of a partition, and the dtypes that its columns need.
+
+    `has_text` says that the layout has text of variable length.
+    """
     dtypes = {}
     for name, column in items_by_name(part, any_numbers=True).items():
         if numpy.ma.is_masked(column):
@@ -406,8 +427,8 @@ def _describe(part: DataFrame) -> PartitionTypes:
                 "replace them with fillna()" % name
             )
         with naming_column(name):
-            items = items_of(column)
-        if items.dtype.kind == "O":
+            items = items_of(column, keeps_text=has_text)
+        if items.dtype.kind == "O" and not has_text:
             usual = (str, bytes, int, float)
             other = [item for item in items.flat if not isinstance(item, usual)]
             raise UsageTypeError(

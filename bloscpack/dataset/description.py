@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from .._format.dtypes import DType, encode_dtype
+from .._format.text import TEXT
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported
@@ -139,10 +140,11 @@ def _describe_array(layout: ArrayLayout) -> JsonObject:
     parts = layout.parts()
     nbytes, cbytes = math.prod(layout.shape) * layout.dtype.itemsize, layout.cbytes
     settings = layout.codec_settings
+    is_text = layout.has_text and layout.dtype == TEXT
     named: JsonObject = {"dims": list(layout.dims)} if layout.dims else {}
     return named | {
         "shape": list(layout.shape),
-        "dtype": dtype_text(layout.dtype),
+        "dtype": "text" if is_text else dtype_text(layout.dtype),
         "chunks": list(layout.chunks),
         "shards": None if layout.shards is None else list(layout.shards),
         "fill_value": fill_text(layout),

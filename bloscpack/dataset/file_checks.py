@@ -18,14 +18,15 @@ from typing import Any
 
 from .._check import findings
 from .._check.files import Inspection
-from .._format.array_metadata import Description
+from .._format.array_metadata import describe_shard
 from .._format.grid import lengths, part
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import CHECKSUM, DEFAULT_SHARD_CHECKSUM, count_slots
+from .._format.text import least_nbytes
 from .._storage.base import Storage
 from .._storage.cursor import StorageCursor
-from ..constants import MAGIC
+from ..constants import MAGIC, MAX_BUFFERSIZE
 from ..exceptions import FormatError, NotReadable, Unsupported
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout
@@ -222,9 +223,8 @@ def _check_by_reading(
 ) -> None:
     """Check chunks without a search; `extents` has the frames in a shard."""
     for slot, number in enumerate(check.numbers):
-        sizes: list[int] = []
         try:
-            source.load([number], lambda _, plain: sizes.append(len(plain)))  # noqa: B023
+            source.load([number], lambda _, plain: (source.decode or len)(plain))
         except FormatError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 check.add("files", MISSING, "the file is missing", number=number)
@@ -274,6 +274,11 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
     The file may have more items than the array along some axes.
     """
     numbers, described = check.numbers, inspection.geometry.array
+    metadata, most = inspection.sections.metadata, source.chunk_size
+    if source.decode is not None and metadata is not None:
+        most = MAX_BUFFERSIZE
+        with suppress(FormatError):
+            described = describe_shard(metadata.value)
     if described is not None and len(described.shape) == len(source.cut.shape):
         numbers = source.cut.chunks_of(numbers[0] // source.slots, described.shape)
     expected = set(check.numbers)
@@ -283,6 +288,8 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
         number = numbers[i]
         box = source.cut.box(number)
         shape, least = lengths(box), source.chunk_size
+        if source.decode is not None:
+            least = least_nbytes(math.prod(source.cut.chunk))
         if described is not None and box and len(described.shape) == len(box):
             corner = source.cut.corner(number // source.slots * source.slots)
             inside = part(corner, described.shape, source.cut.shape)
@@ -298,12 +305,12 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
                 message %= shape, tuple(there)
                 check.add("chunks", "size", message, chunk=i, number=number)
                 continue
-        if least <= nbytes <= source.chunk_size:
+        if least <= nbytes <= most:
             check.intact[number] = plain_nbytes(source, number), cbytes
             check.extents[number] = offset, cbytes
             continue
         message = "expected a chunk of '%d' plain bytes, found '%d'"
-        message %= source.chunk_size, nbytes
+        message %= most if source.decode is None else least, nbytes
         check.add("chunks", "size", message, chunk=i, number=number)
 
 
@@ -338,7 +345,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     if stated is None and sharding.identity is not None:
         message = "it does not state its array: another program wrote the file"
         check.note("metadata", FOREIGN, message)
-    has = Description(metadata).shape
+    has = describe_shard(metadata).shape
     least = lengths(source.cut.shard_box(check.numbers[0] // source.slots))
     if check.ok and any(map(int.__gt__, has, least)):
         message = (

@@ -16,6 +16,7 @@ import numpy
 from .._engine.threads import ordered
 from .._format.dtypes import Array as Items
 from .._format.dtypes import Key, check_text
+from .._format.text import empty_item
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type
@@ -118,14 +119,13 @@ def _plain_items(column: Series) -> Items:
     if column.dtype.kind in "iubO" and missing.any():
         present = _plain_items(column[~missing])
         with naming_column(column.name):
-            present = items_of(present)
-        filled: Items = numpy.ma.zeros(len(column), present.dtype)
+            present = items_of(present, keeps_text=True)
+        fill = empty_item(present.dtype)
+        filled: Items = numpy.ma.array(numpy.full(len(column), fill, present.dtype))
         filled[~missing] = present
         filled[missing] = numpy.ma.masked
         return filled
     items: Items = column.to_numpy()
-    if items.dtype.kind == "O" and not len(items):
-        return items.astype("U")  # or it would become floats
     return items
 
 
@@ -282,12 +282,13 @@ def as_lines(rows: list[list[str]]) -> list[str]:
 def shown_items(items: Items) -> list[str]:
     """Return short texts of items, for the repr of a table."""
     check_text(items)
+    items = items.astype(object) if items.dtype.kind in "SU" else items
     with numpy.printoptions(threshold=6, edgeitems=2, precision=6):
         texts = [
             " ".join(str(item).split())
             if items.ndim > 1
-            else repr(item.item())  # escapes what a terminal would obey
-            if items.dtype.kind in "SU"
+            else repr(item)  # escapes what a terminal would obey
+            if items.dtype.kind in "SUO"
             else str(item)
             for item in items
         ]

@@ -37,6 +37,7 @@ from .rows import (
     named_columns,
     naming_column,
     new_rows,
+    text_or,
     with_masks,
 )
 from .table import ATTEMPTS, Table, new_column, read_table
@@ -242,9 +243,9 @@ def create_array(
     [7.0, 7.0, 0.0]
     """
     check_is_path(path, "create_array(path, data)")
-    rows = new_rows(data, shape, dtype, fill_value)
     found = array_class(layout)
     found.check_layout()
+    rows = new_rows(data, shape, dtype, fill_value, found.has_text)
     of_data, attributes = labels_of(data)
     names = of_data if dims is None else dims
     new = NewArray(
@@ -336,9 +337,9 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_is_path(path, "create_table(path, data)")
-    columns, labels = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()
+    columns, labels = _new_columns(data, dtype, names, found.array_class.has_text)
     new = {}
     stored = column_dims(
         found.array_class,
@@ -379,7 +380,7 @@ def _of_column(given: object, name: str, columns: Mapping[str, object]) -> objec
 
 
 def _new_columns(
-    data: object, dtype: Any, names: Sequence[str] | None
+    data: object, dtype: Any, names: Sequence[str] | None, has_text: bool
 ) -> tuple[dict[str, Items], dict[str, tuple[Dims, JsonObject]]]:
     """Return the columns of a new table, and their labels."""
     try:
@@ -408,9 +409,10 @@ def _new_columns(
         if typed is not None and name not in (typed.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
-            rows, (named, attrs) = items_of(column), labels_of(column)
+            rows = items_of(column, keeps_text=has_text)
+            named, attrs = labels_of(column)
             if typed is not None:
-                rows = converted(rows, typed[name].base)
+                rows = converted(rows, text_or(typed[name].base, has_text))
         columns[name], labels[name] = rows, (named, {**attrs, **of_mask})
     if not columns:
         raise UsageValueError("a table must have a column")

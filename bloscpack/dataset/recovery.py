@@ -251,7 +251,7 @@ class SavedArray:
     def __init__(
         self, layout: ArrayLayout, name: str, damage: Damage, fill: int | None
     ) -> None:
-        if layout.dtype == OBJECT:
+        if layout.dtype == OBJECT and not layout.has_text:
             raise UsageError(
                 "arrays of Python objects can't be recovered: '%s'"
                 % layout.folder.path()
@@ -268,7 +268,7 @@ class SavedArray:
         self._row_nbytes = math.prod(self._inner) * layout.dtype.itemsize
         # A sparse array gets the rows that are lost only if they have a value.
         self._writes_lost = fill is not None
-        if fill is None:
+        if fill is None or layout.dtype == OBJECT:
             self._fill = layout.missing_value
         else:
             content = bytes([fill]) * layout.dtype.itemsize
@@ -350,6 +350,11 @@ class SavedArray:
                 room = items[(*target, ...)]
                 for name in part.fields:
                     room = room[name]
+                decode = part.source.decode
+                if decode is not None:
+                    text = decode(memoryview(plain))
+                    room[...] = text[tuple(map(slice, shape))][source]
+                    continue
                 shape_of_part = (*shape, *room.shape[len(shape) :])
                 size = math.prod(shape_of_part) * room.dtype.itemsize
                 plain = plain[:size].ljust(size, b"\0")  # an end may be short

@@ -22,9 +22,10 @@ from numpy.typing import DTypeLike
 from .._arrays.selection import Part, Selection
 from .._commit.writer import Writer
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
-from .._format.dtypes import AnyArray, Array, DType
+from .._format.dtypes import AnyArray, Array, DType, check_text, encode_dtype
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
+from .._format.text import TEXT, empty_item, item_nbytes
 from .._types import JsonObject
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
@@ -47,16 +48,23 @@ MASK_OF = "mask-of"
 ENDS_IN_ZERO = "a value ends in a zero byte, which an array would lose"
 
 
-def items_of(values: object) -> Array:
+def items_of(values: object, *, keeps_text: bool = False) -> Array:
     """Return values as an array; text that a DataFrame has as objects becomes text.
 
-    Raises `UsageError` for text among other values, which NumPy would make text, and
-    for text that NumPy would cut off.
+    With `keeps_text`, it stays objects. Raises `UsageError` for text among other
+    values, which NumPy would make text, and for text that NumPy would cut off.
     """
     check_mask(values)
     array: Array = numpy.asarray(values)
+    is_text = array.dtype.kind == "T" or (
+        array.dtype == TEXT and any(isinstance(item, str) for item in array.flat)
+    )
+    if keeps_text and (is_text or (array.dtype == TEXT and not array.size)):
+        return _text_of(array)
     if array.dtype.kind != "O":
         return array
+    if not array.size:
+        return array.astype("U")  # of a DataFrame without rows
     items = array.tolist()
     try:
         result: Array = numpy.asarray(items)
@@ -70,17 +78,78 @@ def items_of(values: object) -> Array:
                 )
             if item[-1:] in ("\0", b"\0"):
                 raise UsageValueError(ENDS_IN_ZERO)
+    if keeps_text and result.dtype == TEXT:
+        return _text_of(result)  # raises the error of items that are no text
     return result
+
+
+def _text_of(values: object) -> Array:
+    """Return values as text of variable length; raise `UsageError` for other values."""
+    check_mask(values)
+    array: Array = numpy.asarray(values)
+    if array.dtype.kind == "S":
+        array = converted(array, numpy.dtype("U%d" % array.dtype.itemsize))
+    elif array.dtype.kind == "U" and array is not values:
+        array = numpy.array(values, TEXT)  # NumPy drops zero bytes at the end
+    check_text(array)
+    items = array.astype(TEXT, copy=False)
+    # An array of one item that is repeated may be of any size.
+    single = tuple(slice(None if step else 1) for step in items.strides)
+    try:
+        "".join(items[(*single, ...)].flat).encode("utf-8")
+    except UnicodeError as error:
+        raise DoesNotFit("expected text that UTF-8 can hold: %s" % error) from error
+    except TypeError as error:
+        wrong = next(item for item in items.flat if not isinstance(item, str))
+        hint = ": only columns of tables have missing text" * _is_missing(wrong)
+        raise DoesNotFit(
+            "expected text in each item, found %.200r%s" % (wrong, hint)
+        ) from error
+    return items
+
+
+def with_missing(items: Any) -> Any:
+    """Return text of which items are missing as a masked array; others as they are.
+
+    Text is objects of `str`, as in the arrays of Arrow and pandas, of which None, NaN
+    and ``pandas.NA`` are missing. It has the text ``''`` in their place.
+    """
+    if numpy.ma.isMaskedArray(items):
+        return items
+    is_plain = isinstance(items, numpy.ndarray)
+    if is_array(items) and (not is_plain or items.dtype.kind not in "OT"):
+        return items
+    array = numpy.asarray(items)
+    if array.dtype.kind == "T":
+        array = array.astype(TEXT)
+    if array.dtype != TEXT or not array.size:
+        return items
+    missing = numpy.array([not isinstance(item, str) for item in array.flat], bool)
+    found = array.reshape(-1)[missing].tolist()
+    if not all(map(_is_missing, found)):
+        return items
+    if not found:
+        return array
+    missing = missing.reshape(array.shape)
+    return numpy.ma.array(numpy.where(missing, "", array), TEXT, mask=missing)
+
+
+def _is_missing(item: object) -> bool:
+    """Return whether an item among objects stands for none."""
+    is_nan = isinstance(item, float) and item != item
+    return item is None or is_nan or type(item).__name__ == "NAType"
 
 
 def converted(values: object, dtype: DType) -> Array:
     """Return values as an array of `dtype`; raise `UsageError` if one does not fit."""
+    if dtype == TEXT:
+        return _text_of(values)
     if dtype.names is not None and isinstance(values, (list, tuple, int, float)):
         return _from_tuples(values, dtype)
     array = items_of(values)
     if array.dtype == dtype:
         return array
-    if not array.size and array.dtype.kind == "f":
+    if not array.size and array.dtype.kind in "fU":
         return array.astype(dtype)  # an empty list
     if not _is_convertible(array.dtype, dtype):
         raise DoesNotFit(
@@ -166,6 +235,8 @@ def check_fill_value(value: object, dtype: DType) -> None:
     given, why = numpy.asarray(value), ""
     try:
         item[...] = value
+        if dtype == TEXT and not isinstance(value, str):
+            why = "it is no text"
         is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
         if (is_text or dtype.kind in "biu") and item != given:
             why = "it would become %r" % item[()]
@@ -358,6 +429,7 @@ def all_columns(
     """
     given = named_columns(rows, names)
     for name, items in list(given.items()):
+        given[name] = items = with_missing(items)
         if name in masks:
             given.setdefault(masks[name], numpy.ma.getmaskarray(items))
             given[name] = without_mask(items)
@@ -378,7 +450,7 @@ def without_mask(items: Any) -> Any:
     """Return items with zeros in place of those that are missing."""
     if not numpy.ma.is_masked(items):
         return items
-    return items.filled(numpy.zeros((), items.dtype)[()])
+    return items.filled(empty_item(items.dtype))
 
 
 def with_masks(columns: Mapping[str, Any]) -> dict[str, tuple[Any, JsonObject]]:
@@ -387,6 +459,7 @@ def with_masks(columns: Mapping[str, Any]) -> dict[str, tuple[Any, JsonObject]]:
     Behind each column that has a mask, the mask is a column.
     """
     result: dict[str, tuple[Any, JsonObject]] = {}
+    columns = {name: with_missing(items) for name, items in columns.items()}
     for name, items in columns.items():
         result[name] = items, {}
         if numpy.ma.is_masked(items) and items.ndim == 1:
@@ -550,7 +623,7 @@ class RowStream:
             return
         step = grid.shard[0]
         if grid.is_rows:  # a shard need not be in memory
-            row = math.prod(grid.shape[1:]) * self.dtype.itemsize
+            row = math.prod(grid.shape[1:]) * item_nbytes(self.dtype)
             count = READ_NBYTES // 4 // max(1, grid.chunk[0] * row)
             step = grid.chunk[0] * min(max(1, count), grid.slots)
         elif self._values is not None:
@@ -651,7 +724,7 @@ def is_array(values: object) -> TypeGuard[AnyArray]:
 def slices_of(values: AnyArray) -> Iterator[Array]:
     """Yield the rows of an array in blocks that fit its own chunks."""
     shape = values.shape
-    row = math.prod(shape[1:]) * values.dtype.itemsize
+    row = math.prod(shape[1:]) * item_nbytes(values.dtype)
     step = max(1, READ_NBYTES // max(1, row))
     chunks = getattr(values, "chunks", None)
     first = chunks[0] if isinstance(chunks, tuple) and chunks else None
@@ -663,13 +736,16 @@ def slices_of(values: AnyArray) -> Iterator[Array]:
         yield numpy.asanyarray(values[start : min(start + step, shape[0])])
 
 
-def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> RowStream:
+def new_rows(
+    data: Any, shape: Any, dtype: DTypeLike, fill_value: object, has_text: bool
+) -> RowStream:
     """Return the rows of a new array.
 
     `data` may be None for `fill_value` in an array of `shape` and `dtype`, which are
-    otherwise those of `data` by default. An iterator yields blocks of rows.
+    otherwise those of `data` by default. An iterator yields blocks of rows. `has_text`
+    says that the layout has text of variable length.
     """
-    wanted = None if dtype is None else numpy.dtype(dtype)
+    wanted = None if dtype is None else text_or(numpy.dtype(dtype), has_text)
     expected = None if shape is None else checked_shape(shape)
     if wanted is not None and wanted.subdtype is not None:
         raise UsageTypeError(
@@ -688,13 +764,13 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
             rows = numpy.asarray(first)
             blocks = chain([rows], data)
             expected = rows.shape if expected is None else expected
-            wanted = rows.dtype if wanted is None else wanted
+            wanted = text_or(rows.dtype, has_text) if wanted is None else wanted
         return RowStream(blocks, wanted, expected[1:], length)
     if data is None:
         if expected is None or wanted is None:
             raise UsageValueError("expected data, or shape and dtype")
         check_fill_value(fill_value, wanted)
-        fill = numpy.zeros((), wanted) if fill_value is None else fill_value
+        fill = empty_item(wanted) if fill_value is None else fill_value
         check_nbytes(expected, wanted)
         data = numpy.broadcast_to(numpy.array(fill, wanted), expected)
     elif not is_array(data):
@@ -710,12 +786,23 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
         raise UsageValueError(
             "expected data of shape %s, found an array of shape %s" % (expected, found)
         )
-    wanted = data.dtype if wanted is None else wanted
+    wanted = text_or(data.dtype, has_text) if wanted is None else wanted
+    if wanted == TEXT and not has_text:
+        encode_dtype(wanted)  # raises the error of objects
     if data.shape:
         return stream_of(data, wanted, tuple(data.shape[1:]))
     stream = stream_of(numpy.asanyarray(data[()]).reshape(1), wanted, ())
     stream.has_axes = False
     return stream
+
+
+def text_or(dtype: DType, has_text: bool) -> DType:
+    """Return the dtype of text of variable length for ``str`` and for `StringDType`.
+
+    All other dtypes stay, and these if there is no such text.
+    """
+    is_text = dtype.kind == "T" or (dtype.kind == "U" and not dtype.itemsize)
+    return TEXT if has_text and is_text else dtype
 
 
 def checked_shape(shape: object) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from .._commit.writer import Writer
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
+from .._format.text import TEXT
 from .._types import Json, JsonObject
 from . import frames
 from .array import Array
@@ -33,7 +34,9 @@ from .rows import (
     checked_shape,
     items_of,
     masks_of,
+    named_columns,
     naming_column,
+    with_missing,
 )
 
 if TYPE_CHECKING:
@@ -42,8 +45,9 @@ if TYPE_CHECKING:
 
 Read = Callable[[Mapping[str, frames.MaskedColumn], "slice | Items"], Result]
 
+BOOL = numpy.dtype("?")
 # Kinds of items, other than text, that are objects in a DataFrame.
-DASK_OBJECTS = "SVO"
+DASK_OBJECTS = "SV"
 # Number of times that a table is read again if one of its columns is missing or has a
 # different length.
 ATTEMPTS = 3
@@ -303,7 +307,9 @@ class Table(StoredRows, ItemsNode):
         count = len(self)
         starts = list(range(0, count, rows)) or [0]
         settings = {}
-        if any(self[name].dtype.kind in DASK_OBJECTS for name in names):
+        has_text = self._layout.array_class.has_text
+        objects = DASK_OBJECTS if has_text else DASK_OBJECTS + "O"
+        if any(self[name].dtype.kind in objects for name in names):
             # Dask would decode bytes, as it converts objects to text.
             settings = {"dataframe.convert-string": False}
         with import_dask("dask").config.set(settings):
@@ -342,11 +348,41 @@ class Table(StoredRows, ItemsNode):
         given = rows.columns if isinstance(rows, Table) else frames.columns_of(rows)
         with writer.turn():
             types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-            streams = as_columns(given, types, self._masks())
+            given, added = self._with_masks_for(given, self.names)
+            types.update((mask, (BOOL, ())) for mask in added.values())
+            streams = as_columns(given, types, {**self._masks(), **added})
+            self._add_masks(added)
             new = {self._columns[n]._layout: stream for n, stream in streams.items()}
             some = any(stream.length for stream in new.values())
             if some and not writer.buffered(new):
                 append_rows(writer, new)
+
+    def _with_masks_for(
+        self, rows: object, names: list[str]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return rows by columns, and the columns of text that need a new mask.
+
+        The latter are names of columns and of their masks.
+        """
+        given = {n: with_missing(i) for n, i in named_columns(rows, names).items()}
+        need = [
+            name
+            for name in self._columns.keys() - self._masks()
+            if self[name].dtype == TEXT and numpy.ma.is_masked(given.get(name))
+        ]
+        return given, {name: MASK_NAME % name for name in need}
+
+    def _add_masks(self, masks: Mapping[str, str]) -> None:
+        """Add columns which say that no item of another column is missing."""
+        if masks:
+            self._check_writer().flush()
+        for name, mask in masks.items():
+            self.add_column(
+                mask,
+                numpy.zeros(len(self), BOOL),
+                position=self.names.index(name) + 1,
+                attrs={MASK_OF: name},
+            )
 
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
@@ -385,10 +421,14 @@ class Table(StoredRows, ItemsNode):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
+            if isinstance(key, str):
+                rows = {key: rows}
+            rows, added = self._with_masks_for(rows, self.names)
+            self._add_masks(added)
             columns, masks = self._columns, self._masks()
             if isinstance(key, str):
                 columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
-                rows, key = {key: rows}, slice(None)
+                key = slice(None)
             given = all_columns(rows, list(columns), masks)
             with writer.change(lambda: self._committed(len(self))) as change:
                 for name, column in columns.items():
@@ -424,7 +464,7 @@ class Table(StoredRows, ItemsNode):
             writer.flush()
             layout.check_column_name(name)
             self._check_free([name])
-            rows = items_of(values)
+            rows = items_of(values, keeps_text=layout.array_class.has_text)
             if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
                 raise exceptions.DoesNotFit(
                     "expected '%d' rows, found an array of shape %s"

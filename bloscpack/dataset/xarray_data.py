@@ -372,11 +372,11 @@ def _write(
 
 
 def _items_of(variable: Variable) -> Variable | Items:
-    """Return the items of an encoded variable, of which text has a fixed size."""
+    """Return the items of an encoded variable, of which text is objects."""
     if variable.dtype.kind not in "OT":
         return variable
     objects = numpy.asarray(variable.values, object)
-    items = items_of(objects) if objects.size else objects.astype("U1")
+    items = items_of(objects, keeps_text=True)
     if items.shape != objects.shape:
         raise UsageTypeError("expected text, found %.200r" % (objects.flat[0],))
     return items

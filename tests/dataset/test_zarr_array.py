@@ -132,7 +132,7 @@ REFUSED = {
     "a structure": (np.zeros(2, "i4,f8"), "'<i4'.*(create a table|these layouts)"),
     "raw bytes": (np.zeros(2, "V5"), "these layouts can: .*'bcolz'"),
     "long double": (np.zeros(2, np.longdouble), "these layouts can: 'superchunk'"),
-    "objects": (np.array([None, 1]), "can't hold items of the dtype 'object'"),
+    "objects": (np.array([None, 1]), "expected text in each item, found None"),
 }
 
 

@@ -134,11 +134,10 @@ def test_a_removed_column_is_no_array_after_a_crash(path, monkeypatch):
     assert_table({**others, "m": np.arange(50)}, path)
 
 
-@pytest.mark.parametrize("name", ["f", "o", "g"])
+@pytest.mark.parametrize("name", ["f", "g"])
 def test_a_dtype_that_zarr_lacks(tmp_path, name):
     columns = {
         "f": np.zeros(5, "i4,f8"),
-        "o": np.array([None] * 5),
         "g": np.zeros(5, np.longdouble),
     }
     rows = {"a": np.arange(5), name: columns[name]}
@@ -149,16 +148,16 @@ def test_a_dtype_that_zarr_lacks(tmp_path, name):
 
 def test_text_among_other_objects_is_refused(tmp_path):
     for items, message in (
-        (["x", None], "the dtype 'object'"),
-        (["x", float("nan")], "expected text in each item"),
+        (["x", None, 2.5], "expected text in each item"),
         ([1, "x"], "expected text in each item"),
+        ([1, None], "expected text in each item"),
     ):
         rows = {"a": np.array(items, object)}
         with pytest.raises(UsageError, match=message):
             dataset.create_table(tmp_path / "t", rows)
     with dataset.create_table(tmp_path / "t", {"a": np.array(["x"], object)}) as table:
-        with pytest.raises(UsageError, match="expected items of dtype"):
-            table.append({"a": np.array(["x", None], object)})
+        with pytest.raises(UsageError, match="expected text in each item, found 5"):
+            table.append({"a": np.array(["x", 5], object)})
         table.append({"a": np.array([b"y", "z"][1:], object)})
         assert ["x", "z"] == table["a"][:].tolist()
 
@@ -349,7 +348,6 @@ def test_dataframes(tmp_path):
         "the column 'a': expected text": pandas.DataFrame({"a": ["x", None, 5]}),
         "expected a structured array, a dictionary or .*, found 5": 5,
         "expected columns of rows, found a single value": frame["a"],
-        "'a': a value ends in a zero byte": pandas.DataFrame({"a": ["x\0"]}),
         "'b': a value ends in a zero byte": pandas.DataFrame({"b": [b"x\0"]}),
         "level '1' of the index has no name": named.rename_axis(["s", None]),
         "begins with 'x': .*rename_axis": frame.set_index(frame["s"].to_numpy()),

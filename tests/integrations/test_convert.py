@@ -81,8 +81,15 @@ class TestCsv:
         expected = table("? i8 u8 f8 U7")
         np.save("a.npy", rows_of(expected))
         dataset.convert("a.npy", "b.csv")
-        dataset.convert("b.csv", "c.zarr")
-        assert_same(rows_of(expected), dataset.open("c.zarr")[:])
+        for name in ("c.superchunk", "d.zarr", "e.csv", "f.npy"):
+            dataset.convert("b.csv" if name < "e" else "d.zarr", name)
+        assert_same(rows_of(expected), dataset.open("c.superchunk")[:])
+        assert_same(rows_of(expected), np.load("f.npy"))
+        found = dataset.open("d.zarr")[:]
+        assert "O" == found.dtype["c_U7"]
+        assert_same(rows_of(expected), found.astype(rows_of(expected).dtype))
+        with open("b.csv") as b, open("e.csv") as e:
+            assert b.read() == e.read()
 
     def test_pandas_reads_it(self):
         pandas = pytest.importorskip("pandas")
@@ -124,10 +131,12 @@ class TestCsv:
     def test_widening(self, values, dtype, expected):
         with open("a.csv", "w", encoding="utf-8") as fp:
             fp.write("x,y\n" + "".join("%s,0\n" % value for value in values))
-        dataset.convert("a.csv", "b.zarr")
-        found = dataset.open("b.zarr")["x"]
-        assert np.dtype(dtype) == found.dtype
-        np.testing.assert_array_equal(expected, found[:])
+        for layout in ("zarr", "superchunk"):
+            dataset.convert("a.csv", "b." + layout)
+            found = dataset.open("b." + layout)["x"]
+            has_text = layout == "zarr" and "U" in dtype
+            assert ("O" if has_text else np.dtype(dtype)) == found.dtype
+            np.testing.assert_array_equal(expected, found[:])
 
     @pytest.mark.parametrize(
         ("text", "message"),

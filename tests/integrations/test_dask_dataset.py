@@ -254,7 +254,7 @@ def test_frame_is_written(tmp_path, layout, frames):
     assert ["key", "n", "x", "text"] == table.names
     assert expected.reset_index().equals(table.to_pandas().astype({"text": "str"}))
     assert {16} == {column.shards[0] for column in table.columns.values()}
-    assert "<U4" == table["text"].dtype
+    assert {"zarr": "O", "superchunk": "<U4"}[layout] == table["text"].dtype
     default = dataset.from_dask(path, lazy, mode="w")
     assert expected["n"].tolist() == default["n"][:].tolist()
 
@@ -276,7 +276,7 @@ def test_columns_without_rows(tmp_path, frames):
     lazy = frames.from_pandas(frame, npartitions=2)
     for each in (lazy[lazy["n"] > 5], frames.from_pandas(frame[:0], npartitions=1)):
         table = dataset.from_dask(tmp_path / "t", each, mode="w")
-        assert ["i", "U", "U"] == [table[name].dtype.kind for name in table.names]
+        assert ["i", "O", "O"] == [table[name].dtype.kind for name in table.names]
     table = dataset.from_dask(tmp_path / "t", lazy[lazy["n"] > 1], mode="w")
     assert [(2, "y", "y")] == table[:].tolist()
 
@@ -290,13 +290,12 @@ def test_columns_that_are_refused(tmp_path, frames):
         with pytest.raises(UsageError, match=message):
             dataset.from_dask(tmp_path / "t", frames.from_pandas(frame, npartitions=1))
     for items, message in (
-        (["x\0", "y"], "'a': a value ends in a zero byte"),
         (["x", None], "the column 'a' has missing items"),
         (pandas.Categorical(["x", None]), "the column 'a' has categories"),
         (pandas.array([1, None], "Int64"), "the column 'a'.*has missing items"),
         (pandas.array([None, True], "boolean"), "the column 'a'.*has missing items"),
         (times.tz_localize("UTC"), "the column 'a' has the time zone 'UTC'"),
-        (times.to_period("D"), "the column 'a' has items that no array can hold"),
+        (times.to_period("D"), "the column 'a': expected text in each item"),
     ):
         lazy = frames.from_pandas(pandas.DataFrame({"a": items}), npartitions=1)
         with pytest.raises(UsageError, match=message):
@@ -321,7 +320,7 @@ def test_columns_that_are_refused(tmp_path, frames):
         (lambda: ROWS, "array or a DataFrame of Dask"),
         (lambda: da.ones(()), "axes"),
         (lambda: da.ones(5).to_delayed()[0], "found the type 'Delayed"),
-        (lambda: da.from_array(np.array([1, "a"], "O"), chunks=1), "'object'"),
+        (lambda: da.from_array(np.array([1, "a"], "O"), chunks=1), "expected text"),
         (lambda: da.ma.masked_greater(da.ones(5), 0), "the mask would be lost"),
         # What the tasks return is not what Dask expects: the bytes would be wrong.
         (

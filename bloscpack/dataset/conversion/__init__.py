@@ -125,6 +125,8 @@ WRITTEN = {
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
+# Formats with text of variable length.
+HAVING_TEXT = ("csv", "parquet", "zarr")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
 # A plain folder of datasets, and a ZIP file of `savez`.
@@ -353,6 +355,7 @@ def convert(
         raw=raw,
         limits=None if is_url(in_name) or is_device else limits_of(_file_of(in_name)),
         layout=wanted.layout,
+        fixed_text=wanted.name not in HAVING_TEXT,
         progress=progress,
     )
     with request.resources:

@@ -211,7 +211,8 @@ def _are_comparable(a: DType, b: DType) -> bool:
             numpy.result_type(a, b)
         except (TypeError, OverflowError):  # like years and seconds
             return False
-    return set(both) <= set(NUMBERS) or both in ("SS", "UU", "MM", "mm")
+    texts = "SS", "UU", "UO", "OU"
+    return set(both) <= set(NUMBERS) or both in (*texts, "MM", "mm")
 
 
 def _differ(a: Array, b: Array) -> Array:
@@ -223,7 +224,7 @@ def _differ(a: Array, b: Array) -> Array:
         sides = [numpy.ndarray(shape, "u1", side) for side in (a, b)]
         found: Array = (sides[0] != sides[1]).any(axis=-1)
         return found
-    if kind in "SU":
+    if kind in "SUO":
         check_text(a)
         check_text(b)
     try:

@@ -20,6 +20,7 @@ import numpy
 from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
 from ..._format.dtypes import Array, DType
+from ..._format.text import TEXT
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
 from ..._types import JsonObject
@@ -64,6 +65,9 @@ class Request:
         The attributes of the source, which limit the readers of the target.
     layout
         The layout of the target; empty unless it is a dataset.
+    fixed_text
+        Whether the target has no text of variable length: it gets the length of the
+        longest one.
     progress
         Called with the plain bytes of each block that has been read; None for nothing.
     resources
@@ -83,6 +87,7 @@ class Request:
     raw: tuple[DType, tuple[int, ...]] | None = None
     limits: AccessLimits | None = None
     layout: str = ""
+    fixed_text: bool = False
     progress: Progress | None = None
     resources: ExitStack = field(default_factory=ExitStack)
     lost: list[str] = field(default_factory=list)
@@ -278,8 +283,8 @@ class Rows:
     @property
     def has_fill_value(self) -> bool:
         """Whether the fill value is anything but zero."""
-        if self.fill_value is None:
-            return False
+        if self.fill_value is None or self.dtype == TEXT:
+            return bool(self.fill_value)
         return bool(numpy.array(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
     def __getitem__(self, key: Any) -> Array:

@@ -30,6 +30,7 @@ from ... import log
 from ..._compat import import_extra
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ..._format.dtypes import Array, DType
+from ..._format.text import TEXT
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
@@ -76,7 +77,8 @@ def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
         file = _File(path, request)
-        scans = [_Scan(request.dtypes.get(name)) for name in file.names]
+        has_text = request.layout == "zarr"
+        scans = [_Scan(request.dtypes.get(name), has_text) for name in file.names]
         length = 0
         for batch, _ in file.batches(file.names):
             length += batch.num_rows
@@ -271,7 +273,7 @@ class _File:
         from pyarrow import compute
 
         kind = dtype.kind
-        if kind in "US":
+        if kind in "USO":
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
         found = _parsed(values, dtype)
@@ -422,6 +424,8 @@ def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
 class _Scan:
     """What the values of a column have in common; `given` is its type if known.
 
+    `has_text` says that text has any length.
+
     Attributes
     ----------
     kinds
@@ -431,8 +435,9 @@ class _Scan:
         Those of the values, if they may become text.
     """
 
-    def __init__(self, given: DType | None) -> None:
+    def __init__(self, given: DType | None, has_text: bool) -> None:
         self._given = given
+        self._has_text = has_text
         self._text_kind = "U" if given is None else given.kind
         self.kinds: set[str] = set()
         self.lengths = Lengths()
@@ -485,9 +490,9 @@ class _Scan:
                     return dtype
         elif self.kinds and self.kinds <= {"i", "f"}:
             return FLOAT
-        return self.lengths.dtype(
-            name, "U" if self._given is None else self._given.kind
-        )
+        if self._has_text and self._text_kind == "U":
+            return TEXT
+        return self.lengths.dtype(name, self._text_kind)
 
 
 # Writing
@@ -497,7 +502,7 @@ def write(content: contents.Content, request: contents.Request) -> None:
     """Write a table, or an array with one or two axes."""
     table = contents.as_table(content)
     for name, column in table.columns.items():
-        if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUS":
+        if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUSO":
             raise UsageTypeError(
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
                 % (name, column.dtype, column.shape)
@@ -523,7 +528,7 @@ def write(content: contents.Content, request: contents.Request) -> None:
 def _texts(rows: Array, name: str) -> Sequence[object]:
     """Return a column as values whose texts can be read again without a loss."""
     kind = rows.dtype.kind
-    if kind in "US":
+    if kind in "USO":
         return decoded(rows, name)
     if kind == "M":
         found: list[object] = numpy.datetime_as_string(rows).tolist()

@@ -1,7 +1,8 @@
 """Datasets of every layout: arrays, tables and groups in folders.
 
-Texts of variable length, in Zarr stores that others wrote, get the length of the
-longest one. An archive of `savez` may have arrays that are no arrays of Zarr.
+Texts of variable length get the length of the longest one for formats without such
+text, and if they are in Zarr stores of another form than ours. An archive of `savez`
+may have arrays that are no arrays of Zarr.
 
 The rows of a table are appended in blocks of one size for all columns; a shard of each
 column has the rows of one block, so that no shard is written twice.
@@ -96,7 +97,8 @@ def _content(found: Array | Table | Group, path: str, request: Request) -> Any:
     request.resources.enter_context(found)
     attrs = found.attrs.asdict()
     if isinstance(found, Array):
-        if found.dtype.kind in TEXT and found.layout == "zarr-python":
+        is_fixed = request.fixed_text and found.layout == "zarr"
+        if found.dtype.kind in TEXT and (is_fixed or found.layout == "zarr-python"):
             return _text_content(found, path)
         fill, dims = found.fill_value, found.dims
         return Rows(found.dtype, found.shape, found, attrs, fill, dims)

@@ -3,7 +3,8 @@
 Row groups are read in batches and written one for each block. Attributes are in the
 metadata of the schema and of its fields, under the key of this package.
 
-A column of text becomes an array with items of one length.
+A column of text becomes an array with items of one length, unless the target has text
+of variable length.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import numpy
 
 from ..._compat import import_extra
 from ..._format.dtypes import Array, DType
+from ..._format.text import TEXT, empty_item
 from ..._format.zarr_metadata import encode_attributes
 from ..._types import JsonObject
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import arrow_array, arrow_type
-from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of
+from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of, text_or
 from .contents import (
     Columns,
     Content,
@@ -101,13 +103,14 @@ class _Column(Rows):
         if self.is_mask:
             return numpy.asarray(array.is_null())
         if self.has_mask:
-            array = array.fill_null(numpy.zeros((), self.dtype).item())
+            fill = numpy.array(empty_item(self.dtype), self.dtype)
+            array = array.fill_null(fill.item())
         for _ in self.shape[1:]:
             array = _decoded(_whole(array, self.file_name).flatten())
         kind = self.dtype.kind
         if kind not in "fmM":
             array = _whole(array, self.file_name)
-        if kind in "US":
+        if kind in "USO":
             return text_items(array, self.dtype, self.file_name)
         items: Array
         if kind == "V":
@@ -124,7 +127,8 @@ def read(path: str, request: Request) -> Content:
         schema, length = file.schema_arrow, file.metadata.num_rows
         groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         names = _names(file, request)
-        types = {number: _dtype_of(schema.field(number), length) for number in names}
+        has_text = request.layout == "zarr"
+        types = {n: _dtype_of(schema.field(n), length, has_text) for n in names}
         texts = {number for number, (dtype, _) in types.items() if dtype in UNSIZED}
         # A long text that many rows refer to is in the memory once, if possible.
         shared = {
@@ -232,8 +236,10 @@ def _can_mask(found: pyarrow.DataType) -> bool:
     return not any(is_kind(found) for is_kind in kinds)
 
 
-def _dtype_of(field: pyarrow.Field, length: int) -> tuple[DType, tuple[int, ...]]:
-    """Return type and shape of the rows of a column; text has no length yet."""
+def _dtype_of(
+    field: pyarrow.Field, length: int, has_text: bool
+) -> tuple[DType, tuple[int, ...]]:
+    """Return type and shape of the rows of a column; fixed text has no length yet."""
     types, found = _pyarrow().types, field.type
     inner: tuple[int, ...] = ()
     while types.is_fixed_size_list(found):
@@ -241,14 +247,14 @@ def _dtype_of(field: pyarrow.Field, length: int) -> tuple[DType, tuple[int, ...]
     if types.is_null(found) and not inner:  # text of pandas without rows
         if length:
             raise _missing(field.name)
-        return text_dtype(0), ()
+        return TEXT if has_text else text_dtype(0), ()
     name = _dtype_name(found, types)
     if name is None or (inner and name in UNSIZED):
         raise UsageTypeError(
             "an array can't hold the column '%s' of type '%s'"
             % (field.name, field.type)
         )
-    dtype = numpy.dtype(name)
+    dtype = text_or(numpy.dtype(name), has_text)
     if math.prod(inner) * dtype.itemsize > MAX_ROW_NBYTES:
         raise UsageTypeError(
             "column '%s': a row has more than '%d' bytes" % (field.name, MAX_ROW_NBYTES)
@@ -383,7 +389,9 @@ def bytes_of(array: pyarrow.Array) -> Array:
 
 
 def text_items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
-    """Return text or bytes as items of fixed length; raise `UsageError` for a loss."""
+    """Return text or bytes as items; raise `UsageError` for a loss."""
+    if dtype == TEXT:
+        return numpy.array(array.to_pylist(), TEXT)
     lengths = lengths_of(array, dtype.kind)
     width = _check_length(int(lengths.max(initial=0)), dtype, name)
     letters = bytes_of(array)

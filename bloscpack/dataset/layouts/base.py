@@ -26,6 +26,7 @@ from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
+from ..._format.text import TEXT, encode_text, item_nbytes
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
@@ -133,7 +134,7 @@ class NewArray:
     @property
     def row_nbytes(self) -> int:
         """Size of a row in bytes."""
-        return math.prod(self.shape[1:]) * self.dtype.itemsize
+        return math.prod(self.shape[1:]) * item_nbytes(self.dtype)
 
     def check_settings(self, known: Iterable[str], layout: str) -> None:
         """Raise `UsageError` for settings that a layout does not have.
@@ -182,8 +183,8 @@ class NewArray:
     def blocksize(self, args: BloscArgs, grid: Grid) -> int:
         """Return the size of the blocks of a chunk; 0 if Blosc chooses it."""
         nbytes = math.prod(grid.chunk) * self.dtype.itemsize
-        if nbytes < FITTED_NBYTES:
-            return 0
+        if nbytes < FITTED_NBYTES or self.dtype == TEXT:
+            return 0  # a chunk of text is never read in parts
         from ..._format.automatic import Setting, blocksize_for_parts
 
         settings = args.cname, args.clevel, int(args.shuffle), args.typesize or 1
@@ -199,11 +200,15 @@ def _data_of(items: Any, dtype: DType) -> tuple[Read, int]:
     from ..._format.automatic import reader_of
     from .chunk_choice import divided
 
-    if not isinstance(items, numpy.ndarray) or not items.flags.c_contiguous:
-        box = divided(items.shape, dtype.itemsize, nbytes=SAMPLE_NBYTES)
+    is_whole = isinstance(items, numpy.ndarray) and items.flags.c_contiguous
+    if not is_whole or dtype == TEXT:
+        box = divided(items.shape, item_nbytes(dtype), nbytes=SAMPLE_NBYTES)
         starts = [(n - m) // 2 for n, m in zip(items.shape, box, strict=True)]
         items = items[tuple(slice(i, i + n) for i, n in zip(starts, box, strict=True))]
     items = numpy.asarray(items).reshape(-1)
+    if dtype == TEXT:
+        items = numpy.frombuffer(encode_text(converted(items, TEXT)), "u1")
+        dtype = items.dtype
     read = reader_of(items, dtype.itemsize, partial(converted, dtype=dtype))
     return read, items.size * dtype.itemsize
 
@@ -303,6 +308,8 @@ class ArrayLayout(NodeLayout):
         Whether the layout lets items that were never written have the fill value.
     has_dims
         Whether the layout stores names of axes.
+    has_text
+        Whether the layout stores text of variable length, objects of `str`.
     stored_dims
         The names in the file; None if there are none.
     may_lack_files
@@ -327,6 +334,7 @@ class ArrayLayout(NodeLayout):
     sparse = False
     cuts_all_axes = False
     has_dims = False
+    has_text = False
     stored_dims: Sequence[str | None] | None = None
     may_lack_files = False
     leaves_out = False

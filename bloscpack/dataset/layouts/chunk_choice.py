@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ..._format.grid import Grid, Shape, cut
+from ..._format.text import item_nbytes
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import UsageValueError
 
@@ -73,10 +74,10 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
             )
     elif new.shape and (row <= most or row_nbytes is not None):
         # An array without items may get some.
-        row = row or math.prod(inner) * max(1, new.dtype.itemsize)
+        row = row or math.prod(inner) * max(1, item_nbytes(new.dtype))
         rows, slots = _rows_and_slots(chunks, shards, row, new.shape[0])
         return Grid.of_rows(new.shape, rows, slots)
-    itemsize = max(1, new.dtype.itemsize)
+    itemsize = max(1, item_nbytes(new.dtype))
     if not isinstance(chunks, tuple):
         first = (chunks or new.shape[0] or USUAL_ROWS,) if new.shape else ()
         chunks = divided((*first, *inner), itemsize, 0 if chunks is None else 1)

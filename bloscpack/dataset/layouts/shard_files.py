@@ -24,10 +24,12 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, ordered, run_length
 from ..._file.opened import plan_runs
-from ..._format.chunks import check_digest, decompress_into
+from ..._format.blosc_header import decode_header
+from ..._format.chunks import check_digest, decompress, decompress_into
 from ..._format.dtypes import Array
 from ..._format.grid import MAX_SLOTS, Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
+from ..._format.text import least_nbytes
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.store import too_long
 from ..._types import Buffer
@@ -93,6 +95,7 @@ class ShardFiles(ChunkFiles):
         # Counts full shards of full chunks, also those behind the end of the array.
         self.nbytes = self.nfiles * self.slots * self.chunk_size
         self.sharding = sharding
+        self.decode = sharding.decode_text if sharding.is_text else None
         self.sparse = sparse
         self._is_foreign = is_foreign
         self._check_missing = check_missing
@@ -182,7 +185,7 @@ class ShardFiles(ChunkFiles):
                     % (slots, MAX_SLOTS),
                     filename=self.folder.path(name),
                 )
-            most = largest_frame(self.sharding.chunk_nbytes) * slots
+            most = self.sharding.largest_frame * slots
             most = 2 * (most + index_size(slots)) + MAX_DOCUMENT
             if storage.size > most:
                 raise too_long(most, self.folder.path(name), storage.size)
@@ -338,6 +341,16 @@ class ShardFiles(ChunkFiles):
                     target[:] = memoryview(plain)
                 continue
             key, part = (number, version), None
+            if self.decode is not None:
+                try:
+                    text = b"" if frame is None else self._text(frame)
+                    use(number, memoryview(text))  # which decodes it
+                    if text and number >= keep_from:
+                        self._cache.put(key, text)
+                except FormatError as error:
+                    self._locate(error, number)
+                    raise
+                continue
             memory = self._plain_workspace.view(size) if target is None else target
             if target is None and needs is not None and self._cache.is_first_part(key):
                 part = partial(needs, number)
@@ -436,9 +449,20 @@ class ShardFiles(ChunkFiles):
             items: Array = numpy.frombuffer(target, self.sharding.dtype)
             items[...] = self.sharding.fill_value
             return True
-        end = max(0, len(frame) - CHECKSUM.size)
-        check_digest(frame[:end], frame[end:], CHECKSUM)
-        return decompress_into(frame[:end], target, part=part)
+        return decompress_into(_verified(frame), target, part=part)
+
+    def _text(self, frame: memoryview) -> bytes:
+        """Return the plain bytes of a chunk of text."""
+        chunk = _verified(frame)
+        header = decode_header(chunk)
+        least = least_nbytes(math.prod(self.cut.chunk))
+        if header.nbytes < least:
+            raise DamageError(
+                "expected a chunk of text with at least '%d' plain bytes, found '%d'"
+                % (least, header.nbytes),
+                section="chunks",
+            )
+        return decompress(chunk, header)
 
     def _locate(self, error: FormatError, number: int) -> None:
         error.locate(number % self.slots, None)
@@ -449,7 +473,17 @@ class ShardFiles(ChunkFiles):
         result = numpy.empty(self.cut.chunk, self.sharding.dtype)
 
         def use(_: int, plain: memoryview) -> None:
+            if self.decode is not None:
+                result[...] = self.decode(plain)
+                return
             result.reshape(-1).view("u1")[:] = numpy.frombuffer(plain, "u1")
 
         self.load([number], use)
         return result[tuple(slice(0, n) for n in lengths(self.cut.box(number)))]
+
+
+def _verified(frame: memoryview) -> memoryview:
+    """Return the chunk in a frame; raise `FormatError` if its digest is wrong."""
+    end = max(0, len(frame) - CHECKSUM.size)
+    check_digest(frame[:end], frame[end:], CHECKSUM)
+    return frame[:end]

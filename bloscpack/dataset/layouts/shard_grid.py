@@ -12,6 +12,11 @@ cut into rows with the metadata of these rows, the last chunk of which may be sh
 
     {"dtype": "'<f8'", "shape": [1000], "order": "C", "container": "numpy",
      "shard": 100, "place": "9f86d081884c7d65/c/3"}
+
+Text of variable length has no dtype, and another container::
+
+    {"shape": [10, 70], "order": "C", "container": "vlen-utf8",
+     "chunks": [10, 50], "shard": [40, 100], "place": "9f86d081884c7d65/c/3/0"}
 """
 
 from __future__ import annotations
@@ -26,7 +31,12 @@ from zlib import adler32
 import numpy
 
 from ..._engine.forks import cached_property
-from ..._format.array_metadata import Description, describe, with_chunks
+from ..._format.array_metadata import (
+    Description,
+    describe,
+    describe_shard,
+    with_chunks,
+)
 from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape
 from ..._format.sections import Section, encode_section, read_beginning
@@ -38,19 +48,30 @@ from ..._format.shard import (
     index_size,
     with_rows,
 )
+from ..._format.text import TEXT, decode_text, encode_text
 from ..._storage.base import Storage
 from ..._storage.cursor import StorageCursor
-from ..._types import Json
+from ..._types import Buffer, Json, JsonObject
 from ...args import MetadataArgs
 from ...constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
+    MAX_BUFFERSIZE,
     MAX_CLEVEL,
     METADATA_HEADER_LENGTH,
 )
 from ...exceptions import DamageError, NotReadable, Unsupported
 from ...headers import BloscpackHeader
-from ...serializers import PLACE, SERIALIZERS, is_array, shard_rows
+from ...serializers import (
+    CHUNKS,
+    PLACE,
+    SERIALIZERS,
+    SHARD,
+    is_array,
+    is_text,
+    shard_rows,
+)
+from ...serializers import TEXT as TEXT_CONTAINER
 from .array_files import FileNames
 
 # Number of bytes that opening a shard reads: header and metadata.
@@ -84,7 +105,7 @@ class Sharding:
     fill_value
         The value of items that are not stored.
     chunk_nbytes
-        Size of a chunk in bytes.
+        Size of a chunk in bytes; for text that of the references in memory.
     """
 
     def __init__(
@@ -101,6 +122,37 @@ class Sharding:
         self.identity = identity
         self.fill_value = fill_value
         self.chunk_nbytes = math.prod(grid.chunk) * dtype.itemsize
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the items are text of variable length: then chunks have any size."""
+        return self.dtype == TEXT
+
+    @property
+    def largest_frame(self) -> int:
+        """The greatest size in bytes of a chunk in a file, and its digest."""
+        nbytes = MAX_BUFFERSIZE if self.is_text else self.chunk_nbytes
+        return largest_frame(nbytes)
+
+    # Items and plain bytes
+
+    def encode(self, items: Array) -> Buffer:
+        """Return the plain bytes of a chunk; raise `DoesNotFit` if they are too many.
+
+        It has items of the shape of a chunk.
+        """
+        if self.is_text:
+            return encode_text(items)
+        # An item of an array without axes is a scalar, whose text may be shorter.
+        items = numpy.ascontiguousarray(items, self.dtype)
+        return items.reshape(-1).view("u1").data
+
+    def decode_text(self, plain: memoryview) -> Array:
+        """Return the text in a chunk; without bytes, it is one of fill values."""
+        if not plain:
+            fill = numpy.array(self.fill_value, TEXT)
+            return numpy.broadcast_to(fill, self.grid.chunk)
+        return decode_text(bytes(plain), self.grid.chunk)
 
     # What a shard states
 
@@ -127,9 +179,7 @@ class Sharding:
 
     def _section(self, number: int, shape: Shape, room: int) -> Section:
         args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
-        items: Array = numpy.empty((0,), self.dtype)
-        grid, found = self.grid, {**describe(items), "shape": shape}
-        found = with_chunks(found, grid.chunk, grid.shard)
+        found = _stated(self.dtype, shape, self.grid.chunk, self.grid.shard)
         if self.identity is not None:
             found[PLACE] = self._place(number)
         return encode_section(found, args)
@@ -172,15 +222,15 @@ class Sharding:
                 "expected %s: %s, found %s" % (name, expected, found),
                 section="metadata",
             )
-        return Description(metadata).shape
+        return describe_shard(metadata).shape
 
     def differences(
         self, number: int, metadata: Json
     ) -> Iterator[tuple[str, object, object]]:
         """Yield the wrong fields of metadata: name, expected value, found value."""
         grid, dtype, found = self.grid, None, None
-        if is_array(metadata):
-            described = Description(metadata)
+        if is_array(metadata) or is_text(metadata):
+            described = describe_shard(metadata)
             dtype, found = described.dtype, _stated_grid(described)
         pairs: dict[str, tuple[object, object]] = {"dtype": (self.dtype, dtype)}
         if grid.is_rows:
@@ -188,8 +238,7 @@ class Sharding:
             pairs["rows in a chunk"] = grid.chunk[0], found and found.chunk[0]
         else:
             pairs["chunks of shape"] = grid.chunk, found and found.chunk
-        is_grid = is_array(metadata) and Description(metadata).grid is not None
-        if is_grid and found is not None:
+        if found is not None and described.grid is not None:
             pairs["shards of shape"] = grid.shard, found.shard
         stated = place_of(metadata)
         if stated is not None:
@@ -233,6 +282,15 @@ def _stated_grid(described: Description) -> Grid | None:
     return None if not rows else Grid.of_rows(described.shape, rows)
 
 
+def _stated(dtype: DType, shape: Shape, chunk: Shape, shard: Shape) -> JsonObject:
+    """Return the metadata of a shard, without its place."""
+    if dtype == TEXT:
+        found = {"shape": shape, "order": "C", "container": TEXT_CONTAINER}
+        return {**found, CHUNKS: chunk, SHARD: shard}
+    items: Array = numpy.empty((0,), dtype)
+    return with_chunks({**describe(items), "shape": shape}, chunk, shard)
+
+
 @lru_cache(256)  # each shard of an array is compared with it
 def _texts_around(
     dtype: DType, chunk: Shape, shard: Shape
@@ -241,13 +299,11 @@ def _texts_around(
 
     The place is not in them. One is for a grid, and one for rows.
     """
-    items: Array = numpy.empty((0,), dtype)
-    plain = {**describe(items), "shape": ()}
-    behinds = []
-    for stated in (
-        with_chunks(plain, chunk, shard),
-        with_rows(plain, chunk[0] if chunk else None),
-    ):
+    forms, behinds = [_stated(dtype, (), chunk, shard)], []
+    if dtype != TEXT:
+        plain = {**describe(numpy.empty((0,), dtype)), "shape": ()}
+        forms.append(with_rows(plain, chunk[0] if chunk else None))
+    for stated in forms:
         before, key, rest = SERIALIZERS[0].dumps(stated).partition('"shape":[')
         behinds.append(rest.removesuffix("}").encode())
     return (before + key).encode(), tuple(behinds)
@@ -255,7 +311,8 @@ def _texts_around(
 
 def place_of(metadata: Json) -> str | None:
     """Return the place that metadata state; None if they state none."""
-    place = metadata.get(PLACE) if is_array(metadata) else None
+    is_ours = is_array(metadata) or is_text(metadata)
+    place = metadata.get(PLACE) if is_ours else None
     return place if isinstance(place, str) else None
 
 
@@ -301,7 +358,7 @@ class ShardIndex:
         self._check_front = check_front
         checks = check_front is not None and not (checks_late and storage.is_remote)
         front = storage.read_at(0, FRONT_NBYTES) if checks else b""
-        most = largest_frame(sharding.chunk_nbytes)
+        most = sharding.largest_frame
         index = _read_index(storage, slots)
         end = storage.size - index_size(slots)
         # The bytes of a missing entry are all the same; most are at the end.

@@ -147,13 +147,14 @@ class NewShard:
         """Write the trailer and the sections in front; return the size in bytes."""
         trailer = self._trailer.blocks(self._position)
         sharding, nchunks = self._sharding, len(self._offsets)
+        chunk_size = -1 if sharding.is_text else sharding.chunk_nbytes
         header = BloscpackHeader(
             offsets=True,
             metadata=True,
             checksum=CHECKSUM.name,
             typesize=self._typesize,
-            chunk_size=sharding.chunk_nbytes,
-            last_chunk=sharding.chunk_nbytes,
+            chunk_size=chunk_size,
+            last_chunk=chunk_size,
             nchunks=nchunks,
             max_app_chunks=self._slots - nchunks,
         )
@@ -336,9 +337,7 @@ class ShardWriter:
                 padded[...] = self.sharding.fill_value
             padded[tuple(slice(0, n) for n in shape)] = items
             items = padded
-        # An item of an array without axes is a scalar, whose text may be shorter.
-        items = numpy.ascontiguousarray(items, self.sharding.dtype)
-        plain = items.reshape(-1).view("u1").data
+        plain = self.sharding.encode(items)
         chunk = self._finish_chunk(compress(plain, self._args))
         return number, shape, chunk, CHECKSUM(chunk)
 

@@ -52,6 +52,7 @@ from ..._format.identity import (
 )
 from ..._format.sections import read_beginning
 from ..._format.shard import is_portable
+from ..._format.text import TEXT
 from ..._format.zarr_metadata import (
     READ_OTHERWISE,
     ZARR_JSON,
@@ -288,7 +289,9 @@ def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
     array, name = own.array, own.identity and own.identity.name
     if name is None or known is None:
         name = known
-    fill = numpy.array(array.fill_value, array.dtype).tobytes()
+    fill: object = numpy.array(array.fill_value, array.dtype).tobytes()
+    if array.dtype == TEXT:
+        fill = array.fill_value
     grid = array.grid
     cut = grid.chunk, grid.per_shard
     return array.dtype, cut, fill, name
@@ -328,6 +331,7 @@ class ZarrArray(ArrayLayout):
     sparse = True
     cuts_all_axes = True
     has_dims = True
+    has_text = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
     _source: ShardFiles
@@ -679,7 +683,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
 def check_dtype(new: NewArray) -> None:
     """Raise `UsageError` if no Zarr array has the dtype, and say which layouts do."""
     dtype = new.dtype
-    if is_portable(dtype) and dtype.itemsize:
+    if dtype == TEXT or (is_portable(dtype) and dtype.itemsize):
         encode_data_type(dtype)
         return
     from . import layouts_for
