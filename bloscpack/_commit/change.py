@@ -43,6 +43,7 @@ from .._format.committed import (
     with_members,
     with_pending,
 )
+from .._format.identity import stated_identity
 from .._format.zarr_metadata import ZARR_JSON, encode_json
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
@@ -97,7 +98,11 @@ class Pending:
         commits none.
     stale
         The names of members whose own documents are old copies.
+    state
+        A text that changes when a change of several files is committed.
     """
+
+    state = ""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -105,9 +110,13 @@ class Pending:
         self.members: dict[str, Json] | None = None
         self.stale: set[str] = set()
         self.is_there = False
-        self._name: str | None = None  # of the document
+        # The name of the document, and its `Store.identity` when it was read.
+        self._name: str | None = None
+        self._version: object = None
 
-    def take(self, name: str, content: bytes, document: Json) -> None:
+    def take(
+        self, name: str, content: bytes, document: Json, version: object = None
+    ) -> None:
         """Take over what a document says, which was read from the file `name`."""
         stored = document if isinstance(document, dict) else {}
         try:
@@ -117,8 +126,18 @@ class Pending:
             raise
         self.files = {n: staged for n, staged in files.items() if staged is not None}
         self.is_there = bool(files)
+        self.state = stated_identity(stored).rpartition(" ")[0]
         self.members = decode_members(stored, content)
-        self._name = name
+        self._name, self._version = name, version
+
+    def renew(self) -> None:
+        """Read the document again if another program has replaced it."""
+        if self._name is not None:
+            version = self.store.identity(self._name)
+            if version != self._version:
+                with suppress(FileNotFoundError):  # other reads say that it is gone
+                    self.read()
+                    self._version = version
 
     def prepare(self, change: Change) -> None:
         """Let a change write the documents of members again that are old copies.
@@ -142,6 +161,8 @@ class Pending:
                 members.pop(name, None)
             else:
                 members[name] = parse_json(content)
+        if self._name is not None:
+            self._version = self.store.identity(self._name)
         self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
 
     def read(self) -> None:
@@ -330,6 +351,7 @@ class Change:
             root = with_members(root, self.members)
         if files:
             self._stage_all()
+            root = with_pending(root, {}, self._token)
         self._replace(with_pending(root, files) if files else root)  # commit point
         self._sync()
         for name, content in {**self.stale, **documents}.items():

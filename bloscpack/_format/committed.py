@@ -78,8 +78,13 @@ def _holder(document: JsonObject) -> Json:
     return document.get("attributes") if "zarr_format" in document else document
 
 
-def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
-    """Return the content of a document with another list of files, or without one."""
+def with_pending(
+    content: bytes, files: Mapping[str, str | None], token: str | None = None
+) -> bytes:
+    """Return the content of a document with another list of files, or without one.
+
+    A `token` shows readers that several files have changed since they began to read.
+    """
     document: JsonObject = json.loads(content)
     holder = _holder(document)
     if holder is None:
@@ -90,7 +95,7 @@ def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
             n: None if s is None else s.rpartition("/")[2] for n, s in files.items()
         }
         holder[PENDING] = {"files": listed, "crc32": _digest(listed)}
-    return _encoded(document, content)
+    return _encoded(document, content, token)
 
 
 def decode_members(document: JsonObject, content: bytes) -> dict[str, Json] | None:
@@ -125,7 +130,7 @@ def no_members() -> JsonObject:
     return {"kind": "inline", "must_understand": False, "metadata": {}}
 
 
-def _encoded(document: JsonObject, content: bytes) -> bytes:
+def _encoded(document: JsonObject, content: bytes, token: str | None = None) -> bytes:
     """Return a changed document, with a right digest if the old `content` has one."""
     encode = partial(encode_document, indent=2 if "zarr_format" in document else None)
-    return signed(document, content, encode)
+    return signed(document, content, encode, token)

@@ -190,13 +190,13 @@ def find_identity(content: bytes, document: Json) -> Identity | None:
 
     `content` is the whole document, and `document` the value in it.
     """
-    identity, is_right = read_identity(content, _value_in(document))
+    identity, is_right = read_identity(content, stated_identity(document))
     return identity if is_right else None
 
 
 def says_committed(document: Json) -> bool:
     """Return whether a document says that the one of a group around commits it."""
-    identity = read_identity(b"", _value_in(document))[0]
+    identity = read_identity(b"", stated_identity(document))[0]
     return identity is not None and identity.column is not None
 
 
@@ -205,12 +205,12 @@ def is_copy(content: bytes, document: Json) -> bool:
     return says_committed(document) and find_identity(content, document) is not None
 
 
-def _value_in(document: Json) -> Json:
-    """Return the value of `KEY` in a document, wherever it is."""
+def stated_identity(document: Json) -> str:
+    """Return the text under `KEY` in a document; '' if there is none."""
     for holder in (document, *document.values()) if isinstance(document, dict) else ():
-        if isinstance(holder, dict) and KEY in holder:
-            return holder[KEY]
-    return None
+        if isinstance(holder, dict) and isinstance(holder.get(KEY), str):
+            return str(holder[KEY])
+    return ""
 
 
 def check_identity(

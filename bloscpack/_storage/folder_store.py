@@ -506,7 +506,7 @@ class OpenFile(Storage):
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(errno.EINVAL, "it is not a regular file", path)
         self.size = status.st_size
-        self.state = _identity(status)
+        self.identity = self.state = _identity(status)
         self._lock = allocate_lock()
 
     def read_into(self, view: memoryview, offset: int) -> int:

@@ -168,6 +168,13 @@ class Array(StoredArray, ItemsNode):
             layout.renew()
         return super()._read(function)
 
+    @property
+    def _has_parts(self) -> bool:
+        return self._layout.by_field and len(self._layout.parts()) > 1
+
+    def _close_files(self) -> None:
+        self._layout.close_files()
+
     def __getitem__(self, key: Key) -> Any:
         """Return the selected items as a new array, or a single item as a scalar.
 

@@ -269,6 +269,13 @@ class Folder:
         """Return a value that changes when a file is replaced; None if unknown."""
         return self.store.identity(self.full(name))
 
+    def version_of(self, name: str) -> object:
+        """Return the `identity` of the file that has the content of a file now."""
+        full = self.full(name)
+        staged = self.pending.files.get(full)
+        found = None if staged is None else self.store.identity(staged)
+        return self.store.identity(full) if found is None else found
+
     def found_identity(self, name: str) -> object:
         """Return the `identity` that a file has or had when its kind was found."""
         known = self._known
@@ -340,7 +347,7 @@ class Folder:
             return *copied, None
         content, identity = self._read(name, MAX_DOCUMENT, whole=True)
         value = decode_json(content, self.path(name))
-        self._take(name, content, value)
+        self._take(name, content, value, identity)
         return content, value, identity
 
     def _member_document(self, part: str, copy: Json) -> tuple[bytes, Json]:
@@ -365,10 +372,10 @@ class Folder:
             self.pending.stale.add(part)
         return encode_json(now), now
 
-    def _take(self, name: str, content: bytes, value: Json) -> None:
+    def _take(self, name: str, content: bytes, value: Json, version: object) -> None:
         """Let the document of the dataset say where other files are."""
         if not self.prefix and name in DOCUMENTS:
-            self.pending.take(name, content, value)
+            self.pending.take(name, content, value, version)
             if self.is_remote and name == ZARR_JSON:
                 self.copies.take(content, value)
 
@@ -392,7 +399,7 @@ class Folder:
         else:
             content, identity = held.read_whole(MAX_DOCUMENT), held.state
             value = decode_json(content, self.path(name))
-            self._take(name, content, value)
+            self._take(name, content, value, identity)
         self._known = name, identity, content, value, held
         return content, value
 

@@ -26,6 +26,7 @@ from ..exceptions import (
 from .description import DatasetInfo
 from .folder import Copies
 from .layouts.base import NodeLayout
+from .layouts.shard_files import RELOADS
 
 Self = TypeVar("Self", bound="Node")
 
@@ -199,6 +200,9 @@ class Node:
 class ItemsNode(Node):
     """An array or a table."""
 
+    # What `Pending.state` was when the files were read that are open.
+    _read_state: str | None = None
+
     if TYPE_CHECKING:
 
         @property
@@ -220,6 +224,39 @@ class ItemsNode(Node):
         if self._token is None:
             self._token = self._layout.folder.version()
         return self.path, self.shape, str(self.dtype), self._token
+
+    def _read(self, function: Callable[[], Result]) -> Result:
+        """Return the result of a function that reads items, all of one state.
+
+        Items that have files of their own, as columns have, are read again if another
+        program has committed a change of several files meanwhile. `ShardFiles.load`
+        compares the files of one array.
+        """
+        pending, remote = self._layout.folder.pending, self._layout.folder.is_remote
+        if self._writer is not None or remote or not self._has_parts:
+            return super()._read(function)
+        for _ in range(RELOADS):
+            pending.renew()
+            state = pending.state
+            if self._read_state != state:
+                self._close_files()
+                self._read_state = state
+            result = function()
+            pending.renew()
+            if pending.state == state:
+                return result
+        raise StorageError(
+            errno.EAGAIN, "other programs change it again and again", self.path
+        )
+
+    @property
+    def _has_parts(self) -> bool:
+        """Whether there are several arrays of files, which change together."""
+        raise NotImplementedError
+
+    def _close_files(self) -> None:
+        """Let the next read open the files that are there then."""
+        raise NotImplementedError
 
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""

@@ -264,6 +264,14 @@ class Table(StoredRows, ItemsNode):
 
         return self._read(from_files)
 
+    @property
+    def _has_parts(self) -> bool:
+        return True
+
+    def _close_files(self) -> None:
+        for column in self._columns.values():
+            column._close_files()
+
     def _with_masks(
         self, names: Sequence[str] | None
     ) -> dict[str, tuple[Array, Array | None]]:

@@ -344,7 +344,15 @@ class OpenFiles:
     def clear(self) -> None:
         """Drop all files."""
         with _lock:
-            for number in self._files:
-                _recent.pop((id(self), number), None)
-            self._files.clear()
-            self._used.clear()
+            self._drop(list(self._files))
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Drop some files."""
+        with _lock:
+            self._drop(numbers)
+
+    def _drop(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            _recent.pop((id(self), number), None)
+            self._files.pop(number, None)
+            self._used.discard(number)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -50,6 +50,8 @@ REMOTE_RUN_NBYTES = 16 * 2**20
 REMOTE_FILES = 16
 # Number of times that a file is opened that is replaced while it is read.
 ATTEMPTS = 3
+# Maximum number of times that files are loaded again because others replace them.
+RELOADS = 100
 # Minimum size in bytes of each of several chunks from which it takes less time to find
 # out which part of them is needed than to decompress the rest.
 PART_NBYTES = 128 * 2**10
@@ -272,7 +274,55 @@ class ShardFiles(ChunkFiles):
         room: Room | None = None,
         needs: Needs | None = None,
     ) -> None:
-        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
+
+        All files had these contents at one time: those that another program replaces
+        meanwhile are loaded again.
+        """
+        slots, pending = self.slots, self.folder.pending
+        used: dict[int, set[object]] = {}  # the versions of each file that were read
+        is_one = not numbers or numbers[0] // slots == numbers[-1] // slots
+        if is_one or self.folder.is_remote:
+            self._load(numbers, use, room, needs, used)
+            return
+        for _ in range(RELOADS):
+            pending.renew()
+            before = pending.files
+            self._load(numbers, use, room, needs, used)
+            # The document first: after it, no name gets what it has not committed.
+            pending.renew()
+            moving = pending.files if pending.files != before else ()
+            changed = {n for n in used if self._is_replaced(n, used[n], moving)}
+            if not changed:
+                return
+            self._open.drop(changed)
+            for number in changed:
+                del used[number]
+            numbers = [number for number in numbers if number // slots in changed]
+        raise StorageError(
+            errno.EAGAIN,
+            "other programs replace its files again and again",
+            self.folder.path(),
+        )
+
+    def _is_replaced(
+        self, number: int, versions: set[object], moving: Container[str]
+    ) -> bool:
+        """Return whether a file is no longer the one that was read."""
+        name = self.names(number)
+        if self.folder.full(name) in moving:
+            return True
+        return versions != {self.folder.version_of(name)}
+
+    def _load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+        needs: Needs | None,
+        used: dict[int, set[object]],
+    ) -> None:
+        """Do what `load` does, while no program replaces a file."""
         count, size, cache = len(numbers), self.chunk_size, self._cache.limit
         if not count:
             return
@@ -280,7 +330,7 @@ class ShardFiles(ChunkFiles):
         keep_from = numbers[0 if count * size <= cache else -1] + (size > cache)
         if count > 1 and size < PART_NBYTES:
             needs = None
-        work = partial(self._load_run, use, room, needs, keep_from)
+        work = partial(self._load_run, use, room, needs, keep_from, used)
         waits, slots = self.folder.is_remote, self.slots
         with own_settings:
             is_small = count == 1 or count * size <= LEAST_NBYTES
@@ -326,10 +376,12 @@ class ShardFiles(ChunkFiles):
         room: Room | None,
         needs: Needs | None,
         keep_from: int,
+        used: dict[int, set[object]],
         run: Sequence[int],
     ) -> None:
         """Load chunks of a file, all from the same version of it."""
         version, cached, frames = self._content(run)
+        used.setdefault(run[0] // self.slots, set()).add(version)
         size = self.chunk_size
         for number, frame in zip(run, frames, strict=True):
             target = None if room is None else room(number)

@@ -1,0 +1,73 @@
+"""A read beside a writer in another process returns items of one state."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+
+CHANGES = """
+import sys, time
+from bloscpack import dataset
+with dataset.open(sys.argv[1], "r+", sync=False) as found:
+    print("open", flush=True)
+    number, end = 0, time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < end:
+        number += 1
+        if isinstance(found, dataset.Table):
+            found[:] = {name: [number] * len(found) for name in found.names}
+        else:
+            found[:] = (number, number) if found.dtype.names else number
+"""
+PAIR = [("a", "i8"), ("b", "i8")]
+
+
+def array(path, layout, dtype):
+    items = np.zeros(40, dtype)
+    dataset.create_array(path, items, layout=layout, chunks=4, shards=8).close()
+
+
+def table(path, layout):
+    columns = {"x": np.zeros(20, "i8"), "y": np.zeros(20, "i8")}
+    dataset.create_table(path, columns, layout=layout, chunks=4, shards=8).close()
+
+
+KINDS = {
+    "zarr array": lambda path: array(path, "zarr", "i8"),
+    "superchunk array": lambda path: array(path, "superchunk", "i8"),
+    "fields": lambda path: array(path, "superchunk", PAIR),
+    "zarr table": lambda path: table(path, "zarr"),
+    "superchunk table": lambda path: table(path, "superchunk"),
+}
+
+
+def values_in(items):
+    names = items.dtype.names
+    parts = [items[name] for name in names] if names else [items]
+    return set(np.concatenate(parts).tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_read_beside_assignments_of_another_process(kind, tmp_path):
+    path = tmp_path / "d"
+    KINDS[kind](path)
+    old = dataset.open(path)
+    old[:]
+    command = [sys.executable, "-c", CHANGES, str(path), "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert b"open\n" == writer.stdout.readline()
+        seen, reads, end = set(), 0, time.monotonic() + 1.5
+        while time.monotonic() < end:
+            for reader in old, dataset.open(path):
+                found = values_in(reader[:])
+                assert 1 == len(found), found
+                seen |= found
+                reads += 1
+        assert 0 == writer.wait()
+    assert len(seen) > 1
+    assert reads > 20
