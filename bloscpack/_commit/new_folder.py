@@ -198,8 +198,8 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
             "'%s' has the name of a temporary folder, which the next writer removes"
             % target.path
         )
-    target.datasets.check_group(target.parent)
     if not target.exists:
+        target.datasets.check_group(target.parent)
         return None
     if mode == "x":
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.path)
@@ -212,6 +212,7 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
     if is_other and (is_old is None or not is_old(target.path)):
         raise not_replaced(target.path)
     target.datasets.check_independent(folder)
+    target.datasets.check_group(target.parent)
     lock = FolderLock(folder)
     try:
         _check_no_writer(folder, target.datasets)

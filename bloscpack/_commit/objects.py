@@ -26,7 +26,7 @@ from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.store import Store
 from .._storage.upload import check_writable
 from ..constants import MAX_DOCUMENT
-from ..exceptions import StorageError, Unsupported, UsageError
+from ..exceptions import StorageError
 from .change import (
     Change,
     Datasets,
@@ -124,7 +124,9 @@ class GuardedObjects:
                 self._prepare(change)
             yield change
             self._prepare = None
-        except (UsageError, Unsupported, ValueError, TypeError, LookupError):  # no fit
+        except StorageError:  # another writer may have changed the dataset
+            raise
+        except BaseException:
             self.has_failed = change.is_committing
             raise
         finally:

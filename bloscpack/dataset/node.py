@@ -101,7 +101,9 @@ class Node:
     @property
     def keeps_writers_away(self) -> bool:
         """Whether it is open for changes; also while another thread closes it."""
-        return self._writer is not None and not self._writer.closed
+        if self._writer is None or self._is_part:
+            return self._writer is not None and not self.closed
+        return not self._writer.closed
 
     def _title(self) -> str:
         """Return how the repr begins, after the bracket."""

@@ -1,0 +1,249 @@
+"""A group changes as a whole: its document commits its members."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+from bloscpack.exceptions import FormatError, StorageError, UsageError
+
+
+def fill(path):
+    """Make a group of arrays, of a group and of a table, which changes as a whole."""
+    with dataset.create_group(path, attrs={"a": 1}) as group:
+        group.create_array("time", np.arange(4), chunks=2, dims=["time"]).close()
+        group.create_array("in/rain", np.arange(8.0).reshape(4, 2), chunks=2).close()
+        group.create_table("tab", {"k": [1, 2], "v": ["a", "b"]}).close()
+        with group.change():
+            pass
+
+
+@pytest.fixture(params=["folder", "memory"])
+def path(request, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    name = "group-change-%d" % id(request)
+    yield tmp_path / "g" if request.param == "folder" else "memory://%s/g" % name
+    fsspec.filesystem("memory").store.clear()
+
+
+def content(group):
+    """Return all items and attributes of a group."""
+    found = {"": dict(group.attrs)}
+    for name, member in group.items():
+        is_group = isinstance(member, dataset.Group)
+        found[name] = content(member) if is_group else member[:].tolist()
+    return found
+
+
+def test_a_change_of_all_members(path):
+    fill(path)
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["time"].append([4, 5])
+            group["in/rain"][1:3] = 7
+            group["tab"].append({"k": [3], "v": ["c"]})
+            group.attrs["b"] = 2
+            assert group.create_array("new", [1, 2]) is None
+            assert (4,) == group["time"].shape  # the state before
+            before = content(dataset.open(path))
+        after = content(group)
+    assert {"": {"a": 1}, "time": [0, 1, 2, 3]} == {k: before[k] for k in ("", "time")}
+    assert "new" not in before
+    assert after == content(dataset.open(path))
+    assert {"a": 1, "b": 2} == after[""]
+    assert ([0, 1, 2, 3, 4, 5], [1, 2]) == (after["time"], after["new"])
+    assert [[0, 1], [7, 7], [7, 7], [6, 7]] == after["in"]["rain"]
+    assert [(1, "a"), (2, "b"), (3, "c")] == after["tab"]
+    assert [] == dataset.verify(path).findings
+
+
+def test_a_change_that_fails(path):
+    fill(path)
+    before = content(dataset.open(path))
+    with dataset.open(path, "r+") as group:
+        with pytest.raises(ZeroDivisionError), group.change():
+            group["time"].append([4])
+            group["in/rain"][:] = 1
+            raise ZeroDivisionError
+        # A block that goes on after a part of the change has failed.
+        with pytest.raises(UsageError, match="nothing of"), group.change():  # noqa: PT012
+            group["tab"].append({"k": [3], "v": ["c"]})
+            with pytest.raises(UsageError):
+                group["time"][:] = ["text"] * 4
+            with pytest.raises(ValueError, match="no row"):
+                group["time"].append(blocks())
+        with pytest.raises(UsageError, match="twice in one change"), group.change():
+            group["time"].append([4])
+            group["time"].append([5])
+        assert before == content(group)
+        group["time"].append([4])
+        assert [0, 1, 2, 3, 4] == group["time"][:].tolist()
+    assert [0, 1, 2, 3, 4] == dataset.open(path)["time"][:].tolist()
+
+
+def blocks():
+    yield np.arange(2)
+    raise ValueError("no row")
+
+
+def test_members_of_a_group_that_commits_them(path):
+    fill(path)
+    with dataset.open(path, "r+") as group:
+        group.create_array("b", [1.5]).append([2.5])
+        group.create_group("in/deep", attrs={"x": 1}).create_array("c", [1])
+        group.create_table("t2", {"k": [1]}).append({"k": [2]})
+        group["b"] = np.arange(3)
+        del group["tab"], group["in/rain"]
+        assert ["b", "in", "t2", "time"] == list(group)
+        with pytest.raises(FileExistsError):
+            group.create_array("b", [1])
+        with pytest.raises(UsageError, match="remove it first"):
+            group.create_array("t2", [1], mode="w")
+        with pytest.raises(UsageError, match="members of the layout 'zarr'"):
+            group.create_array("d", [1], layout="bcolz")
+        after = content(group)
+    expected = {"b": [0, 1, 2], "t2": [(1,), (2,)], "time": [0, 1, 2, 3], "": {"a": 1}}
+    assert {**expected, "in": {"": {}, "deep": {"": {"x": 1}, "c": [1]}}} == after
+    assert after == content(dataset.open(path))
+    assert [] == dataset.verify(path).findings
+
+
+def test_a_member_by_its_own_path(path):
+    fill(path)
+    join = (lambda name: path + "/" + name) if isinstance(path, str) else path.joinpath
+    with dataset.open(join("in/rain"), "r+") as array:
+        array.append([[8, 9]])
+        if not isinstance(path, str):
+            with pytest.raises(StorageError, match="another writer"):
+                dataset.open(path, "r+")
+    with dataset.open(join("tab"), "r+") as table:
+        table.append({"k": [3], "v": ["c"]})
+    with dataset.open(join("in"), "r+") as inner:
+        inner.attrs["x"] = 5
+    group = dataset.open(path)
+    assert (5, 2) == group["in/rain"].shape == dataset.open(join("in/rain")).shape
+    assert 3 == len(group["tab"]) == len(dataset.open(join("tab")))
+    assert {"x": 5} == dict(group["in"].attrs) == dict(dataset.open(join("in")).attrs)
+    with pytest.raises(UsageError, match="commits all that is in it"):
+        dataset.create_array(join("other"), [1])
+    with pytest.raises(UsageError, match="remove it from there"):
+        dataset.create_array(join("time"), [1], mode="w")
+
+
+def test_one_writer(tmp_path):
+    fill(tmp_path / "g")
+    with dataset.open(tmp_path / "g", "r+") as group:
+        for name in "g", "g/time", "g/in/rain", "g/tab":
+            with pytest.raises(StorageError, match="another writer"):
+                dataset.open(tmp_path / name, "r+")
+        inside, done = threading.Event(), []
+
+        def other():
+            inside.wait()
+            group["time"].append([9])
+            done.append(len(group["time"]))
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        with group.change():
+            inside.set()
+            group["time"].append([4])
+        thread.join()
+        assert [6] == done
+    # A member that another process has open keeps the group from committing it.
+    with dataset.create_group(tmp_path / "plain") as plain:
+        plain.create_array("a", [1]).close()
+        program = (
+            "from bloscpack import dataset\n"
+            "with dataset.open(%r, 'r+'):\n"
+            "    print('open', flush=True)\n"
+            "    input()\n"
+        )
+        command = [sys.executable, "-c", program % str(tmp_path / "plain/a")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, **pipes) as process:
+            assert b"open\n" == process.stdout.readline()
+            with pytest.raises(StorageError, match="another writer"), plain.change():
+                pass
+            process.communicate(b"\n")
+        with plain.change():
+            plain["a"].append([2])
+        assert [1, 2] == plain["a"][:].tolist()
+
+
+def test_reading_and_closing(tmp_path):
+    fill(tmp_path / "g")
+    with pytest.raises(UsageError, match="opened for reading"):
+        with dataset.open(tmp_path / "g").change():
+            pass
+    group = dataset.open(tmp_path / "g", "r+")
+    member = group["time"]
+    group.close()
+    assert member.closed
+    array = dataset.open(tmp_path / "g/time", "r+")
+    array.close()
+    dataset.open(tmp_path / "g", "r+").close()
+    del array
+    for shared in {"shared": True}, {"buffered": True}:
+        with pytest.raises(UsageError, match="has one writer"):
+            dataset.open(tmp_path / "g/time", "r+", **shared)
+
+
+def test_a_member_without_its_group(tmp_path):
+    """A copy of a member says that a document commits it that is not there."""
+    fill(tmp_path / "g")
+    (tmp_path / "g/time").rename(tmp_path / "time")
+    assert [0, 1, 2, 3] == dataset.open(tmp_path / "time")[:].tolist()
+    with pytest.raises(FormatError, match="in a folder around it"):
+        dataset.open(tmp_path / "time", "r+")
+
+
+# Other programs
+
+
+def test_documents_of_other_programs(tmp_path):
+    """What another program has written in a member counts, and not the copy."""
+    fill(tmp_path / "g")
+    own = tmp_path / "g/time/zarr.json"
+    document = json.loads(own.read_bytes())
+    document["attributes"]["unit"] = "s"
+    own.write_text(json.dumps(document))
+    assert {"unit": "s"} == dict(dataset.open(tmp_path / "g")["time"].attrs)
+    with dataset.open(tmp_path / "g", "r+") as group, group.change():
+        group["time"].append([4])
+    for found in dataset.open(tmp_path / "g")["time"], dataset.open(own.parent):
+        assert {"unit": "s"} == dict(found.attrs)
+        assert (5,) == found.shape
+    assert [] == dataset.verify(tmp_path / "g").findings
+
+
+def test_a_document_that_another_program_has_written_again(tmp_path):
+    """Without the documents of members, these are independent until the next change."""
+    fill(tmp_path / "g")
+    root = tmp_path / "g/zarr.json"
+    document = json.loads(root.read_bytes())
+    for rest in {"kind": "inline", "must_understand": False, "metadata": {}}, None:
+        if rest is None:
+            del document["consolidated_metadata"]
+        else:
+            document["consolidated_metadata"] = rest
+        root.write_text(json.dumps(document))
+        before = content(dataset.open(tmp_path / "g"))
+        with dataset.open(tmp_path / "g/time", "r+") as array:
+            array.append([7])
+        with dataset.open(tmp_path / "g", "r+") as group:
+            assert not group.commits_members
+            assert [*before["time"], 7] == group["time"][:].tolist()
+            with group.change():
+                group["time"].append([8])
+            assert group.commits_members
+        found = content(dataset.open(tmp_path / "g"))
+        assert {**before, "time": [*before["time"], 7, 8]} == found
+        document = json.loads(root.read_bytes())
+    assert [] == dataset.verify(tmp_path / "g").findings
