@@ -273,9 +273,11 @@ class Removals:
                 folders.add(os.path.dirname(target))
             safe.append((in_file, before))
 
-        for items, act in (pending, sync), (safe, lambda item: remove_input(*item)):
-            code = for_each_file(items, act, lambda item: item[0])
-            self._worst = max(self._worst, code)
+        codes = (
+            for_each_file(pending, sync, lambda job: job[0]),
+            for_each_file(safe, lambda item: remove_input(*item), lambda item: item[0]),
+        )
+        self._worst = max(self._worst, *codes)
         return self._worst
 
 
