@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy
@@ -128,8 +128,10 @@ def save(
     except ValueError as error:  # of a list of arrays with different shapes
         raise UsageValueError("%s; several arrays need names: {...}" % error) from error
     array, packing = storable(array), checked.packing
-    is_path = isinstance(file, (str, bytes, os.PathLike))
-    with replacing(file, **how) if is_path else nullcontext(file) as fp:
+    opened: AbstractContextManager[Any] = nullcontext(file)
+    if isinstance(file, (str, bytes, os.PathLike)):
+        opened = replacing(file, **how)
+    with opened as fp:
         # A shard has an offset table.
         has_table = packing.get("offsets", True) and is_seekable(fp)
         if has_table and (row_nbytes(array) < LONG_ROW or "chunks" in packing):

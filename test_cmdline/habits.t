@@ -19,6 +19,8 @@ Habits from other programs, and mistakes.
   $ rm in.blp.blp
   $ blpk compress --skip-existing in
   blpk: skipped 'in': its output exists
+  $ blpk compress --update in
+  blpk: skipped 'in': its output is not older
   $ gzip -k in
   $ blpk info in.gz
   blpk: error: 'in.gz' is not a Bloscpack file: it is a gzip file

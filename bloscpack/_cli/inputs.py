@@ -291,7 +291,7 @@ NO_OUTPUT = ""
 def is_classic(args: Namespace) -> bool:
     """Return whether the names are one input and at most one output, as in 0.16."""
     named = args.files_from, args.output, args.output_dir
-    others = args.more or args.recursive or args.skip_existing
+    others = args.more or args.recursive or args.skip_existing or args.update
     return not others and named == (None, None, None)
 
 
@@ -308,16 +308,16 @@ def writes_data(args: Namespace) -> bool:
 def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     """Return (input, output) for every input that the arguments name.
 
-    With ``--skip-existing``, inputs whose output exists are left out. `output_name`
-    returns the name of the output beside an input; it raises `Refusal` if an input
-    can't have one.
+    With ``--skip-existing``, inputs whose output exists are left out, and with
+    ``--update`` those whose output is not older. `output_name` returns the name of the
+    output beside an input; it raises `Refusal` if an input can't have one.
     """
     given = [args.in_file, args.out_file, *args.more]
     names = [name for name in given if name is not None]
     for list_file in args.files_from or ():
         names += _listed(list_file)
-    if args.skip_existing and args.force:
-        raise WrongUsage("--skip-existing and --force exclude each other")
+    if args.skip_existing + args.update + bool(args.force) > 1:
+        raise WrongUsage("--skip-existing, --update and --force exclude each other")
     left_out = LeftOut()
     found = list(_found(names, args, left_out))
     if args.output is not None and len(found) != 1:
@@ -338,23 +338,30 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
     jobs += [(name, NO_OUTPUT) for name in unreadable]
     todo = list(dict.fromkeys(jobs))
-    if args.skip_existing:
-        todo = _without_existing(todo, left_out)
+    if args.skip_existing or args.update:
+        todo = _without_existing(todo, left_out, args.update)
     left_out.report()
     if not jobs:
         log.notice("nothing to do: there are no inputs")
     return todo
 
 
-def _without_existing(jobs: list[Job], left_out: LeftOut) -> list[Job]:
-    """Return the jobs without those that have an output and an input."""
+def _without_existing(jobs: list[Job], left_out: LeftOut, update: bool) -> list[Job]:
+    """Return the jobs without those that have an output and an input.
+
+    With `update`, the output must not be older than the input.
+    """
     left = []
     for name, out_file in jobs:
         is_there = os.path.exists(name) or is_url(name)
-        if is_there and os.path.isfile(out_file):
-            left_out.add("its output exists", name)
-        else:
+        if not (is_there and os.path.isfile(out_file)):
             left.append((name, out_file))
+        elif not update:
+            left_out.add("its output exists", name)
+        elif is_url(name) or os.path.getmtime(name) > os.path.getmtime(out_file):
+            left.append((name, out_file))
+        else:
+            left_out.add("its output is not older", name)
     return left
 
 

@@ -440,6 +440,8 @@ files:
 --files-from <file>  names of more inputs, one a line, or ended by zero bytes
 -r --recursive  VERB the files in folders and all below
 --skip-existing  leave outputs that exist; all names are inputs
+--update  replace outputs that are older than their inputs, leave others that exist; all
+    names are inputs
 --rm  remove an input when its output is safe on the disk
 --no-preserve  don't give outputs the times and permissions of inputs
 """

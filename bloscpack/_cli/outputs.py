@@ -53,20 +53,27 @@ WORTH_SYNC = 20
 
 
 def check_free(out_file: str, args: Namespace) -> None:
-    """Raise `StorageError` if a file exists and ``--force`` is not given.
+    """Raise `StorageError` if a file exists and no option lets it be replaced.
 
     A stream, such as a pipe, may exist. A symbolic link to a missing file counts as an
     existing file: another user may have made it to redirect the output.
     """
     if os.path.isdir(out_file):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), out_file)
-    if os.path.exists(out_file) and not args.force and not is_stream(out_file):
+    if _may_replace(args):
+        return
+    if os.path.exists(out_file) and not is_stream(out_file):
         raise StorageError("output file '%s' exists!" % out_file)
-    if os.path.islink(out_file) and not os.path.exists(out_file) and not args.force:
+    if os.path.islink(out_file) and not os.path.exists(out_file):
         raise StorageError(
             "output file '%s' exists! It is a symbolic link to the missing file '%s'"
             % (out_file, os.path.realpath(out_file))
         )
+
+
+def _may_replace(args: Namespace) -> bool:
+    """Return whether ``--force`` or ``--update`` is given."""
+    return bool(args.force or getattr(args, "update", False))
 
 
 def check_no_terminal(
@@ -176,7 +183,7 @@ def is_streamed(out_file: str) -> bool:
 
 def is_exclusive(out_file: str, args: Namespace) -> bool:
     """Return whether no file may be replaced, also one that has been made just now."""
-    return not args.force and not is_streamed(out_file)
+    return not _may_replace(args) and not is_streamed(out_file)
 
 
 def _check_removable(in_file: str, out_file: str) -> None:
@@ -266,9 +273,11 @@ class Removals:
                 folders.add(os.path.dirname(target))
             safe.append((in_file, before))
 
-        for items, act in (pending, sync), (safe, lambda item: remove_input(*item)):
-            code = for_each_file(items, act, lambda item: item[0])
-            self._worst = max(self._worst, code)
+        codes = (
+            for_each_file(pending, sync, lambda job: job[0]),
+            for_each_file(safe, lambda item: remove_input(*item), lambda item: item[0]),
+        )
+        self._worst = max(self._worst, *codes)
         return self._worst
 
 

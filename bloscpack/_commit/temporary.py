@@ -87,7 +87,18 @@ class TemporaryFile(Owner):
         if not self._has_name():
             raise self._gone()
         if not exclusive:
-            disk.rename(self.name, target)  # commit point
+            try:
+                disk.rename(self.name, target)  # commit point
+            except PermissionError as error:
+                folder = os.path.dirname(target) or "."
+                if os.stat(folder).st_mode & stat.S_ISVTX:
+                    error.strerror = (
+                        "the new content was written beside the file, and the folder "
+                        "'%s' is sticky: only the owner of the file or of the folder "
+                        "can replace the file there. Copy it to another folder and "
+                        "change the copy" % folder
+                    )
+                raise
             self._finish()
             return
         try:

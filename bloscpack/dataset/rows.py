@@ -498,8 +498,8 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
         )
     if hasattr(rows, "to_pandas"):
         raise UsageTypeError(
-            "expected a DataFrame of pandas, or a dictionary of columns, found '%s.%s': "
-            "its method to_pandas makes a DataFrame"
+            "expected a DataFrame of pandas or a dictionary of columns, found '%s.%s', "
+            "whose method to_pandas makes a DataFrame"
             % (type(rows).__module__, type(rows).__name__)
         )
     if len(rows) != len(names):

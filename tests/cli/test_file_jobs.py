@@ -26,6 +26,7 @@ def arguments(*names, **options):
         "output_dir": None,
         "suffix": ".blp",
         "skip_existing": False,
+        "update": False,
         "force": False,
     }
     given |= dict(zip(("in_file", "out_file"), names, strict=False))
@@ -48,6 +49,7 @@ def planned(args):
         (False, arguments("a", recursive=True)),
         (False, arguments(files_from=["list"])),
         (False, arguments("a", "b", skip_existing=True)),
+        (False, arguments("a", "b", update=True)),
         (False, arguments(files_from=[""])),
     ],
 )

@@ -169,7 +169,9 @@ def test_what_is_missing(name, why, expected):
 
 
 @pytest.mark.parametrize("verb", ["verify", "list", "info"])
-@pytest.mark.parametrize("arguments", [["-r", "in"], ["in/bad", "in/a.blp", "in/below"]])
+@pytest.mark.parametrize(
+    "arguments", [["-r", "in"], ["in/bad", "in/a.blp", "in/below"]]
+)
 def test_go_on_behind_a_folder_that_cannot_be_read(run, verb, arguments):
     os.mkdir("in/bad")
     os.symlink("zarr.json", "in/bad/zarr.json")  # an endless chain of links

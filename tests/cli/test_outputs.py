@@ -27,6 +27,7 @@ from bloscpack._commit.locking import open_locked
 from bloscpack._commit.replacing import replacing
 from bloscpack._storage.disk import disk
 
+
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "input"

@@ -1,6 +1,7 @@
 """``blpk compress`` of a file that is compressed already, and of outputs that exist."""
 
 import io
+import os
 import sys
 
 import pytest
@@ -74,6 +75,22 @@ def test_no_question_and_no_warning(blpk, folder, option):
 def test_a_plain_file_of_such_a_name_is_no_question(blpk, folder):
     (folder / "plain").rename(folder / "y.blp")
     assert (0, "") == blpk(["compress", "y.blp"], "n\n")
+
+
+def test_update(blpk, folder):
+    pipes = ["stdin"]
+    update = ["compress", "--update", "plain"]
+    assert (0, "") == blpk(update, pipes=pipes)
+    skipped = "blpk: skipped 'plain': its output is not older\n"
+    assert (0, skipped) == blpk(update, pipes=pipes)
+    time = (folder / "plain").stat().st_mtime_ns + 10**9
+    (folder / "plain").write_bytes(b"newer")
+    os.utime(folder / "plain", ns=(time, time))
+    assert (0, "") == blpk(update, pipes=pipes)
+    assert b"newer" == bloscpack.unpack_bytes_from_file(folder / "plain.blp")[0]
+    assert (0, skipped) == blpk(update, pipes=pipes)
+    code, errors = blpk(["-f", *update], pipes=pipes)
+    assert (2, True) == (code, "exclude each other" in errors)
 
 
 def test_skip_existing(blpk, folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import os
@@ -1007,3 +1008,20 @@ def test_metadata_of_the_user_that_an_array_has():
         with pytest.raises(NoChangeInMetadata):
             rewrite_metadata_fp(fp, metadata)
     rewrite_metadata_fp(fp, {"a": True})  # 1 == True in Python, but not in JSON
+
+
+def test_the_error_names_a_sticky_folder(tmp_path, monkeypatch):
+    path = tmp_path / "a.blp"
+    bloscpack.pack_bytes_to_file(b"abc", path, chunk_size=3, max_app_chunks=0)
+    before = path.read_bytes()
+    tmp_path.chmod(0o1777)
+
+    def replace(name, other, **folders):  # root may replace the files of others
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), name)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(PermissionError, match="'%s' is sticky" % tmp_path) as caught:
+        bloscpack.append_bytes_to_file(bytes(3 * 2**20), path)
+    assert str(path) == caught.value.filename
+    assert [path] == list(tmp_path.iterdir())
+    assert before == path.read_bytes()

@@ -145,8 +145,7 @@ def run(args: Namespace) -> int:
     removals = outputs.Removals(args)
 
     def act(in_file: str, out_file: str) -> None:
-        before = outputs.state_of(in_file)
-        compress(args, in_file, out_file, settings, metadata)
+        before = compress(args, in_file, out_file, settings, metadata)
         removals.add(in_file, before, out_file)
 
     code = inputs.run_jobs(wanted, act, size_of, args.progress)
@@ -190,18 +189,20 @@ def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
 
 def compress(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
-) -> None:
-    """Compress a file."""
+) -> tuple[int, ...] | None:
+    """Compress a file; return the `state_of` the input before."""
     without_url(in_file, "the input of compress")
     outputs.check_pair(out_file, args, packs=True)
     outputs.check_files(in_file, out_file, args)
     outputs.check_no_terminal(out_file, args)
+    before = outputs.state_of(in_file)
     clock = outputs.Clock()
     if args.npy:
         nbytes = _compress_npy(args, in_file, out_file, settings, metadata)
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
+    return before
 
 
 def _compress_plain(

@@ -87,8 +87,7 @@ def run(args: Namespace) -> int:
     removals = outputs.Removals(args)
 
     def act(in_file: str, out_file: str) -> None:
-        before = outputs.state_of(in_file)
-        decompress(args, in_file, out_file)
+        before = decompress(args, in_file, out_file)
         removals.add(in_file, before, out_file)
 
     code = inputs.run_jobs(todo, act, plain_size_of, args.progress)
@@ -122,11 +121,12 @@ def _plain_name(name: str, args: Namespace) -> str:
 # One file
 
 
-def decompress(args: Namespace, in_file: str, out_file: str) -> None:
-    """Decompress a file."""
+def decompress(args: Namespace, in_file: str, out_file: str) -> tuple[int, ...] | None:
+    """Decompress a file; return the `state_of` the input before."""
     outputs.check_pair(out_file, args, packs=False)
     outputs.check_files(in_file, out_file, args)
     _check_metadata_to(args, in_file, out_file)
+    before = outputs.state_of(in_file)
     if args.rm:
         _check_no_loss(args, in_file, _is_npy(out_file, args))
     clock = outputs.Clock()
@@ -135,6 +135,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
         metadata = user_metadata(metadata)  # the .npy file has the rest
     _keep_metadata(metadata, args, like)
     clock.log(nbytes)
+    return before
 
 
 def _decompress(
