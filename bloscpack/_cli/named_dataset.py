@@ -210,9 +210,9 @@ class NamedDataset:
 
 
 def _plain(items: Items) -> bytes:
-    """Return the bytes of items; raise `UsageError` for Python objects."""
+    """Return the bytes of items; raise `UsageError` for text of any length."""
     if items.dtype.hasobject:
-        raise UsageError("Python objects have no plain bytes")
+        raise UsageError("text of any length, and other objects, have no plain bytes")
     return items.tobytes()
 
 

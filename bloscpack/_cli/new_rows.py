@@ -37,6 +37,8 @@ def rows_of(
     settings: dict[str, object] = {}
     if not (args.npy or _has_format(path, args)):
         wrong = why_no_items(path, args)
+        if found.dtype.hasobject:
+            wrong = wrong or "raw items are of one size, and text of any length is not"
         if wrong:
             raise WrongUsage(wrong)
         settings["raw"] = found.dtype, (UNKNOWN_LENGTH, *found.shape[1:])

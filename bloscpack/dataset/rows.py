@@ -235,8 +235,6 @@ def check_fill_value(value: object, dtype: DType) -> None:
     given, why = numpy.asarray(value), ""
     try:
         item[...] = value
-        if dtype == TEXT and not isinstance(value, str):
-            why = "it is no text"
         is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
         if (is_text or dtype.kind in "biu") and item != given:
             why = "it would become %r" % item[()]

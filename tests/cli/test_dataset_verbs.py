@@ -459,3 +459,24 @@ def test_links_to_datasets_are_datasets(capfd):
     os.symlink("a-zarr", "link")
     assert "ok" in said(capfd, "verify", "link")
     shutil.rmtree("a-zarr")
+
+
+def test_text_of_any_length(capfd):
+    words = np.array(["x\x1b[31m", "suspicious", None], object)
+    dataset.create_table("t", {"s": words, "n": [1, 2, 3]}).close()
+    dataset.create_array("a", words[:2]).close()
+    assert "dtype:       text" in said(capfd, "info", "a")
+    shown = said(capfd, "show", "a")
+    assert "suspicious" in shown
+    assert r"x\x1b[31m" in shown
+    with open("new.csv", "w") as fp:
+        fp.write("s,s_missing,n\nmuch longer than the others,False,4\n")
+    said(capfd, "append", "t", "new.csv")
+    assert "much longer than the others" == dataset.open("t")["s"][3]
+    said(capfd, "verify", "t", "a")
+    with open("raw", "wb") as fp:
+        fp.write(bytes(64))
+    for name in ("a", "t"):
+        for arguments in (("append", name, "raw"), ("cat", name)):
+            with pytest.raises((UsageError, Refusal), match="text of any length"):
+                run(*arguments)

@@ -465,7 +465,10 @@ def as_table(content: Content) -> Rows:
 
     def get(key: Any) -> Array:
         block = numpy.ascontiguousarray(content.array[key])
-        return block.reshape(len(block), width).view(dtype).reshape(-1)
+        block = block.reshape(len(block), width)
+        if dtype.hasobject and content.dtype.names is None:
+            return packed(dict(zip(dtype.names or (), block.T, strict=True)), dtype)
+        return block.view(dtype).reshape(-1)
 
     table = replace(content, dtype=dtype, shape=shape[:1], dims=None, columns={})
     fill = numpy.zeros((), dtype)
