@@ -13,7 +13,7 @@ encoded variable is decoded again: none may get another value than the given one
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,17 +25,17 @@ from .._format.zarr_metadata import MASK
 from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
-from .commit_rules import building
+from .commit_rules import building, new_dataset
 from .dask_write import from_dask
 from .folder import BAD_NAME, Folder, is_member_name
-from .group import Group, create_group, open_node
+from .group import Group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.base import NewArray
 from .layouts.chunk_choice import new_grid
-from .layouts.zarr import COLUMN_ORDER
+from .layouts.zarr import COLUMN_ORDER, ZarrGroup
 from .node import import_dask
-from .opening import Options
+from .opening import Options, new_array
 from .rows import converted, items_of, naming_column
 
 if TYPE_CHECKING:
@@ -173,22 +173,35 @@ def from_xarray(
             new[where][1][UNLIMITED] = sorted(unlimited)
     is_remote = is_url(path)
     opened = nullcontext(path) if is_remote else building(path, mode, sync)
-    options: dict[str, Any] = {"mode": mode, "storage_options": storage_options}
-    tasks: list[object] = []
+    late = []
     with opened as target:
-        for where, (variables, attrs, given) in new.items():
-            attrs = _without_structure(attrs)
-            if not where:
-                options.update(attrs=attrs, sync=sync and is_remote)
-                root = group = create_group(target, **options)
-            else:
-                group = root.create_group(where, attrs=attrs)
-            tasks += _write_new(group, variables, given, settings)
+        new_group = new_dataset(
+            target, "zarr", mode, sync and is_remote, storage_options
+        )
+        with new_group as change:
+            for where, (variables, attrs, given) in new.items():
+                prefix = where + "/" if where else ""
+                ZarrGroup.create(change, _without_structure(attrs), prefix)
+                for name, items, options in _arrays_of(variables, given, settings):
+                    if _is_of_dask(items):
+                        late.append((prefix + name, items.data, options))
+                        continue
+                    with naming_column(name, "variable"):
+                        layout, array, blocks = new_array(name, items, **options)
+                        layout.create(change, prefix + name + "/", array, blocks)
+        tasks = []
+        whole = Folder.open(target, storage_options) if late else None
+        for name, items, options in late:
+            assert whole is not None
+            at, known = whole.address_of(name)
+            options |= {"sync": sync and is_remote, "storage_options": known}
+            with naming_column(name, "variable"):
+                tasks.append(from_dask(at, items, compute=False, **options))
         if tasks:
             import_dask("dask").compute(*tasks)
-        root.close()
-    found = detect(Folder.open(path, storage_options))
-    written = open_node(found, Options(sync=sync, writable=True))
+    written = open_node(
+        detect(Folder.open(path, storage_options)), Options(sync=sync, writable=True)
+    )
     assert isinstance(written, Group)
     return written
 
@@ -302,68 +315,42 @@ def _kind_of(variable: Variable) -> tuple[str, str]:
     }.get(kind, (kind, "items of the dtype '%s'" % variable.dtype))
 
 
-def _write_new(
-    group: Group,
+def _arrays_of(
     variables: Mapping[str, Variable],
     given: Mapping[str, dict[str, Any]],
     settings: Mapping[str, object],
-) -> list[object]:
-    """Write encoded variables as members of a group; return tasks for those of Dask."""
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield name and items of each encoded variable, and options of `create_array`."""
     widest: dict[Any, int] = {}  # the item size of numbers, by dimensions
     for variable in variables.values():
         if variable.dtype.kind not in TEXT_KINDS:
             size = variable.dtype.itemsize
             widest[variable.dims] = max(size, widest.get(variable.dims, 0))
-    tasks = []
     for name, variable in variables.items():
         with naming_column(name, "variable"):
-            size = widest.get(variable.dims, 1)
-            task = _write(
-                group, name, variable, {**settings, **given.get(name, {})}, size
-            )
-            tasks += [] if task is None else [task]
-    return tasks
+            if not is_member_name(name):
+                raise UsageValueError(BAD_NAME % ("variable", name))
+            items: Any = _items_of(variable)
+            attrs = _without_structure(variable.attrs)
+            fill = numpy.nan if items.dtype.kind in "fc" else None
+            if attrs.get(MASK) is not None:
+                fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
+            options = {"fill_value": fill, **settings, **given.get(name, {})}
+            options |= {"dims": [*variable.dims], "attrs": attrs}
+            if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
+                is_number = items.dtype.kind not in TEXT_KINDS
+                width = "V%d" % widest[variable.dims] if is_number else items.dtype
+                grid = new_grid(NewArray(numpy.dtype(width), items.shape))
+                # The variables along an axis are complete: no chunk is longer than it.
+                rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
+                options["chunks"] = rows, *grid.chunk[1:]
+                options["shards"] = rows * grid.per_shard[0], *grid.shard[1:]
+        yield name, items, options
 
 
-def _write(
-    group: Group,
-    name: str,
-    variable: Variable,
-    settings: dict[str, Any],
-    widest: int,
-) -> object:
-    """Write an encoded variable as a member of a group, or return a task that does.
-
-    `widest` is the largest item size of numbers with the same dimensions.
-    """
-    if not is_member_name(name):
-        raise UsageValueError(BAD_NAME % ("variable", name))
-    items: Any = _items_of(variable)
-    attrs = _without_structure(variable.attrs)
-    fill = numpy.nan if items.dtype.kind in "fc" else None
-    if attrs.get(MASK) is not None:
-        fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
-    if items.ndim and settings.keys().isdisjoint(("chunks", "shards")):
-        is_number = items.dtype.kind not in TEXT_KINDS
-        dtype = numpy.dtype("V%d" % widest) if is_number else items.dtype
-        grid = new_grid(NewArray(dtype, items.shape))
-        # The variables along an axis are complete: no chunk is longer than the axis.
-        rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
-        settings["chunks"] = rows, *grid.chunk[1:]
-        settings["shards"] = rows * grid.per_shard[0], *grid.shard[1:]
-    settings = {
-        "fill_value": fill,
-        **settings,
-        "dims": [*variable.dims],
-        "attrs": attrs,
-    }
-    if items is variable and items.chunks and items.ndim and items.size:
-        address, options = group._layout.folder.address_of(name)
-        settings |= {"sync": group._options.sync, "storage_options": options}
-        task: object = from_dask(address, items.data, compute=False, **settings)
-        return task
-    group.create_array(name, items, **settings).close()
-    return None
+def _is_of_dask(items: Any) -> bool:
+    """Return whether items are computed by Dask, in blocks."""
+    return bool(getattr(items, "chunks", None) and items.ndim and items.size)
 
 
 def _items_of(variable: Variable) -> Variable | Items:
@@ -427,7 +414,9 @@ def _change(
         given = {name: dict(found) for name, found in encoding.items()}
         variables, attrs = _encoded(data, given) if added else ({}, {})
         new = {name: variables[name] for name in added}
-        _write_new(group, new, given, settings)
+        for name, array, options in _arrays_of(new, given, settings):
+            with naming_column(name, "variable"):
+                group.create_array(name, array, **options).close()
         before = str(group.attrs.get(COORDINATES, "")).split()
         others = [n for n in attrs.get(COORDINATES, "").split() if n in new]
         if others:

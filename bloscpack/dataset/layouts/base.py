@@ -580,8 +580,11 @@ class GroupLayout(NodeLayout):
     kind = "group"
 
     @classmethod
-    def create(cls, change: Change, attrs: JsonObject) -> None:
-        """Write a new group without members to the folder of `change`."""
+    def create(cls, change: Change, attrs: JsonObject, prefix: str = "") -> None:
+        """Write a new group to the folder `prefix` of the dataset of `change`.
+
+        `prefix` is that of `ArrayLayout.create`.
+        """
         cls.check_layout()
 
 

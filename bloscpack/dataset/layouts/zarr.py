@@ -699,10 +699,12 @@ class ZarrGroup(ZarrNode, GroupLayout):
         self.changed_elsewhere = not node.is_own
 
     @classmethod
-    def create(cls, change: Change, attrs: JsonObject) -> None:
-        """Write a new group without members to the folder of `change`."""
+    def create(cls, change: Change, attrs: JsonObject, prefix: str = "") -> None:
+        """Write a new group to the folder `prefix` of the dataset of `change`."""
         check_attributes(attrs, OF_GROUPS)
-        change.stage(ZARR_JSON, encode_node(group_document(attrs)))
+        if prefix:
+            change.make_folder(prefix.rstrip("/"))
+        change.stage(prefix + ZARR_JSON, encode_node(group_document(attrs)))
 
 
 class ZarrTable(ZarrNode, TableLayout):
