@@ -183,21 +183,20 @@ def from_xarray(
                 prefix = where + "/" if where else ""
                 ZarrGroup.create(change, _without_structure(attrs), prefix)
                 for name, items, options in _arrays_of(variables, given, settings):
-                    if _is_of_dask(items):
+                    if getattr(items, "chunks", None) and items.ndim and items.size:
                         late.append((prefix + name, items.data, options))
                         continue
                     with naming_column(name, "variable"):
                         layout, array, blocks = new_array(name, items, **options)
                         layout.create(change, prefix + name + "/", array, blocks)
-        tasks = []
-        whole = Folder.open(target, storage_options) if late else None
-        for name, items, options in late:
-            assert whole is not None
-            at, known = whole.address_of(name)
-            options |= {"sync": sync and is_remote, "storage_options": known}
-            with naming_column(name, "variable"):
-                tasks.append(from_dask(at, items, compute=False, **options))
-        if tasks:
+        if late:
+            tasks = []
+            whole = Folder.open(target, storage_options)
+            for name, items, options in late:
+                at, known = whole.address_of(name)
+                options |= {"sync": sync and is_remote, "storage_options": known}
+                with naming_column(name, "variable"):
+                    tasks.append(from_dask(at, items, compute=False, **options))
             import_dask("dask").compute(*tasks)
     written = open_node(
         detect(Folder.open(path, storage_options)), Options(sync=sync, writable=True)
@@ -290,7 +289,7 @@ def _is_whole(times: Any, unit: str) -> bool:
     """Return whether times are whole numbers of a unit."""
     if times.dtype.kind == "O":  # of cftime, with microseconds
         step = {"s": 10**6, "ms": 10**3}.get(unit, 1)
-        return not any(time.microsecond % step for time in times.flat)
+        return not any(getattr(t, "microsecond", 0) % step for t in times.flat)
     cut = times.astype("%s8[%s]" % (times.dtype.kind, unit))
     return bool(((cut == times) | numpy.isnat(times)).all())
 
@@ -346,11 +345,6 @@ def _arrays_of(
                 options["chunks"] = rows, *grid.chunk[1:]
                 options["shards"] = rows * grid.per_shard[0], *grid.shard[1:]
         yield name, items, options
-
-
-def _is_of_dask(items: Any) -> bool:
-    """Return whether items are computed by Dask, in blocks."""
-    return bool(getattr(items, "chunks", None) and items.ndim and items.size)
 
 
 def _items_of(variable: Variable) -> Variable | Items:
@@ -500,16 +494,14 @@ def plan(
             items = _fitting(encoded[str(name)], variable, old, raw)
             if moves or (append_dim is None and region is None):
                 steps.append(Step(str(name), items, axis, key))
-            elif not _same(items, raw.values):
+            elif not numpy.array_equal(
+                items, raw.values, equal_nan=items.dtype.kind in "fcmM"
+            ):
                 raise DoesNotFit(
                     "it has other values than the group, and no dimension of those "
                     "that change: leave it out"
                 )
     return added, steps
-
-
-def _same(items: Items, stored: Items) -> bool:
-    return numpy.array_equal(items, stored, equal_nan=items.dtype.kind in "fcmM")
 
 
 def _located(
@@ -580,34 +572,29 @@ def _fitting(
         % (raw.dtype, how)
     )
     # xarray takes finer units where a time would be rounded.
-    units = str(how.get("units", "")).partition(" ")[0]
-    if (
-        str(encoded.attrs.get("units", units)).partition(" ")[0] != units
-        and kind != "f"
-    ):
+    units = [str(found.get("units")).split()[0] for found in (how, encoded.attrs)]
+    if kind != "f" and "units" in encoded.attrs and units[0] != units[1]:
         raise wrong
     attrs = {**raw.attrs, **how}
     again = conventions.decode_cf_variable("", type(raw)(raw.dims, items, attrs)).values
     given = variable.values
     missing = [numpy.asarray(found != found) for found in (given, again)]
-    packed = raw.dtype.kind in "iu"
-    limit: Any = 0
-    if kind != "f":
-        limit = 0 if packed else MAX_ERROR
-        errors = (again - given)[~missing[0] & ~missing[1]]
-        if errors.dtype.kind == "O":
-            errors = numpy.array(errors, "m8[us]")
-        errors = abs(errors.astype("m8[ns]").astype(float))
-    else:
-        kept = (
-            ~missing[0] & ~missing[1] & (packed | ~numpy.isfinite(given.astype(float)))
-        )
+    is_whole = raw.dtype.kind in "iu"
+    kept = ~(missing[0] | missing[1])
+    limit: Any = 0 if is_whole or kind == "f" else MAX_ERROR
+    if kind == "f":
+        kept &= is_whole | ~numpy.isfinite(given.astype(float))
         wide, stated = (found[kept].astype(float) for found in (given, again))
         with numpy.errstate(invalid="ignore"):
             errors = numpy.where(wide == stated, 0, abs(wide - stated))
         if "scale_factor" in raw.attrs:
             precision = numpy.finfo(again.dtype).eps * 4 * abs(wide)
             limit = abs(float(raw.attrs["scale_factor"])) / 2 * (1 + 1e-6) + precision
+    else:
+        errors = (again - given)[kept]
+        if errors.dtype.kind == "O":  # of cftime
+            errors = errors.astype("m8[us]")
+        errors = abs(errors.astype("m8[ns]").astype(float))
     if (missing[0] != missing[1]).any() or not (errors <= limit).all():
         raise wrong
     return items
