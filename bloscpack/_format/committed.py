@@ -113,9 +113,12 @@ def decode_members(document: JsonObject, content: bytes) -> dict[str, Json] | No
 def with_members(content: bytes, members: Mapping[str, bytes | None]) -> bytes:
     """Return the content of a document with other documents of members.
 
-    None removes a member; those that are not in `members` stay.
+    None removes a member; those that are not in `members` stay. A document that commits
+    none stays as it is.
     """
     document: JsonObject = json.loads(content)
+    if CONSOLIDATED not in document:
+        return content
     stored = document[CONSOLIDATED]["metadata"]
     for name, member in members.items():
         if member is None:

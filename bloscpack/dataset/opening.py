@@ -27,7 +27,7 @@ from .layouts import (
     detect,
     table_class,
 )
-from .layouts.base import Blocks, NewArray
+from .layouts.base import ArrayLayout, Blocks, NewArray
 from .row_buffer import RowBuffer
 from .rows import (
     check_same_length,
@@ -243,6 +243,50 @@ def create_array(
     [7.0, 7.0, 0.0]
     """
     check_is_path(path, "create_array(path, data)")
+    found, new, blocks = new_array(
+        path,
+        data,
+        layout,
+        shape,
+        dtype,
+        chunks=chunks,
+        shards=shards,
+        fill_value=fill_value,
+        dims=dims,
+        attrs=attrs,
+        **settings,
+    )
+    if isinstance(path, Member):
+        with path.creating(layout, mode) as change:
+            found.create(change, path.prefix, new, blocks, **path.replacing)
+        return None  # type: ignore[return-value]  # the group opens it
+    with new_dataset(path, layout, mode, sync, storage_options) as change:
+        found.create(change, "", new, blocks)
+    created = Found(Folder.open(path, storage_options), layout, "array")
+    options = Options(writable=True, sync=sync, buffered=buffered)
+    opened = open_array_or_table(created, options)
+    assert isinstance(opened, Array)
+    return opened
+
+
+def new_array(
+    path: Path,
+    data: object,
+    layout: str = "zarr",
+    shape: int | tuple[int, ...] | None = None,
+    dtype: Any = None,
+    *,
+    chunks: int | tuple[int, ...] | None = None,
+    shards: int | tuple[int, ...] | None = None,
+    fill_value: object = None,
+    dims: Sequence[str | None] | None = None,
+    attrs: Mapping[str, Json] | None = None,
+    **settings: object,
+) -> tuple[type[ArrayLayout], NewArray, Blocks]:
+    """Return a new array and its items, which are read when they are written.
+
+    The parameters are those of `create_array`.
+    """
     found = array_class(layout)
     found.check_layout()
     rows = new_rows(data, shape, dtype, fill_value, found.has_text)
@@ -264,17 +308,7 @@ def create_array(
     blocks: Blocks = ()
     if data is not None or not found.sparse:
         blocks = counted(rows, new, grid)
-    if isinstance(path, Member):
-        with path.creating(layout, mode) as change:
-            found.create(change, path.prefix, new, blocks, **path.replacing)
-        return None  # type: ignore[return-value]  # the group opens it
-    with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, "", new, blocks)
-    created = Found(Folder.open(path, storage_options), layout, "array")
-    options = Options(writable=True, sync=sync, buffered=buffered)
-    opened = open_array_or_table(created, options)
-    assert isinstance(opened, Array)
-    return opened
+    return found, new, blocks
 
 
 def create_table(

@@ -13,7 +13,7 @@ encoded variable is decoded again: none may get another value than the given one
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,17 +25,17 @@ from .._format.zarr_metadata import MASK
 from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
-from .commit_rules import building
+from .commit_rules import building, new_dataset
 from .dask_write import from_dask
 from .folder import BAD_NAME, Folder, is_member_name
-from .group import Group, create_group, open_node
+from .group import Group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.base import NewArray
 from .layouts.chunk_choice import new_grid
-from .layouts.zarr import COLUMN_ORDER
+from .layouts.zarr import COLUMN_ORDER, ZarrGroup
 from .node import import_dask
-from .opening import Options
+from .opening import Options, new_array
 from .rows import converted, items_of, naming_column
 
 if TYPE_CHECKING:
@@ -174,24 +174,39 @@ def from_xarray(
             new[where][1][UNLIMITED] = sorted(unlimited)
     is_remote = is_url(path)
     opened = nullcontext(path) if is_remote else building(path, mode, sync)
-    options: dict[str, Any] = {"mode": mode, "storage_options": storage_options}
-    tasks: list[object] = []
+    late = []
+    dasks = any(v.chunks for variables, *_ in new.values() for v in variables.values())
     with opened as target:
-        for where, (variables, attrs, given) in new.items():
-            attrs = _without_structure(attrs)
-            if not where:
-                options.update(attrs=attrs, sync=sync and is_remote)
-                root = group = create_group(target, **options)
-            else:
-                group = root.create_group(where, attrs=attrs)
-            tasks += _write_new(group, variables, given, settings)
-        if tasks:
+        new_group = new_dataset(
+            target, "zarr", mode, sync and is_remote, storage_options
+        )
+        with new_group as change:
+            for where, (variables, attrs, given) in new.items():
+                prefix = where + "/" if where else ""
+                attrs = _without_structure(attrs)
+                ZarrGroup.create(change, attrs, prefix, commits=not where and not dasks)
+                for name, items, options in _arrays_of(variables, given, settings):
+                    if getattr(items, "chunks", None) and items.ndim and items.size:
+                        late.append((prefix + name, items.data, options))
+                        continue
+                    with naming_column(name, "variable"):
+                        layout, array, blocks = new_array(name, items, **options)
+                        layout.create(change, prefix + name + "/", array, blocks)
+        if late:
+            tasks = []
+            whole = Folder.open(target, storage_options)
+            for name, items, options in late:
+                at, known = whole.address_of(name)
+                options |= {"sync": sync and is_remote, "storage_options": known}
+                with naming_column(name, "variable"):
+                    tasks.append(from_dask(at, items, compute=False, **options))
             import_dask("dask").compute(*tasks)
-        with root.change():
-            pass  # from now on, its document commits all variables
-        root.close()
-    found = detect(Folder.open(path, storage_options))
-    written = open_node(found, Options(sync=sync, writable=True))
+            united: Any = open_node(detect(whole), Options(sync=False, writable=True))
+            with united, united.change():
+                pass  # from now on, its document commits all variables
+    written = open_node(
+        detect(Folder.open(path, storage_options)), Options(sync=sync, writable=True)
+    )
     assert isinstance(written, Group)
     return written
 
@@ -280,7 +295,7 @@ def _is_whole(times: Any, unit: str) -> bool:
     """Return whether times are whole numbers of a unit."""
     if times.dtype.kind == "O":  # of cftime, with microseconds
         step = {"s": 10**6, "ms": 10**3}.get(unit, 1)
-        return not any(time.microsecond % step for time in times.flat)
+        return not any(getattr(t, "microsecond", 0) % step for t in times.flat)
     cut = times.astype("%s8[%s]" % (times.dtype.kind, unit))
     return bool(((cut == times) | numpy.isnat(times)).all())
 
@@ -305,70 +320,37 @@ def _kind_of(variable: Variable) -> tuple[str, str]:
     }.get(kind, (kind, "items of the dtype '%s'" % variable.dtype))
 
 
-def _write_new(
-    group: Group,
+def _arrays_of(
     variables: Mapping[str, Variable],
     given: Mapping[str, dict[str, Any]],
     settings: Mapping[str, object],
-) -> list[object]:
-    """Write encoded variables as members of a group; return tasks for those of Dask."""
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield name and items of each encoded variable, and options of `create_array`."""
     widest: dict[Any, int] = {}  # the item size of numbers, by dimensions
     for variable in variables.values():
         if variable.dtype.kind not in TEXT_KINDS:
             size = variable.dtype.itemsize
             widest[variable.dims] = max(size, widest.get(variable.dims, 0))
-    tasks = []
     for name, variable in variables.items():
         with naming_column(name, "variable"):
-            size = widest.get(variable.dims, 1)
-            task = _write(
-                group, name, variable, {**settings, **given.get(name, {})}, size
-            )
-            tasks += [] if task is None else [task]
-    return tasks
-
-
-def _write(
-    group: Group,
-    name: str,
-    variable: Variable,
-    settings: dict[str, Any],
-    widest: int,
-) -> object:
-    """Write an encoded variable as a member of a group, or return a task that does.
-
-    `widest` is the largest item size of numbers with the same dimensions.
-    """
-    if not is_member_name(name):
-        raise UsageValueError(BAD_NAME % ("variable", name))
-    items: Any = _items_of(variable)
-    attrs = _without_structure(variable.attrs)
-    fill = numpy.nan if items.dtype.kind in "fc" else None
-    if attrs.get(MASK) is not None:
-        fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
-    if items.ndim and settings.keys().isdisjoint(("chunks", "shards")):
-        is_number = items.dtype.kind not in TEXT_KINDS
-        dtype = numpy.dtype("V%d" % widest) if is_number else items.dtype
-        grid = new_grid(NewArray(dtype, items.shape))
-        # The variables along an axis are complete: no chunk is longer than the axis.
-        rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
-        settings["chunks"] = rows, *grid.chunk[1:]
-        settings["shards"] = rows * grid.per_shard[0], *grid.shard[1:]
-    settings = {
-        "fill_value": fill,
-        **settings,
-        "dims": [*variable.dims],
-        "attrs": attrs,
-    }
-    if items is variable and items.chunks and items.ndim and items.size:
-        address, options = group._layout.folder.address_of(name)
-        settings |= {"sync": group._options.sync, "storage_options": options}
-        task: object = from_dask(address, items.data, compute=False, **settings)
-        return task
-    created = group.create_array(name, items, **settings)
-    if created is not None:  # a part of a change can't be opened yet
-        created.close()
-    return None
+            if not is_member_name(name):
+                raise UsageValueError(BAD_NAME % ("variable", name))
+            items: Any = _items_of(variable)
+            attrs = _without_structure(variable.attrs)
+            fill = numpy.nan if items.dtype.kind in "fc" else None
+            if attrs.get(MASK) is not None:
+                fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
+            options = {"fill_value": fill, **settings, **given.get(name, {})}
+            options |= {"dims": [*variable.dims], "attrs": attrs}
+            if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
+                is_number = items.dtype.kind not in TEXT_KINDS
+                width = "V%d" % widest[variable.dims] if is_number else items.dtype
+                grid = new_grid(NewArray(numpy.dtype(width), items.shape))
+                # The variables along an axis are complete: no chunk is longer than it.
+                rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
+                options["chunks"] = rows, *grid.chunk[1:]
+                options["shards"] = rows * grid.per_shard[0], *grid.shard[1:]
+        yield name, items, options
 
 
 def _items_of(variable: Variable) -> Variable | Items:
@@ -435,7 +417,9 @@ def _change(
         before = str(group.attrs.get(COORDINATES, "")).split()
         others = [n for n in attrs.get(COORDINATES, "").split() if n in new]
         with group.change():
-            _write_new(group, new, given, settings)
+            for name, array, options in _arrays_of(new, given, settings):
+                with naming_column(name, "variable"):
+                    group.create_array(name, array, **options)
             if others:
                 group.attrs[COORDINATES] = " ".join([*before, *others])
             for name, items, axis, key in steps:
@@ -517,16 +501,14 @@ def plan(
             items = _fitting(encoded[str(name)], variable, old, raw)
             if moves or (append_dim is None and region is None):
                 steps.append(Step(str(name), items, axis, key))
-            elif not _same(items, raw.values):
+            elif not numpy.array_equal(
+                items, raw.values, equal_nan=items.dtype.kind in "fcmM"
+            ):
                 raise DoesNotFit(
                     "it has other values than the group, and no dimension of those "
                     "that change: leave it out"
                 )
     return added, steps
-
-
-def _same(items: Items, stored: Items) -> bool:
-    return numpy.array_equal(items, stored, equal_nan=items.dtype.kind in "fcmM")
 
 
 def _located(
@@ -597,34 +579,29 @@ def _fitting(
         % (raw.dtype, how)
     )
     # xarray takes finer units where a time would be rounded.
-    units = str(how.get("units", "")).partition(" ")[0]
-    if (
-        str(encoded.attrs.get("units", units)).partition(" ")[0] != units
-        and kind != "f"
-    ):
+    units = [str(found.get("units")).split()[0] for found in (how, encoded.attrs)]
+    if kind != "f" and "units" in encoded.attrs and units[0] != units[1]:
         raise wrong
     attrs = {**raw.attrs, **how}
     again = conventions.decode_cf_variable("", type(raw)(raw.dims, items, attrs)).values
     given = variable.values
     missing = [numpy.asarray(found != found) for found in (given, again)]
-    packed = raw.dtype.kind in "iu"
-    limit: Any = 0
-    if kind != "f":
-        limit = 0 if packed else MAX_ERROR
-        errors = (again - given)[~missing[0] & ~missing[1]]
-        if errors.dtype.kind == "O":
-            errors = numpy.array(errors, "m8[us]")
-        errors = abs(errors.astype("m8[ns]").astype(float))
-    else:
-        kept = (
-            ~missing[0] & ~missing[1] & (packed | ~numpy.isfinite(given.astype(float)))
-        )
+    is_whole = raw.dtype.kind in "iu"
+    kept = ~(missing[0] | missing[1])
+    limit: Any = 0 if is_whole or kind == "f" else MAX_ERROR
+    if kind == "f":
+        kept &= is_whole | ~numpy.isfinite(given.astype(float))
         wide, stated = (found[kept].astype(float) for found in (given, again))
         with numpy.errstate(invalid="ignore"):
             errors = numpy.where(wide == stated, 0, abs(wide - stated))
         if "scale_factor" in raw.attrs:
             precision = numpy.finfo(again.dtype).eps * 4 * abs(wide)
             limit = abs(float(raw.attrs["scale_factor"])) / 2 * (1 + 1e-6) + precision
+    else:
+        errors = (again - given)[kept]
+        if errors.dtype.kind == "O":  # of cftime
+            errors = errors.astype("m8[us]")
+        errors = abs(errors.astype("m8[ns]").astype(float))
     if (missing[0] != missing[1]).any() or not (errors <= limit).all():
         raise wrong
     return items

@@ -262,11 +262,7 @@ def test_mode_a():
     before = unchanged()
     for message, new, more in (
         ("'t': expected the shape", part(0, 2), {}),
-        (
-            "'new': .*which has",
-            data[["x"]].assign(new=("x", [1, 2])).drop_vars("x"),
-            {},
-        ),
+        ("'new': .*which has", xr.Dataset({"new": ("x", [1, 2])}), {}),
         ("encoding: .*'t'", data, {"encoding": {"t": {"chunks": 2}}}),
     ):
         with pytest.raises(UsageError, match=message):

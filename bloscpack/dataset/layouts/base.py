@@ -91,8 +91,6 @@ class NewArray:
         lets the layout choose.
     dims
         A name for each axis, for layouts that store them; None for no names.
-    column
-        A checksum of the name, for a column of a table; set by layouts that store it.
     fill_value
         The value of new items when the array is enlarged; None for zero.
     sparse
@@ -117,7 +115,6 @@ class NewArray:
     settings: Mapping[str, Any] = field(default_factory=dict)
     shards: int | Shape | None = None
     dims: Sequence[str | None] | None = None
-    column: str | None = None
     sample: object = None
     sparse: bool = False
     is_fitted: bool = field(init=False)
@@ -603,8 +600,11 @@ class GroupLayout(NodeLayout):
     kind = "group"
 
     @classmethod
-    def create(cls, change: Change, attrs: JsonObject) -> None:
-        """Write a new group without members to the folder of `change`."""
+    def create(cls, change: Change, attrs: JsonObject, prefix: str = "") -> None:
+        """Write a new group to the folder `prefix` of the dataset of `change`.
+
+        `prefix` is that of `ArrayLayout.create`.
+        """
         cls.check_layout()
 
 

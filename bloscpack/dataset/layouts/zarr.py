@@ -440,7 +440,8 @@ class ZarrArray(ArrayLayout):
         """
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
         document = _document_of(new)
-        own = OwnDocument(document, Identity(column=new.column), True)
+        identity = _member_identity(prefix) if prefix else Identity()
+        own = OwnDocument(document, identity, True)
         own.encode()  # wrong attributes are an error before anything is written
         if prefix:
             change.make_folder(prefix.rstrip("/"))
@@ -797,7 +798,7 @@ def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> No
 
 def _member_identity(full: str, identity: Identity | None = None) -> Identity:
     """Return the identity of a member, which says that a group commits it."""
-    word = column_word(full.rpartition("/")[2])
+    word = column_word(full.strip("/").rpartition("/")[2])
     return replace(identity or Identity(), column=word)
 
 
@@ -832,11 +833,23 @@ class ZarrGroup(ZarrNode, GroupLayout):
         self.changed_elsewhere = not node.is_own
 
     @classmethod
-    def create(cls, change: Change, attrs: JsonObject, prefix: str = "") -> None:
-        """Write a new group without members to the folder `prefix` of `change`."""
+    def create(
+        cls,
+        change: Change,
+        attrs: JsonObject,
+        prefix: str = "",
+        *,
+        commits: bool = False,
+    ) -> None:
+        """Write a new group without members to the folder `prefix` of `change`.
+
+        `commits` says that its document commits what is in it.
+        """
         check_attributes(attrs, OF_GROUPS)
-        identity = _member_identity(prefix[:-1]) if prefix else None
-        content = encode_node(group_document(attrs), identity)
+        document = group_document(attrs)
+        if commits:
+            document[CONSOLIDATED] = no_members()
+        content = encode_node(document, _member_identity(prefix) if prefix else None)
         if prefix:
             change.make_folder(prefix[:-1])
         change.stage(prefix + ZARR_JSON, content)
@@ -874,7 +887,7 @@ class ZarrTable(ZarrNode, TableLayout):
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
         if not prefix:
             document[CONSOLIDATED] = no_members()
-        identity = _member_identity(prefix[:-1]) if prefix else None
+        identity = _member_identity(prefix) if prefix else None
         content = encode_node(document, identity)
         # A wrong name is an error before anything is written.
         for folder in (prefix[:-1], *(prefix + name for name in columns)):
@@ -916,4 +929,3 @@ def prepare_column(name: str, new: NewArray) -> None:
     xarray needs a name for each axis, and the same length of all axes of that name.
     """
     new.dims = stored_dims(name, len(new.shape), new.dims or [ROW])
-    new.column = column_word(name)
