@@ -258,8 +258,8 @@ class DatasetCheck:
         if node.changed_elsewhere:
             name = self._name(node.folder.path(node.description_files[0]))
             message = (
-                "another program has written or changed it, or it is damaged: it has "
-                "no right digest"
+                "it has no digest of its present content, as after any change by "
+                "another program"
             )
             self.report.note("metadata", "changed", message, file=name)
         try:

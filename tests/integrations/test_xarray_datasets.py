@@ -254,6 +254,25 @@ def test_what_xarray_opens_has_only_the_attributes_of_users():
     assert data["t"].attrs.keys() == joined.attrs.keys()
 
 
+def test_an_append_of_xarray_is_no_damage():
+    """Coordinates and values that are all zero or NaN are stored like others."""
+    old = weather().drop_encoding()
+    dataset.from_xarray("g", old).close()
+    new = old.assign(t=old["t"] * 0, rain=old["rain"] * np.nan)
+    new = new.assign_coords(time=[old["time"].values[0]] * len(old["time"]))
+    new.to_zarr("g", append_dim="time")
+    with dataset.open("g") as group:
+        found = group.to_xarray().load()
+    for name in "t", "rain", "wet", "time":
+        expected = np.concatenate([old[name].values, new[name].values])
+        np.testing.assert_array_equal(expected, found[name].values)
+    report = dataset.verify("g")
+    assert {"changed", "other-program"} == {f.kind for f in report.findings}
+    for finding in report.findings:
+        assert "note" == finding.severity
+        assert not {"damaged", "missing", "wrong", "lost"} & {*finding.message.split()}
+
+
 def test_groups_and_tables_open_as_zarr():
     pytest.importorskip("dask")
     with dataset.create_group("g", attrs={"by": "me"}) as group:
