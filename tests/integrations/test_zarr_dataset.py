@@ -12,7 +12,7 @@ from dataset import states
 from support import TESTS
 
 from bloscpack import dataset
-from bloscpack.exceptions import FormatError
+from bloscpack.exceptions import FormatError, UsageError
 
 zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
 has_tensorstore = importlib.util.find_spec("tensorstore") is not None
@@ -350,3 +350,27 @@ def test_a_short_last_chunk_after_a_resize_of_zarr_python(tmp_path, name, added)
             opened.attrs["unit"] = "m"
         if path.name == "a":
             shutil.copytree(path, tmp_path / "again")
+
+
+def test_attributes_that_only_python_reads(tmp_path):
+    """Text that is none is refused, and numbers that JSON lacks are named."""
+    for path, create in (("a", dataset.create_array), ("g", dataset.create_group)):
+        data = [[1]] if path == "a" else []
+        with pytest.raises(UsageError, match=r"attribute 'x' .* surrogate"):
+            create(tmp_path / path, *data, attrs={"x": ["\ud800"]})
+        with create(tmp_path / path, *data, attrs={"x": "\U0001f600"}) as node:
+            with pytest.raises(UsageError, match="surrogate"):
+                node.attrs["\udcff"] = 1
+            assert not dataset.verify(tmp_path / path).findings
+            node.attrs["low"] = [float("nan")]
+        (found,) = dataset.verify(tmp_path / path).findings
+        assert ("note", "python-json") == (found.severity, found.kind)
+        assert "'low'" in found.message
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff"
+    dataset.create_array(path, [1.5]).close()
+    with open(path + b"/zarr.json", encoding="ascii") as file:
+        assert "\\ud" not in file.read()
+    assert dataset.open(path).dims is None
