@@ -1,7 +1,7 @@
 """A dataset that several programs change in turn: this one, zarr-python and xarray.
 
-After each change, NumPy's model, this package, zarr-python and TensorStore have the same
-items, and `verify` finds no error.
+After each change, a model of NumPy arrays, this package, zarr-python and TensorStore
+have the same items, and `verify` finds no error.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ CHANGES_OF_EACH = 8
 
 
 class Mixed:
-    """The dataset, with an array ``v`` and a coordinate along its rows, and the model."""
+    """The dataset, with an array ``v`` and a coordinate of its rows, and the model."""
 
     def __init__(self, path, seed):
         self.path, self.random = str(path), np.random.default_rng(seed)
@@ -163,7 +163,10 @@ def read_by_tensorstore(path):
 
 @pytest.mark.parametrize(
     ("first", "count"),
-    [(0, 25), *(pytest.param(n, 95, marks=pytest.mark.slow) for n in range(25, 500, 95))],
+    [
+        (0, 25),
+        *(pytest.param(n, 95, marks=pytest.mark.slow) for n in range(25, 500, 95)),
+    ],
 )
 def test_any_sequence_of_changes(tmp_path, first, count):
     for seed in range(first, first + count):
