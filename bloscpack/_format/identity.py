@@ -17,10 +17,12 @@ import os
 import re
 from binascii import crc32
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .._types import Json, JsonObject
 from ..exceptions import DamageError, UsageValueError
+from .zarr_metadata import HALF_PAIR, unusual_json
 
 # The key: in an object of a document of Zarr, and in a document of superchunks.
 KEY = "bloscpack-id"
@@ -69,13 +71,22 @@ def check_attributes(
 ) -> None:
     """Raise `UsageError` if an attribute has a name that Bloscpack uses itself.
 
-    `own` has these names, and what each does; `holder` says what the attributes are of.
+    So it does if readers in other languages would refuse the document of a Zarr node
+    because of a text. `own` has these names, and what each does; `holder` says what the
+    attributes are of.
     """
     for name, meaning in own.items():
         if name in attributes:
             raise UsageValueError(
                 "no attribute%s can have the name '%s': it %s" % (holder, name, meaning)
             )
+    for name, value in attributes.items():
+        with suppress(TypeError, RecursionError):  # encoding has a better message
+            if unusual_json([name, value]) == HALF_PAIR:
+                raise UsageValueError(
+                    "the attribute %a has a text with %s, which is no text in JSON "
+                    "of other languages: %.200a" % (name, HALF_PAIR, value)
+                )
 
 
 def identified(

@@ -18,6 +18,7 @@ whoever wrote them: zarr-python reads all others.
 from __future__ import annotations
 
 import base64
+import json
 import marshal
 import math
 import struct
@@ -80,6 +81,8 @@ INDEX_CODECS = [
 # The attribute with the value of missing items. xarray stores a float as the bytes of a
 # double in base64.
 MASK = "_FillValue"
+# What values can have that JSON of other languages refuses.
+HALF_PAIR, NO_NUMBER = "half of a surrogate pair", "NaN or Infinity"
 # Start and end of each error for an array that only other programs read.
 NOT_OPENED = "this library does not open this Zarr array: "
 READ_OTHERWISE = ". zarr-python may read it; 'blpk convert' copies it into a dataset"
@@ -256,6 +259,18 @@ def encode_attributes(
         for name, value in attributes.items():
             encode_attributes({name: value})
         raise
+
+
+def unusual_json(value: Json) -> str | None:
+    """Return which part of a value only Python has in JSON; None if none is found."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=_plain)
+        text.encode()
+    except UnicodeEncodeError:
+        return HALF_PAIR
+    except ValueError:
+        return NO_NUMBER
+    return None
 
 
 def _plain(value: object) -> Json:

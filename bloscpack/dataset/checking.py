@@ -21,6 +21,7 @@ from .._engine.threads import ordered
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.grid import boxes_of
 from .._format.rows import union
+from .._format.zarr_metadata import MASK, unusual_json
 from .._storage.folder_store import LinkFound
 from .._storage.paths import is_url
 from .._storage.urls import path_of
@@ -261,8 +262,8 @@ class DatasetCheck:
         if node.changed_elsewhere:
             name = self._name(node.folder.path(node.description_files[0]))
             message = (
-                "another program has written or changed it, or it is damaged: it has "
-                "no right digest"
+                "it has no digest of its present content, as after any change by "
+                "another program"
             )
             self.report.note("metadata", "changed", message, file=name)
         if node.folder.prefix[:-1] in node.folder.pending.stale:
@@ -273,10 +274,21 @@ class DatasetCheck:
             name = self._name(node.folder.path(node.description_files[0]))
             self.report.note("metadata", "copy", message, file=name)
         try:
-            recovered = told(node.read_attributes())
+            attributes = node.read_attributes()
         except (FormatError, OSError) as error:
             self._description_failed(error)
             return
+        for key, value in attributes.items() if node.name == "zarr" else ():
+            # A float in `MASK` is stored as text.
+            found = None if key == MASK else unusual_json([key, value])
+            if found is not None:
+                name = self._name(node.folder.path(node.description_files[0]))
+                message = (
+                    "the attribute %a has %s, and TensorStore, for one, refuses the "
+                    "document" % (key, found)
+                )
+                self.report.note("metadata", "python-json", message, file=name)
+        recovered = told(attributes)
         if recovered:
             name = self._name(node.folder.path())
             self.report.note("metadata", "recovered", recovered, file=name)

@@ -35,6 +35,8 @@ from .layouts.shard_grid import ShardIndex, place_of
 
 MISSING = "missing"
 SHORT = "short"
+# The kind of the finding about items that only the padding of a chunk has.
+PADDING = "padding"
 # The kind of the finding about a shard without the header of a `.blp` file.
 FOREIGN = "other-program"
 
@@ -297,14 +299,19 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
             there = [max(0, min(a.stop, b.stop) - a.start) for a, b in pairs]
             if described.grid is None:
                 # It states rows, the last of which may be in a short chunk.
-                least = shape[0] * (source.chunk_size // source.cut.chunk[0])
-            # The padding of a sparse array has its fill value.
-            is_short = any(map(int.__lt__, there, shape))
-            if is_short and (described.grid is None or not source.sparse):
-                message = "expected items of shape %s in the chunk, found %s"
-                message %= shape, tuple(there)
-                check.add("chunks", "size", message, chunk=i, number=number)
-                continue
+                least = there[0] * (source.chunk_size // source.cut.chunk[0])
+            if any(map(int.__lt__, there, shape)):
+                if not source.sparse:
+                    message = "expected items of shape %s in the chunk, found %s"
+                    message %= shape, tuple(there)
+                    check.add("chunks", "size", message, chunk=i, number=number)
+                    continue
+                message = (
+                    "items of shape %s were written to the chunk, and others are there "
+                    "since another program made the array longer: they have its padding"
+                )
+                message %= (tuple(there),)
+                check.note("chunks", PADDING, message, chunk=i, number=number)
         if least <= nbytes <= most:
             check.intact[number] = plain_nbytes(source, number), cbytes
             check.extents[number] = offset, cbytes

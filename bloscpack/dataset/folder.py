@@ -44,19 +44,18 @@ Result = TypeVar("Result")
 # A message about a name that `is_member_name` refuses.
 BAD_NAME = (
     "the name of a %s must be a valid name for a folder, without '/', '.bloscpack' and "
-    "characters that can't be printed, neither '.', '..' nor 'zarr.json', and must not "
-    "begin with '__'; found %.200r"
+    "characters that can't be printed, and neither '.', '..' nor 'zarr.json'; found "
+    "%.200r"
 )
 
 
 def is_member_name(part: object) -> bool:
     """Return whether a member of a group, or a column of Zarr, can have this name.
 
-    Zarr has reserved ``zarr.json`` and names that begin with two underscores.
+    Zarr has reserved names that begin with two underscores, and xarray writes them.
     """
     return (
         is_safe_part(part)
-        and not part.startswith("__")
         and part.strip(".") != ""
         and part != "zarr.json"
         and STAGING not in part  # also in the names of folders that are not complete

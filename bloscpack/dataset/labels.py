@@ -61,7 +61,8 @@ def given_dims(name: str, stored: Dims) -> tuple[str | None, ...] | None:
 
 
 def _default(name: str, axis: int) -> str:
-    return "%s_axis_%d" % (name, axis)
+    # The name of a folder may have bytes that are no text.
+    return "%s_axis_%d" % (name.encode("utf-8", "replace").decode(), axis)
 
 
 def name_of(path: Path) -> str:

@@ -169,7 +169,7 @@ def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) 
 
 def is_member(name: str) -> bool:
     """Return whether a folder with this name may be a member of a group (V2)."""
-    refused = re.match(r"__|zarr\.json$|\.*$|.*([/\\]|\.bloscpack)", name, re.DOTALL)
+    refused = re.match(r"zarr\.json$|\.*$|.*([/\\]|\.bloscpack)", name, re.DOTALL)
     spaces = [c for c in name if unicodedata.category(c)[0] in "CZ" and c != " "]
     return not refused and not spaces
 

@@ -254,6 +254,43 @@ def test_what_xarray_opens_has_only_the_attributes_of_users():
     assert data["t"].attrs.keys() == joined.attrs.keys()
 
 
+def test_a_data_array_without_a_name():
+    """xarray gives it a name that begins with two underscores."""
+    name = "__xarray_dataarray_variable__"
+    xr.DataArray([1.5, 2.5], dims="x").to_zarr("g", zarr_format=3, consolidated=False)
+    with dataset.open("g") as group:
+        assert [name] == list(group)
+        assert [1.5, 2.5] == group[name][:].tolist()
+    assert 1 == dataset.verify("g").narrays
+    with xr.open_dataset("g", engine="bloscpack") as opened:
+        assert [name] == list(opened)
+    dataset.convert("g", "h.zarr")
+    with dataset.open("h.zarr", "r+") as group:
+        group[name].append([3.5])
+        group.create_array("__a", [1])
+    assert [1.5, 2.5, 3.5] == dataset.open("h.zarr")[name][:].tolist()
+    assert dataset.verify("h.zarr").ok
+
+
+def test_an_append_of_xarray_is_no_damage():
+    """Coordinates and values that are all zero or NaN are stored like others."""
+    old = weather().drop_encoding()
+    dataset.from_xarray("g", old).close()
+    new = old.assign(t=old["t"] * 0, rain=old["rain"] * np.nan)
+    new = new.assign_coords(time=[old["time"].values[0]] * len(old["time"]))
+    new.to_zarr("g", append_dim="time", consolidated=False)
+    with dataset.open("g") as group:
+        found = group.to_xarray().load()
+    for name in "t", "rain", "wet", "time":
+        expected = np.concatenate([old[name].values, new[name].values])
+        np.testing.assert_array_equal(expected, found[name].values)
+    report = dataset.verify("g")
+    assert {"changed", "other-program"} == {f.kind for f in report.findings}
+    for finding in report.findings:
+        assert "note" == finding.severity
+        assert not {"damaged", "missing", "wrong", "lost"} & {*finding.message.split()}
+
+
 def test_groups_and_tables_open_as_zarr():
     pytest.importorskip("dask")
     with dataset.create_group("g", attrs={"by": "me"}) as group:

@@ -3,14 +3,16 @@
 import importlib.util
 import json
 import os
+import shutil
 import warnings
 
 import numpy as np
 import pytest
 from dataset import states
+from support import TESTS
 
 from bloscpack import dataset
-from bloscpack.exceptions import FormatError
+from bloscpack.exceptions import FormatError, UsageError
 
 zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
 has_tensorstore = importlib.util.find_spec("tensorstore") is not None
@@ -280,7 +282,7 @@ SIZES = {"chunks": 2, "shards": 4}
 @pytest.mark.filterwarnings("ignore:The data type")
 @pytest.mark.parametrize("dtype", PORTABLE + EXTENSIONS)
 def test_zeros_that_zarr_python_assigns(tmp_path, dtype):
-    """They are stored, whatever the settings of zarr-python; lost items are not zero."""
+    """They are stored, with any settings of zarr-python; lost items are not zero."""
     path, expected = tmp_path / "a", items(dtype, 20)
     zero = np.zeros(1, expected.dtype)[0]
     dataset.create_array(path, expected, **SIZES).close()
@@ -323,3 +325,52 @@ def test_new_items_of_an_array_made_of_data(tmp_path, dtype, shape):
         assert wanted.tolist() == dataset.open(path)[:].tolist()
         assert wanted.tolist() == read_by_zarr(path).tolist()
         assert not dataset.verify(path).findings
+
+
+@pytest.mark.parametrize("name", ["", "rows-zarr-array", "rows-zarr-two-axes"])
+@pytest.mark.parametrize("added", [1, 2, 6])
+def test_a_short_last_chunk_after_a_resize_of_zarr_python(tmp_path, name, added):
+    """New items have the padding of the chunk, which is no damage."""
+    first = tmp_path / "a"
+    if name:  # with a chunk that is really short, as older versions wrote it
+        shutil.copytree(TESTS / "valid" / "datasets" / name, first)
+    else:
+        dataset.create_array(first, np.arange(21) + 1, chunks=4, shards=8).close()
+    array = zarr.open_array(str(first), mode="r+")
+    array.resize((array.shape[0] + added, *array.shape[1:]))
+    expected = array[...].tolist()
+    for path in first, tmp_path / "again":
+        assert expected == dataset.open(path)[...].tolist()
+        report = dataset.verify(path)
+        assert [] == [f for f in report.findings if f.severity == "error"]
+        recovery = dataset.recover(path, tmp_path / "saved", mode="w")
+        assert ([], 0) == (recovery.losses, recovery.nlost)
+        assert expected == dataset.open(tmp_path / "saved")[...].tolist()
+        with dataset.open(path, "r+") as opened:  # the next change of ours
+            opened.attrs["unit"] = "m"
+        if path is first:
+            shutil.copytree(path, tmp_path / "again")
+
+
+def test_attributes_that_only_python_reads(tmp_path):
+    """Text that is none is refused, and numbers that JSON lacks are named."""
+    for path, create in (("a", dataset.create_array), ("g", dataset.create_group)):
+        data = [[1]] if path == "a" else []
+        with pytest.raises(UsageError, match=r"attribute 'x' .* surrogate"):
+            create(tmp_path / path, *data, attrs={"x": ["\ud800"]})
+        with create(tmp_path / path, *data, attrs={"x": "\U0001f600"}) as node:
+            with pytest.raises(UsageError, match="surrogate"):
+                node.attrs["\udcff"] = 1
+            assert not dataset.verify(tmp_path / path).findings
+            node.attrs["low"] = [float("nan")]
+        (found,) = dataset.verify(tmp_path / path).findings
+        assert ("note", "python-json") == (found.severity, found.kind)
+        assert "'low'" in found.message
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff"
+    dataset.create_array(path, [1.5]).close()
+    with open(path + b"/zarr.json", encoding="ascii") as file:
+        assert "\\ud" not in file.read()
+    assert dataset.open(path).dims is None

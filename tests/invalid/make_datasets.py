@@ -407,13 +407,13 @@ SAMPLES = {
         ),
     ),
     "own-key-no-object": (
-        "I10 I4",
+        "I4 I10",
         lambda: edited(
             array(FEW), "zarr.json", lambda d: {**d, "bloscpack": [d["bloscpack"]]}
         ),
     ),
     "own-new-items": (
-        "I11 V8",
+        "V8 I11",
         lambda: with_keys(array(FEW), *("zarr.json", "bloscpack"), **{"new-items": ""}),
     ),
     "storage-digest": (
