@@ -99,14 +99,6 @@ class Writer:
         # The number of disturbing changes; None while the state is replaced.
         self._state: int | None = 0
 
-    def lock(self, part: str) -> None:
-        """Keep other writers away from a part of the dataset, where there are locks.
-
-        `part` is the name of its folder in the dataset.
-        """
-        if isinstance(self._rule, LockedFolder):
-            self._rule.lock(part)
-
     def unlock(self) -> None:
         """Let other writers in between two changes, by a rule for shards."""
         self._rule.release()
@@ -256,16 +248,12 @@ class LockedFolder:
         self._sync = sync
         self.has_failed = False
         self._named: set[str] = set()
-        self._locks = [FolderLock(self._store)]
+        self._lock: FolderLock | None = FolderLock(self._store)
         try:
             recover(pending, sync)
         except BaseException:
             self.release()
             raise
-
-    def lock(self, part: str) -> None:
-        """Keep other writers away from a part of the dataset, too."""
-        self._locks.append(FolderLock(self._store.subfolder(part)))
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -294,9 +282,9 @@ class LockedFolder:
             if not self._pending.has_journal:
                 self._store.remove_tree(CHANGES)
         finally:
-            for lock in self._locks:
-                lock.close()
-            self._locks.clear()  # a lock keeps its folder open
+            if self._lock is not None:
+                self._lock.close()
+            self._lock = None  # it keeps its folder open
 
 
 class SharedFolder:

@@ -104,13 +104,11 @@ class Table(StoredRows, ItemsNode):
         return self.columns._columns
 
     def _set_columns(self) -> None:
-        """Make and lock the objects for new columns; those of the others stay."""
+        """Make the objects for new columns; those of the others stay."""
         old, new = self._columns, {}
         for name, layout in self._layout.columns.items():
             column = old.get(name)
             if column is None:
-                if self._writer is not None:
-                    self._writer.lock(layout.folder.prefix[:-1])
                 column = Array(layout, self._writer, is_column=True)
             elif column._layout is not layout:
                 column._take_layout(layout)

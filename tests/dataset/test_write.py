@@ -914,7 +914,7 @@ def test_a_closed_group_and_a_name_without_characters(tmp_path, monkeypatch):
 def test_folders_that_are_closed_after_each_use(tmp_path, monkeypatch, layout):
     """As if other threads opened many datasets: one that is in use stays open."""
     path = tmp_path / "t"
-    monkeypatch.setattr("bloscpack._storage.folder_store.LIMIT", 0)
+    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 0)
     columns = {"x": np.arange(5), "y": np.arange(5.0)}
     for mode in ("x", "w"):
         with dataset.create_table(path, columns, layout=layout, mode=mode) as table:
