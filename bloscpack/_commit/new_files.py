@@ -445,8 +445,7 @@ class FolderChange(Change):
 
     def _sync_folders(self) -> None:
         if self._sync:
-            for folder in sorted(self._folders):
-                self.store.sync_folder(folder)
+            self.store.sync_folders(self._folders)
             self._named |= self._unnamed
         self._folders.clear()
         self._unnamed.clear()
@@ -476,8 +475,7 @@ def complete(pending: Pending, sync: bool = True) -> None:
             store.remove(name)
             folders.add(folder_of(name))
     if sync:
-        for folder in sorted(folders):
-            store.sync_folder(folder)
+        store.sync_folders(folders)
     if store.exists(JOURNAL):
         store.remove(JOURNAL)
         if sync:

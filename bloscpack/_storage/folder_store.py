@@ -14,10 +14,11 @@ import errno
 import os
 import stat
 from _thread import allocate_lock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
+from .._engine.threads import ordered
 from ..exceptions import StorageError
 from .base import Storage
 from .descriptors import Descriptor, Reopenable, read_into, with_room
@@ -31,6 +32,8 @@ Result = TypeVar("Result")
 HAS_OPEN_FOLDERS = {os.open, os.rename, os.unlink, os.mkdir, os.rmdir, os.stat} <= (
     os.supports_dir_fd
 ) and os.scandir in os.supports_fd
+# Number of folders that are synced at the same time, if there are at least as many.
+SYNCED_AT_ONCE = 16
 # Maximum number of folders inside of a folder that are kept open with it.
 KEPT_INSIDE = 2
 
@@ -420,6 +423,14 @@ class FolderStore(Store, Reopenable):
 
     # Writing
 
+    def check_writable(self) -> None:
+        """Raise an ``OSError`` if the folder is in a file system that is read-only."""
+        held = self.hold()
+        if hasattr(os, "statvfs"):
+            place = held.path if held.number is None else held.number
+            if os.statvfs(place).f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.root)
+
     def create(self, name: str, mode: int = 0o666) -> BinaryIO:
         """Create a file, and return it for writing."""
         return disk.create(self.at(name), mode)
@@ -459,6 +470,15 @@ class FolderStore(Store, Reopenable):
     def sync_folder(self, name: str = "") -> None:
         """Wait until the names in a folder are on the disk."""
         disk.sync_folder(self.at(name + "/name" if name else "name"))
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """Wait until the names in several folders are on the disk.
+
+        Many are synced at once: a file system writes them together.
+        """
+        wanted = sorted(names)
+        nthreads = SYNCED_AT_ONCE if len(wanted) >= SYNCED_AT_ONCE else 1
+        ordered(wanted, self.sync_folder, lambda _: None, nthreads, waits=True)
 
     def clear(self) -> None:
         """Remove all that is in the folder.
@@ -539,7 +559,7 @@ class OpenFile(Storage, Reopenable):
         with self._lock:
             os.lseek(file.fileno(), offset, os.SEEK_SET)
             with open(file.fileno(), "rb", closefd=False) as fp:
-                return fp.readinto(view)  # type: ignore[arg-type]
+                return fp.readinto(view)
 
     def read_whole(self, limit: int) -> bytes:
         """Return the content; a file with more bytes raises `FormatError`."""
