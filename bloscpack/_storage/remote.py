@@ -41,8 +41,8 @@ RETRY_SECONDS = 120.0
 MAX_REQUESTS = 32
 # Size in bytes up to which a file that must be read whole is kept in memory.
 MAX_IN_MEMORY = 16 * 2**20
-# Maximum number of bytes of a chunk besides its plain bytes: its header, its digest, its
-# offset with ten free ones, and its entry in the index of a shard.
+# Maximum number of bytes of a chunk besides its plain bytes: its header, its digest,
+# its offset with ten free ones, and its entry in the index of a shard.
 MAX_BESIDE_CHUNK = 16 + 64 + 11 * 8 + 16
 TOO_LARGE = (
     "the server sends more than '%d' bytes, and has not told how many it sends; "
