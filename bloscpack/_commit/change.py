@@ -521,8 +521,7 @@ class FolderChange(Change):
 
     def _sync(self) -> None:
         if self._does_sync:
-            for folder in sorted(self._folders):
-                self.store.sync_folder(folder)
+            self.store.sync_folders(self._folders)
             self._named |= self._unnamed
         self._folders.clear()
         self._unnamed.clear()

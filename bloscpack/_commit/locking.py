@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from .. import log
 from .._engine.forks import Owner
+from .._storage.descriptors import with_room
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, replaced
 from .._storage.paths import without_url
@@ -350,7 +351,7 @@ class FolderLock(Lock):
             return
         path = folder.root if held.number is None else "."
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, dir_fd=held.number)
+        self._descriptor = with_room(os.open, path, flags, dir_fd=held.number)
         try:
             locked = "another writer%s has opened this folder"
             super().__init__(self._descriptor, folder.root, locked, shared=shared)

@@ -314,7 +314,7 @@ class LockedFolder:
         self._sync = sync
         self.has_failed = False
         self._named: set[str] = set()
-        self._lock = FolderLock(self._store)
+        self._lock: FolderLock | None = FolderLock(self._store)
         try:
             recover(self._store, document, sync)
         except BaseException:
@@ -351,7 +351,9 @@ class LockedFolder:
             if not self.has_failed:  # the next writer reads the document
                 self._store.remove_tree(STAGING)
         finally:
-            self._lock.close()
+            if self._lock is not None:
+                self._lock.close()
+            self._lock = None  # it keeps its folder open
 
 
 class SharedFolder:

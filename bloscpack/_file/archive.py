@@ -409,8 +409,7 @@ def write_archive(
 
     `settings` are keywords of `pack_ndarray`; the group gets the `attributes`.
     """
-    # An upload in parts lets only bytes in its first part be written again.
-    if is_seekable(fp) and not hasattr(fp, "insert"):
+    if is_seekable(fp):
         ArchiveWriter(fp).write(arrays, settings, attributes)
         return
     from tempfile import TemporaryFile

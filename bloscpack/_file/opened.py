@@ -21,7 +21,9 @@ sections are read again, through the undo record if there is one. They must cont
 ones before, and a chunk that was read before must still be there. Digests prove that
 the chunks were read whole; without digests the read starts again.
 
-A file that is replaced under its name changes nothing here: the old file stays open.
+A file that is replaced under its name changes nothing here: the old file stays open,
+unless it was closed before, because the process has too many open files: then reading
+more of it raises `StorageError`.
 """
 
 from __future__ import annotations
@@ -73,8 +75,7 @@ from .._storage.base import (
     status_of,
 )
 from .._storage.cursor import StorageCursor
-from .._storage.disk import disk
-from .._storage.local import whole_file
+from .._storage.local import NamedFile, open_named, whole_file
 from .._storage.paths import is_url, local_path
 from .._types import Buffer, Path, Seekable, StorageOptions
 from ..abstract_io import nthreads_to_read
@@ -796,10 +797,10 @@ def reader_of(opened: OpenedFile, description: Description | None = None) -> Rea
 
 def open_source(
     file: Path | Seekable | Buffer | Storage, **remote: Any
-) -> tuple[Storage | BinaryIO, str | None]:
+) -> tuple[Storage | NamedFile | BinaryIO, str | None]:
     """Open what has a name; return it, and the name: None for anything else.
 
-    A local file is a file object, all else a storage. `remote` are keywords of
+    A local file may change, so it is no storage; all else is. `remote` are keywords of
     `RemoteStorage`.
     """
     if is_url(file) and local_path(file) == file:
@@ -808,7 +809,7 @@ def open_source(
         return RemoteStorage(file, **remote), file
     if isinstance(file, (str, os.PathLike)):
         name = os.fsdecode(local_path(file))
-        return disk.open(name, "rb"), name
+        return open_named(name), name
     return storage_from(file, "a path, a URL, a file object or bytes"), None
 
 

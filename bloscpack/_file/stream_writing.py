@@ -357,8 +357,6 @@ class Written(Output):
 
 def _inserter(fp: Any) -> Insert | None:
     """Return how bytes are inserted into a new file; None if they can't be."""
-    if hasattr(fp, "insert"):  # an upload in parts keeps the first one
-        return lambda data, start, stop: fp.insert(data, start)
     return partial(insert_bytes, fp) if FileRange.over(fp) is not None else None
 
 

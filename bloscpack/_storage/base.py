@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, TypeVar
 
     from .._types import Buffer, Path, Readable, Seekable, Writable
+    from .local import NamedFile
 
     Self = TypeVar("Self", bound="Closing")
     # The size of a file, the time of its last change, and its first bytes.
@@ -117,6 +118,13 @@ class Storage(Closing):
         A storage that is ``is_remote`` requests them all at once.
         """
         return [self.read_at(start, stop - start) for start, stop in extents]
+
+    def may_close(self) -> None:
+        """Let a file be closed while nothing reads it, if the process has too many.
+
+        It is opened again then, or raises `StorageError` with ``EAGAIN`` if another
+        file has its name.
+        """
 
     def drop_kept(self) -> None:
         """Drop bytes that were read before they were needed, unless they are few."""
@@ -314,7 +322,9 @@ def bytes_left(fp: Seekable) -> int | None:
     return max(0, end - position)
 
 
-def status_of(fp: BinaryIO, nbytes: int = BLOSCPACK_HEADER_LENGTH) -> Status | None:
+def status_of(
+    fp: BinaryIO | NamedFile, nbytes: int = BLOSCPACK_HEADER_LENGTH
+) -> Status | None:
     """Return values that change when an open file changes; None for no regular file.
 
     They are its size, the time of its last change, and its first bytes, without those
@@ -322,7 +332,8 @@ def status_of(fp: BinaryIO, nbytes: int = BLOSCPACK_HEADER_LENGTH) -> Status | N
     system may be too coarse to tell two steps of a change apart. The header does: its
     bit is set between them.
     """
-    number = fp.fileno()
+    held = fp.hold() if hasattr(fp, "hold") else fp  # keeps the descriptor open
+    number = held.fileno()
     status = os.fstat(number)
     if not stat.S_ISREG(status.st_mode):
         return None

@@ -12,6 +12,8 @@ import errno
 import os
 from zlib import crc32
 
+from .descriptors import with_room
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -71,7 +73,7 @@ class Disk:
 
     def open(self, path: Path, mode: str) -> BinaryIO:
         """Return an existing file as a file object; `mode` is binary, like "r+b"."""
-        return open(path, mode)  # type: ignore[return-value]
+        return with_room(open, path, mode)  # type: ignore[return-value]
 
     def create(self, name: str, mode: int) -> BinaryIO:
         """Create a file with the permission bits `mode` and return it, for writing.
@@ -83,7 +85,7 @@ class Disk:
             # O_EXCL, which "x" adds, follows no link either; this says so.
             flags |= getattr(os, "O_NOFOLLOW", 0)
             last, folder = _at(name)
-            return os.open(last, flags, mode, dir_fd=folder)
+            return with_room(os.open, last, flags, mode, dir_fd=folder)
 
         try:
             # HDF5 reads what it has written.
@@ -135,7 +137,7 @@ class Disk:
         try:
             last, number = _at(path)
             path = "." if number is not None else os.path.dirname(last) or "."
-            folder = os.open(path, os.O_RDONLY, dir_fd=number)
+            folder = with_room(os.open, path, os.O_RDONLY, dir_fd=number)
             try:
                 os.fsync(folder)
             finally:

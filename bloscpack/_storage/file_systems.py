@@ -147,7 +147,10 @@ class Location:
         if isinstance(error, ImportError):
             return self._missing(self._text_of(error))
         if isinstance(error, FileNotFoundError):
-            return self.error(errno.ENOENT, os.strerror(errno.ENOENT), NotFound)
+            text = os.strerror(errno.ENOENT)
+            if has_no_bucket(error):
+                text = "the bucket does not exist"
+            return self.error(errno.ENOENT, text, NotFound)
         if isinstance(error, PermissionError):
             return self.error(errno.EACCES, os.strerror(errno.EACCES))
         if str(error).startswith(NO_RANGES_OF_FSSPEC):
@@ -235,6 +238,13 @@ def status_of(error: BaseException) -> int:
     metadata = response.get("ResponseMetadata", {}) if type(response) is dict else {}
     found = metadata.get("HTTPStatusCode", getattr(error, "status", 0))
     return found if isinstance(found, int) and 400 <= found < 600 else 0
+
+
+def has_no_bucket(error: BaseException) -> bool:
+    """Return whether S3 has answered that there is no such bucket."""
+    response = getattr(error.__cause__, "response", None)
+    found = response.get("Error", {}) if type(response) is dict else {}
+    return found.get("Code") == "NoSuchBucket"
 
 
 def _behind(error: BaseException) -> BaseException:

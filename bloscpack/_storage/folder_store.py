@@ -13,15 +13,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import weakref
 from _thread import allocate_lock
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
+from .._engine.threads import ordered
 from ..exceptions import StorageError
 from .base import Storage
+from .descriptors import Descriptor, Reopenable, read_into, with_room
 from .disk import NameInFolder, disk
 from .paths import is_checked_name, is_missing, is_safe_part
 from .store import Store, too_long
@@ -32,9 +32,8 @@ Result = TypeVar("Result")
 HAS_OPEN_FOLDERS = {os.open, os.rename, os.unlink, os.mkdir, os.rmdir, os.stat} <= (
     os.supports_dir_fd
 ) and os.scandir in os.supports_fd
-# Maximum number of folders that the process keeps open: some systems allow 256 files.
-# The others are opened again when they are used.
-LIMIT = 32
+# Number of folders that are synced at the same time, if there are at least as many.
+SYNCED_AT_ONCE = 16
 # Maximum number of folders inside of a folder that are kept open with it.
 KEPT_INSIDE = 2
 
@@ -49,8 +48,6 @@ FILE_FLAGS = (
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Opens a folder in which names can be used, but not listed.
 _NAMES_ONLY = getattr(os, "O_PATH", None)
-# The folders that are open, in the order in which they were opened.
-_opened: deque[weakref.ref[FolderStore]] = deque()
 
 
 class LinkFound(StorageError):
@@ -65,15 +62,12 @@ class LinkFound(StorageError):
         return LinkFound, (self.filename,)
 
 
-class Held:
-    """An open folder, until nothing refers to it any more.
-
-    ``number`` is its file descriptor; None where the system has none for folders.
-    """
+class Held(Descriptor):
+    """An open folder, until nothing refers to it any more."""
 
     def __init__(self, path: str, number: int | None) -> None:
+        super().__init__(number)
         self.path = path
-        self.number = number
         self._status: os.stat_result | None = None
 
     @property
@@ -82,11 +76,6 @@ class Held:
         if self._status is None:
             self._status = os.stat(self.path if self.number is None else self.number)
         return self._status
-
-    def fileno(self) -> int:
-        """Return the file descriptor."""
-        assert self.number is not None
-        return self.number
 
     def name(self, last: str) -> str:
         """Return the name for a system call that gets the descriptor ``number``."""
@@ -127,23 +116,19 @@ class Held:
         error.filename = path
         return error
 
-    def __del__(self) -> None:
-        if self.number is not None:
-            os.close(self.number)
-
 
 def _open(name: str, flags: int, folder: int | None = None) -> int:
     """Open a folder, also one that this user may not list."""
     try:
-        return os.open(name, flags, dir_fd=folder)
+        return with_room(os.open, name, flags, dir_fd=folder)
     except PermissionError:
         if _NAMES_ONLY is None:
             raise
-        return os.open(name, flags | _NAMES_ONLY, dir_fd=folder)
+        return with_room(os.open, name, flags | _NAMES_ONLY, dir_fd=folder)
 
 
-class FolderStore(Store):
-    """A folder that is held open.
+class FolderStore(Store, Reopenable):
+    """A folder that is held open, unless the process has too many open files.
 
     Names are relative, and have slashes; ``''`` is the folder itself. Any thread may
     use it.
@@ -191,7 +176,9 @@ class FolderStore(Store):
         it had to be closed, and another one has its name now.
         """
         held = self._held
-        if held is None:
+        if held is not None:
+            self._use()
+        else:
             held = self._find()
             found = held.status.st_dev, held.status.st_ino
             if self._identity is None:
@@ -199,7 +186,7 @@ class FolderStore(Store):
             elif self._identity != found:
                 raise replaced(self.root)
             self._held = held
-            _limit(self)
+            self._keep()
         return held
 
     @property
@@ -240,6 +227,10 @@ class FolderStore(Store):
 
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
+        self._keep_open()
+        self._release()
+
+    def _release(self) -> None:
         self._held = None
         self._inside = {}
 
@@ -268,7 +259,7 @@ class FolderStore(Store):
             self._inside[name] = held
         return held
 
-    def _use(self, name: str, call: Callable[[Held, str], Result]) -> Result:
+    def _call(self, name: str, call: Callable[[Held, str], Result]) -> Result:
         """Return the result of a call with the folder of a name and its last part."""
         folder, _, last = name.rpartition("/")
         held = self._hold_inside(folder)
@@ -306,7 +297,7 @@ class FolderStore(Store):
                 if is_missing(error):
                     return None
                 raise held.explained(error, name) from None
-            return self._use(name, _status) if "/" in name else found
+            return self._call(name, _status) if "/" in name else found
         except OSError as error:
             if is_missing(error):
                 return None
@@ -328,7 +319,7 @@ class FolderStore(Store):
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
-        return self._use(name, _status).st_size
+        return self._call(name, _status).st_size
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
@@ -337,16 +328,16 @@ class FolderStore(Store):
 
     def descriptor(self, name: str, flags: int = FILE_FLAGS) -> int:
         """Open a file, and return its descriptor."""
-        return self._use(
+        return self._call(
             name,
-            lambda held, last: os.open(
-                held.name(last), flags | _NO_LINK, dir_fd=held.number
+            lambda held, last: with_room(
+                os.open, held.name(last), flags | _NO_LINK, dir_fd=held.number
             ),
         )
 
     def open(self, name: str) -> OpenFile:
         """Open a file for reading at any position."""
-        return OpenFile(self.descriptor(name), self.path(name))
+        return OpenFile(self, name)
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False
@@ -369,18 +360,18 @@ class FolderStore(Store):
         """
         held = self._hold_inside(name, fresh=True)
         if held.number is None:
-            with os.scandir(held.path) as entries:
+            with with_room(os.scandir, held.path) as entries:
                 yield from entries
             return
         try:
-            number = os.open(".", _FLAGS, dir_fd=held.number)
+            number = with_room(os.open, ".", _FLAGS, dir_fd=held.number)
         except OSError as error:
             if not name and error.errno == errno.ENOENT:
                 raise replaced(self.root) from error
             error.filename = held.path
             raise
         try:
-            with os.scandir(number) as entries:
+            with with_room(os.scandir, number) as entries:
                 yield from entries
         finally:
             os.close(number)
@@ -432,6 +423,14 @@ class FolderStore(Store):
 
     # Writing
 
+    def check_writable(self) -> None:
+        """Raise an ``OSError`` if the folder is in a file system that is read-only."""
+        held = self.hold()
+        if hasattr(os, "statvfs"):
+            place = held.path if held.number is None else held.number
+            if os.statvfs(place).f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.root)
+
     def create(self, name: str, mode: int = 0o666) -> BinaryIO:
         """Create a file, and return it for writing."""
         return disk.create(self.at(name), mode)
@@ -472,6 +471,15 @@ class FolderStore(Store):
         """Wait until the names in a folder are on the disk."""
         disk.sync_folder(self.at(name + "/name" if name else "name"))
 
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """Wait until the names in several folders are on the disk.
+
+        Many are synced at once: a file system writes them together.
+        """
+        wanted = sorted(names)
+        nthreads = SYNCED_AT_ONCE if len(wanted) >= SYNCED_AT_ONCE else 1
+        ordered(wanted, self.sync_folder, lambda _: None, nthreads, waits=True)
+
     def clear(self) -> None:
         """Remove all that is in the folder.
 
@@ -494,29 +502,64 @@ class FolderStore(Store):
             disk.remove_folder(folder._around.hold().at(os.path.basename(folder.root)))
 
 
-class OpenFile(Storage):
+class OpenFile(Storage, Reopenable):
     """A file of a dataset, which is closed when it is not used any more."""
 
-    descriptor = -1
+    _file: Descriptor | None
 
-    def __init__(self, descriptor: int, path: str) -> None:
-        self.descriptor = descriptor
-        self.path = path
-        status = os.fstat(descriptor)
+    def __init__(self, store: FolderStore, name: str) -> None:
+        self._store, self._name = store, name
+        file = self._file = Descriptor(store.descriptor(name))
+        self.path = store.path(name)
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise StorageError(errno.EINVAL, "it is not a regular file", path)
+            raise StorageError(errno.EINVAL, "it is not a regular file", self.path)
         self.size = status.st_size
         self.identity = self.state = _identity(status)
         self._lock = allocate_lock()
+        self._may_close = False
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor, unless `may_close` was called; -1 if it is closed."""
+        return -1 if self._file is None else self._file.fileno()
+
+    def may_close(self) -> None:
+        self._may_close = True
+        self._keep()
+
+    def _release(self) -> None:
+        self._file = None
+
+    def hold(self) -> Descriptor:
+        """Return the file, open until nothing refers to the result."""
+        file = self._file
+        if file is not None:
+            self._use()
+            return file
+        if not self._may_close:
+            raise StorageError(errno.EBADF, "the file was closed", self.path)
+        text = "a writer has removed or replaced it while it was closed"
+        try:
+            file = Descriptor(self._store.descriptor(self._name))
+        except OSError as error:
+            if not is_missing(error):
+                raise
+            raise StorageError(errno.EAGAIN, text, self.path) from error
+        if _identity(os.fstat(file.fileno())) != self.state:
+            raise StorageError(errno.EAGAIN, text, self.path)
+        self._file = file
+        self._keep()
+        return file
 
     def read_into(self, view: memoryview, offset: int) -> int:
-        done = 0
-        while done < len(view):
-            count = self._read_some(view[done:], offset + done)
-            if count == 0:
-                break
-            done += count
-        return done
+        file = self.hold()
+        if hasattr(os, "preadv"):
+            return read_into(file.fileno(), view, offset)
+        with self._lock:
+            os.lseek(file.fileno(), offset, os.SEEK_SET)
+            with open(file.fileno(), "rb", closefd=False) as fp:
+                return fp.readinto(view)
 
     def read_whole(self, limit: int) -> bytes:
         """Return the content; a file with more bytes raises `FormatError`."""
@@ -524,25 +567,17 @@ class OpenFile(Storage):
             raise too_long(limit, self.path, self.size)
         return self.read_at(0, self.size)
 
-    def _read_some(self, view: memoryview, offset: int) -> int:
-        if hasattr(os, "preadv"):
-            return os.preadv(self.descriptor, [view], offset)
-        with self._lock:
-            os.lseek(self.descriptor, offset, os.SEEK_SET)
-            data = os.read(self.descriptor, len(view))
-        view[: len(data)] = data
-        return len(data)
-
     def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield extents, ascending, outside of which all bytes are zero."""
         if not hasattr(os, "SEEK_DATA"):
             yield from super().data_extents(start, stop)
             return
+        file = self.hold()
         while start < stop:
             try:
                 with self._lock:
-                    start = os.lseek(self.descriptor, start, os.SEEK_DATA)
-                    end = os.lseek(self.descriptor, start, os.SEEK_HOLE)
+                    start = os.lseek(file.fileno(), start, os.SEEK_DATA)
+                    end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
             except OSError as error:
                 if error.errno != errno.ENXIO:  # some file systems can't tell
                     yield start, stop
@@ -551,14 +586,11 @@ class OpenFile(Storage):
                 yield start, min(end, stop)
             start = end
 
-    def __del__(self) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Close the file. No thread may read it any more."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        """Close the file. It can't be read any more."""
+        self._may_close = False
+        self._keep_open()
+        self._file = None
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
@@ -587,15 +619,3 @@ def replaced(path: str) -> StorageError:
         "again",
         path,
     )
-
-
-def _limit(folder: FolderStore) -> None:
-    """Note that a folder was opened; close others if too many are open."""
-    _opened.append(weakref.ref(folder))
-    while len(_opened) > LIMIT:
-        try:
-            oldest = _opened.popleft()()
-        except IndexError:  # another thread has taken it
-            return
-        if oldest is not None:
-            oldest.close()

@@ -6,16 +6,20 @@ space. Here blocks of zero bytes are found, which a writer leaves out.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
 
-from .base import FileObjectStorage, Storage, StorageFile
+from ..exceptions import StorageError
+from .base import Closing, FileObjectStorage, Storage, StorageFile
+from .descriptors import Descriptor, Reopenable, read_into, with_room
+from .disk import disk
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from .._types import Buffer, Seekable
 
@@ -28,6 +32,8 @@ BLOCK = 4096
 # Minimum number of zero blocks for a hole between data: a smaller hole saves less time
 # than its system calls take.
 HOLE_BLOCKS = 16
+# How a file is opened for reading.
+FILE_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 def begins_with(path: str, magic: bytes) -> bool:
@@ -81,17 +87,15 @@ class FileRange:
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
-        done = 0
-        while done < len(view):
-            count = os.preadv(self._fd, [view[done:]], offset + done)
-            if count == 0:
-                break
-            done += count
-        return done
+        return read_into(self._fd, view, offset)
+
+    def status(self) -> os.stat_result:
+        """Return the present status of the file."""
+        return os.fstat(self._fd)
 
     def size(self) -> int:
         """Return the length of the file in bytes."""
-        return os.fstat(self._fd).st_size
+        return self.status().st_size
 
     def write(self, data: Buffer, offset: int) -> None:
         """Write all of `data` at `offset`."""
@@ -102,20 +106,100 @@ class FileRange:
             offset += count
 
 
-class LocalStorage(Storage):
-    """A regular file from the position `start` to its end."""
+class NamedFile(Reopenable, Closing):
+    """A regular file, open for reading, that may be closed while nothing reads it.
 
-    def __init__(self, file_range: FileRange, fp: Seekable) -> None:
-        self._range = file_range
-        self._fp = fp  # the file is closed when its file object is freed
-        self._start = fp.tell()
-        status = os.fstat(file_range._fd)
+    Only a file that still has its name is closed. It is opened again by this name; then
+    another file that has got the name raises `StorageError`.
+    """
+
+    def __init__(self, name: str, number: int, status: os.stat_result) -> None:
+        self.name = name
+        self._path = os.path.abspath(name)
+        self._identity = status.st_dev, status.st_ino
+        self._file: Descriptor | None = Descriptor(number)
+        self._closed = False
+        self._keep()
+
+    def hold(self) -> Descriptor:
+        """Return the file, open until nothing refers to the result."""
+        file = self._file
+        if file is not None:
+            self._use()
+            return file
+        if self._closed:
+            raise ValueError("read of closed file")
+        file = Descriptor(with_room(os.open, self._path, FILE_FLAGS))
+        status = os.fstat(file.fileno())
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise StorageError(
+                errno.ESTALE,
+                "another file has got its name while it was closed, because the "
+                "process had too many open files: open it again",
+                self.name,
+            )
+        self._file = file
+        self._keep()
+        return file
+
+    def _can_reopen(self) -> bool:
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return False
+        is_same = (status.st_dev, status.st_ino) == self._identity
+        return is_same and os.access(self._path, os.R_OK)
+
+    def _release(self) -> None:
+        self._file = None
+
+    def status(self) -> os.stat_result:
+        """Return the present status of the file."""
+        file = self.hold()
+        return os.fstat(file.fileno())
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
+        file = self.hold()
+        return read_into(file.fileno(), view, offset)
+
+    def close(self) -> None:
+        """Close the file. It can't be read any more."""
+        self._closed = True
+        self._keep_open()
+        self._file = None
+
+
+def open_named(name: str) -> NamedFile | BinaryIO:
+    """Open a file for reading: a file object, unless it can be read by offset."""
+    if not hasattr(os, "preadv"):
+        return disk.open(name, "rb")
+    number = with_room(os.open, name, FILE_FLAGS)
+    status = os.fstat(number)
+    if stat.S_ISREG(status.st_mode):
+        return NamedFile(name, number, status)
+    if stat.S_ISDIR(status.st_mode):
+        os.close(number)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    return open(number, "rb")  # a device
+
+
+class LocalStorage(Storage):
+    """A regular file from the position `start` to its end.
+
+    It is closed when nothing refers to it any more, and not to `file`.
+    """
+
+    def __init__(self, file: FileRange | NamedFile, start: int = 0) -> None:
+        self._file = file
+        self._start = start
+        status = file.status()
         self.size = max(0, status.st_size - self._start)
         self.version = status.st_size, status.st_mtime_ns, self._start
         self.identity = status.st_dev, status.st_ino, *self.version
 
     def read_into(self, view: memoryview, offset: int) -> int:
-        return self._range.read_into(view, self._start + offset)
+        return self._file.read_into(view, self._start + offset)
 
 
 def storage_of(fp: Seekable) -> Storage:
@@ -129,12 +213,14 @@ def storage_of(fp: Seekable) -> Storage:
         if storage.concurrent and fp.tell() == 0:
             return storage
     elif (file_range := FileRange.over(fp)) is not None:
-        return LocalStorage(file_range, fp)
+        return LocalStorage(file_range, fp.tell())
     return FileObjectStorage(fp)
 
 
-def whole_file(fp: Seekable) -> Storage:
-    """Return a file object from byte 0 on as a storage."""
+def whole_file(fp: Seekable | NamedFile) -> Storage:
+    """Return a file, or a file object from byte 0 on, as a storage."""
+    if isinstance(fp, NamedFile):
+        return LocalStorage(fp)
     fp.seek(0)
     return storage_of(fp)
 

@@ -23,7 +23,7 @@ from .._types import StorageOptions
 from ..exceptions import StorageError
 from . import remote_files
 from .base import Storage
-from .file_systems import IgnoresRanges, Location, is_s3, status_of
+from .file_systems import IgnoresRanges, Location, has_no_bucket, is_s3, status_of
 from .http_session import MAX_UNANNOUNCED
 from .paths import public_name
 from .remote import RemoteStorage
@@ -334,7 +334,8 @@ class ObjectStore(Store):
                     "put_object", Bucket=bucket, Key=key, Body=content, **condition
                 )
             except OSError as error:
-                if not condition or status_of(error) not in CHANGED:
+                is_changed = status_of(error) in CHANGED and not has_no_bucket(error)
+                if not condition or not is_changed:
                     raise
                 return self._version_with(name, content)
             fs.invalidate_cache(path)

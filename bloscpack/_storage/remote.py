@@ -19,7 +19,7 @@ from typing import BinaryIO, TypeVar
 
 from .._types import StorageOptions
 from ..args import AnyLimits, effective_limits
-from ..constants import BLOSCPACK_HEADER_LENGTH
+from ..constants import BLOSCPACK_HEADER_LENGTH, MAX_DOCUMENT
 from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
 from .base import FileObjectStorage, Storage, StorageFile, naming_errors
@@ -41,9 +41,9 @@ RETRY_SECONDS = 120.0
 MAX_REQUESTS = 32
 # Size in bytes up to which a file that must be read whole is kept in memory.
 MAX_IN_MEMORY = 16 * 2**20
-# Maximum number of bytes of a chunk besides its plain bytes: its header, its digest and
-# its offset.
-MAX_BESIDE_CHUNK = 16 + 64 + 8
+# Maximum number of bytes of a chunk besides its plain bytes: its header, its digest,
+# its offset with ten free ones, and its entry in the index of a shard.
+MAX_BESIDE_CHUNK = 16 + 64 + 11 * 8 + 16
 TOO_LARGE = (
     "the server sends more than '%d' bytes, and has not told how many it sends; "
     "limits of the call, such as limits={'nbytes': 10**11}, allow more"
@@ -226,12 +226,13 @@ class RemoteStorage(Storage):
         try:
             header = decode_header(head)
         except FormatError:  # a reader says so
-            return MAX_UNANNOUNCED
+            return MAX_DOCUMENT
         limits.check_nbytes(header.nbytes or 0)
-        count = header.total_prospective_chunks
-        if count is None:
+        count = header.nchunks
+        if count == -1:
             count = limits.nbytes // max(header.chunk_size, 1) + 1
-        return MAX_UNANNOUNCED + limits.nbytes + count * MAX_BESIDE_CHUNK
+        # A shard has its last chunk twice.
+        return MAX_DOCUMENT + 2 * limits.nbytes + count * MAX_BESIDE_CHUNK
 
     # Reading
 

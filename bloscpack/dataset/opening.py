@@ -160,6 +160,7 @@ def check_changeable(found: Found) -> None:
             % found.folder.path()
         )
     if not found.folder.is_remote:
+        found.folder.in_folder.check_writable()
         return
     check_writable(found.folder.root)
     if not LAYOUTS[found.layout].changes_at_urls:

@@ -20,7 +20,9 @@ import numpy
 from numpy.typing import DTypeLike
 
 from .._arrays.selection import Part, Selection
+from .._commit.change import Change
 from .._commit.writer import Writer
+from .._engine.threads import ordered
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
 from .._format.dtypes import AnyArray, Array, DType, check_text, encode_dtype
 from .._format.grid import Box, Grid, Shape, inside, lengths
@@ -41,6 +43,10 @@ EXACT = "biuSUmMV"
 # Number of plain bytes that are read at a time from an array that is not in memory, or
 # converted at a time to another type.
 READ_NBYTES = 8 * 2**20
+# Number of columns that are written at the same time if there are at least as many, and
+# the maximum number of bytes of the rows of each.
+WIDE = 16
+SMALL = 2**20
 # The name of the column of booleans that says which items of a column are missing, and
 # the attribute that it has, with the name of the other one.
 MASK_NAME = "%s_missing"
@@ -576,6 +582,7 @@ class RowStream:
         self.length = length
         self._pieces = iter(pieces)
         self._values = values
+        self._is_in_memory = type(pieces) is list
         self._rest: Array = numpy.empty((0, *inner), dtype)
         self._taken = 0
 
@@ -583,6 +590,12 @@ class RowStream:
     def shape(self) -> Shape:
         """The shape of the array of all rows; it has no rows while that is unknown."""
         return (self.length or 0, *self.inner) if self.has_axes else ()
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the rows are in memory, and are few bytes."""
+        nbytes = math.prod(self.shape) * self.dtype.itemsize
+        return self._is_in_memory and nbytes <= SMALL
 
     def take(self, count: int) -> Array:
         """Return the next `count` rows, fewer at the end.
@@ -655,17 +668,20 @@ def append_rows(
     def shape_of(layout: ArrayLayout) -> Shape:
         return layout.shape[0] + (rows[layout].length or 0), *layout.shape[1:]
 
+    def stage(change: Change, layout: ArrayLayout) -> None:
+        grid, read = layout.grid, layout.reader.get
+        blocks = rows[layout].blocks(grid, layout.shape[0], read)
+        layout.stage(change, grid, blocks, partial(shape_of, layout), extends=True)
+
     def take_over() -> None:
         for layout in rows:
             layout.committed(shape_of(layout))
         taken_over()
 
     with writer.change(take_over, disturbs=False, flushes=flushes) as change:
-        for layout, stream in rows.items():
-            grid, read = layout.grid, layout.reader.get
-            blocks = stream.blocks(grid, layout.shape[0], read)
-            shape = partial(shape_of, layout)
-            layout.stage(change, grid, blocks, shape, extends=True)
+        # Each file waits for the disk, which writes several of them at once.
+        is_wide = len(rows) >= WIDE and all(stream.is_small for stream in rows.values())
+        ordered(rows, partial(stage, change), bool, WIDE if is_wide else 1, waits=True)
 
 
 def counted(stream: RowStream, new: NewArray, grid: Grid) -> Blocks:

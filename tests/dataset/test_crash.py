@@ -206,7 +206,8 @@ def change(function, **options):
             if opened._writer.buffer is not None:
                 opened._writer.buffer._memory.clear()
                 opened._writer.buffer.count = 0
-            for lock in getattr(opened._writer._rule, "_locks", ()):
+            lock = getattr(opened._writer._rule, "_lock", None)
+            if lock is not None:
                 lock.close()
             raise
         opened.close()

@@ -447,14 +447,16 @@ def test_an_error_while_a_layout_is_detected(tmp_path, monkeypatch, code, name):
                 failed += error.errno == code
         if failing.left >= 0:
             break
-    assert failed > 3
+    if code == errno.EIO:  # with EMFILE, a call is repeated if something was closed
+        assert failed > 3
 
 
 # Open folders
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-def test_datasets_that_are_dropped_are_closed(tmp_path):
+def test_datasets_that_are_dropped_are_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 50)
     dataset.create_array(tmp_path / "a", ITEMS).close()
     dataset.create_table(tmp_path / "t", {"x": ITEMS}, layout="bcolz").close()
     gc.collect()  # objects of earlier tests may still have files open

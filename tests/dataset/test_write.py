@@ -914,7 +914,7 @@ def test_a_closed_group_and_a_name_without_characters(tmp_path, monkeypatch):
 def test_folders_that_are_closed_after_each_use(tmp_path, monkeypatch, layout):
     """As if other threads opened many datasets: one that is in use stays open."""
     path = tmp_path / "t"
-    monkeypatch.setattr("bloscpack._storage.folder_store.LIMIT", 0)
+    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 0)
     columns = {"x": np.arange(5), "y": np.arange(5.0)}
     for mode in ("x", "w"):
         with dataset.create_table(path, columns, layout=layout, mode=mode) as table:
@@ -999,3 +999,43 @@ def test_auto_with_items_that_are_converted(tmp_path, data, dtype):
     found = dataset.open(tmp_path / "a")[:]
     assert dtype == found.dtype
     assert np.array_equal(found, data.astype(dtype))
+
+
+READ_ONLY = """
+import errno, sys
+from bloscpack import dataset
+for name in sys.argv[1:]:
+    assert dataset.open("m/" + name) is not None
+    for shared in (False, True)[: 2 if name == "zarr" else 1]:
+        try:
+            dataset.open("m/" + name, "r+", **({"shared": True} if shared else {}))
+        except OSError as error:
+            assert error.errno == errno.EROFS, error
+            assert error.filename.endswith(("m/" + name).rstrip("/")), error
+        else:
+            raise AssertionError("it was opened for changes: " + name)
+"""
+
+
+def test_a_file_system_that_is_read_only(tmp_path):
+    """Opening for changes is an error at once, not the first change."""
+    (tmp_path / "m").mkdir()
+    mount = "mount --bind src m && mount -o remount,ro,bind m"
+    alone = ["unshare", "-m", "sh", "-c"]
+    with dataset.create_group(tmp_path / "src") as group:
+        for layout in LAYOUTS:
+            group.create_array(layout, np.arange(5), layout=layout).close()
+        group.create_table("t", {"x": np.arange(5)}).close()
+    try:
+        subprocess.run([*alone, mount], cwd=tmp_path, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this user can't mount a file system")
+    program = [sys.executable, "-c", READ_ONLY, *LAYOUTS, "t", ""]
+    done = subprocess.run(
+        [*alone, mount + ' && exec "$@"', "sh", *program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (0, "") == (done.returncode, done.stderr)

@@ -497,7 +497,7 @@ def test_files_that_are_far(tmp_path):
 @pytest.mark.parametrize("layout", SHARDED)
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
     monkeypatch.setattr("bloscpack.dataset.layouts.array_files.LIMIT", 10)
-    monkeypatch.setattr("bloscpack._storage.folder_store.LIMIT", 2)
+    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 12)
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}
     dataset.create_array(path, np.arange(90), **options).close()
@@ -507,7 +507,7 @@ def test_few_files_are_open(tmp_path, monkeypatch, layout):
             assert list(range(90)) == array[:].tolist()
             opened = open_files_in(path)
             assert len([name for name in opened if os.path.isfile(name)]) <= 10
-            assert len(opened) <= 10 + 2 * 3  # the array, and two folders inside
+            assert len(opened) <= 12 + 4 * 2  # two folders inside of each array
     assert [5] * 4 == [array[5] for array in arrays]
     del array, arrays
     assert [] == open_files_in(path)
@@ -818,9 +818,9 @@ def test_the_document_is_read_once_per_opening_and_twice_per_change(
     reads, decoded = [], []
     open_file, decode = OpenFile.__init__, json.loads
 
-    def counting(file, descriptor, name):
-        reads.append(name)
-        open_file(file, descriptor, name)
+    def counting(file, store, name):
+        reads.append(store.path(name))
+        open_file(file, store, name)
 
     def decoding(*arguments, **settings):
         decoded.append(arguments)

@@ -14,8 +14,6 @@ from storage.servers import serving
 from support import environment
 
 import bloscpack as bp
-from bloscpack._storage import upload
-from bloscpack._storage.file_systems import Location
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
@@ -251,66 +249,3 @@ def test_functions_that_need_local_files(call, tmp_path):
     with pytest.raises(bp.UsageError, match="needs a local file") as caught:
         call(url, tmp_path / "x")
     assert "t0ken" not in str(caught.value)
-
-
-# Uploads in parts, into a store that keeps the calls
-
-
-class Store:
-    """The methods of a store with the interface of S3; ``calls`` lists them."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, dict]] = []
-        self.parts: dict[int, bytes] = {}
-        self.object: bytes | None = None
-
-    def split_path(self, path):
-        return (*path.split("/", 1), None)
-
-    def invalidate_cache(self):
-        """Do nothing."""
-
-    def call_s3(self, method, **fields):
-        self.calls.append((method, fields))
-        if method == "put_object":
-            self.object = fields["Body"]
-        if method == "upload_part":
-            self.parts[fields["PartNumber"]] = fields["Body"]
-            return {"ETag": "%d" % fields["PartNumber"]}
-        if method == "complete_multipart_upload":
-            numbers = [p["PartNumber"] for p in fields["MultipartUpload"]["Parts"]]
-            assert numbers == sorted(numbers) == sorted(self.parts)
-            self.object = b"".join(self.parts[number] for number in numbers)
-        return {"UploadId": "u"}
-
-
-@pytest.mark.parametrize("size", [0, 5, 2000, 300_000])
-def test_parts_are_the_file(size, monkeypatch):
-    monkeypatch.setattr(upload, "PART_SIZE", 10_000)
-    monkeypatch.setattr(upload, "PARTS_OF_A_SIZE", 3)
-    plain = os.urandom(size)
-    store = Store()
-    file = upload.PartsFile(store, "bucket/x", None)
-    names = Location("s3://bucket/x", None)
-    file._location = names
-    from bloscpack.file_io import CompressedFPSink, PlainBytesSource
-
-    bp.abstract_io.pack(
-        PlainBytesSource(plain),
-        CompressedFPSink(file),
-        *bp.args.calculate_nchunks(size, "1K"),
-    )
-    file.complete()
-    assert bp.pack_bytes_to_bytes(plain, "1K") == store.object
-    sizes = [len(store.parts[number]) for number in sorted(store.parts)]
-    assert all(size >= 10_000 for size in sizes[:-1])
-
-
-def test_bytes_behind_the_first_part_can_not_be_changed(monkeypatch):
-    monkeypatch.setattr(upload, "PART_SIZE", 100)
-    file = upload.PartsFile(Store(), "bucket/x", Location("s3://b/x", None))
-    file.write(bytes(100))
-    file.write(bytes(300))
-    file.seek(98)
-    with pytest.raises(bp.StorageError, match="the first part"):
-        file.write(b"abc")

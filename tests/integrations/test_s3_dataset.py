@@ -11,6 +11,7 @@ import pytest
 from dataset import soak_threads
 from storage.object_stores import SECRETS, make_bucket, moto, rclone
 
+import bloscpack
 from bloscpack import dataset
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.store import Conflict
@@ -242,3 +243,15 @@ def test_threads_and_processes(kind, where, tmp_path):
     ):
         is_shared = where.endswith("shared")
         assert [] == soak_threads.run(kind, place, kind, is_shared=is_shared)
+
+
+def test_a_bucket_that_does_not_exist(tmp_path):
+    """The error is about the bucket, not about another writer."""
+    url, name = "s3://nobucket/a", "the bucket does not exist: 's3://nobucket/"
+    with moto(tmp_path) as options:
+        with pytest.raises(FileNotFoundError, match=name):
+            dataset.create_array(url, ROWS, storage_options=options)
+        with pytest.raises(FileNotFoundError, match=name):
+            bloscpack.pack_bytes_to_file(b"x", url, storage_options=options)
+        with pytest.raises(FileNotFoundError, match=name):
+            bloscpack.unpack_bytes_from_file(url, storage_options=options)

@@ -521,6 +521,19 @@ def test_limits_hold_for_a_file_that_is_read_whole():
     assert sum(sent) < 2**27
 
 
+def test_limits_hold_for_a_response_without_an_end(web):
+    """The header states few bytes, and then the server sends more and more."""
+    header = bp.headers.BloscpackHeader(
+        typesize=1, chunk_size=2**16, last_chunk=2**16, nchunks=4
+    )
+    for block in (header.encode(), b"no header at all"):
+        web.always = servers.unending(block=block + bytes(2**20))
+        before = web.sent
+        with pytest.raises((bp.FormatError, bp.StorageError)):
+            unpack(web.url, limits={"nbytes": 10**6})
+        assert web.sent - before < 100 * 2**20
+
+
 def test_document_of_a_dataset_that_is_too_long(web):
     """A server without ranges announces much; a document has at most 64 MiB."""
     web.ranges = False

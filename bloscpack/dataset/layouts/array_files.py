@@ -26,7 +26,7 @@ from ..folder import Folder
 
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6
-# Maximum number of files that are kept open: some systems allow a process only 256.
+# Maximum number of files that are kept, with what was read of them, such as the index.
 LIMIT = 128
 # Size in bytes from which an array is allocated only if the sizes of the files show
 # that they can hold all its chunks.

@@ -171,6 +171,7 @@ class ShardFiles(ChunkFiles):
         except FormatError as error:
             error.filename = error.filename or folder.path(name)
             raise
+        storage.may_close()
         self._open.put(number, (file,))
         return file
 

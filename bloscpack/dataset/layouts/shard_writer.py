@@ -27,6 +27,7 @@ from ..._format.grid import MAX_SLOTS, Grid, Shape, lengths
 from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import CHECKSUM, Trailer
 from ..._storage.base import Storage, write_all, write_blocks
+from ..._storage.folder_store import OpenFile
 from ...abstract_io import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ...args import BloscArgs
 from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
@@ -178,14 +179,15 @@ def copy_extent(
 
     The system copies them, if it can: some file systems only share them.
     """
-    descriptor = getattr(storage, "descriptor", None)
     done = 0
-    if descriptor is not None and hasattr(os, "copy_file_range"):
+    if isinstance(storage, OpenFile) and hasattr(os, "copy_file_range"):
+        source, copied = storage.hold(), fp.fileno()
         fp.flush()
         try:
             while done < nbytes:
                 count = os.copy_file_range(
-                    descriptor, fp.fileno(), nbytes - done, offset + done, target + done
+                    *(source.fileno(), copied),
+                    *(nbytes - done, offset + done, target + done),
                 )
                 if not count:
                     break

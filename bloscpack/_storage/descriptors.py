@@ -1,0 +1,133 @@
+"""The file descriptors of the process: some are closed when there are no more.
+
+Contract: a `Reopenable` keeps a folder or a file open, and may be closed while no call
+uses it. Its next use opens it again, and raises `StorageError` if another folder or
+file has its name then. A descriptor is closed when nothing refers to its `Descriptor`:
+a thread that reads keeps it open.
+
+`with_room` makes a system call that needs a descriptor. If the process or the system
+has no more, it closes those that were not used for the longest time, and repeats the
+call once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import count
+from weakref import WeakValueDictionary
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Result = TypeVar("Result")
+
+# Errors of a process, or a system, that has no more descriptors.
+NO_MORE = (errno.EMFILE, errno.ENFILE)
+# Maximum number of descriptors of a process, where the system does not tell it.
+USUAL_LIMIT = 256
+# Maximum number of folders and files that are kept open at once.
+MOST_KEPT = 1024
+# The part of the descriptors of a process that is kept open: the program needs others.
+PART_KEPT = 3
+
+# What is open, by `id`.
+_open: WeakValueDictionary[int, Reopenable] = WeakValueDictionary()
+# Numbers the uses.
+_uses = count(1)
+
+
+class Descriptor:
+    """An open file or folder, until nothing refers to it any more.
+
+    ``number`` is None for a folder where the system has no descriptors for folders.
+    """
+
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        assert self.number is not None
+        return self.number
+
+    def __del__(self) -> None:
+        if self.number is not None:
+            os.close(self.number)
+
+
+class Reopenable:
+    """What keeps a descriptor, which may be closed while it is not used."""
+
+    _last_use = 0
+
+    def _use(self) -> None:
+        """Note that it is used now."""
+        self._last_use = next(_uses)
+
+    def _keep(self) -> None:
+        """Let it be closed, from now on, when there are too many."""
+        self._use()
+        _open[id(self)] = self
+        if len(_open) > _most():
+            release()
+
+    def _keep_open(self) -> None:
+        """Do not let it be closed any more."""
+        _open.pop(id(self), None)
+
+    def _can_reopen(self) -> bool:
+        """Return whether it can be opened again, as far as it is known."""
+        return True
+
+    def _release(self) -> None:
+        """Drop the descriptor."""
+        raise NotImplementedError
+
+
+def _most() -> int:
+    """Return how many folders and files may be kept open."""
+    try:
+        import resource
+    except ImportError:
+        return USUAL_LIMIT // PART_KEPT
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(limit // PART_KEPT, MOST_KEPT) if limit >= 0 else MOST_KEPT
+
+
+def release() -> bool:
+    """Close the less recently used half of what is open; return whether it did."""
+    found = [each for ref in _open.valuerefs() if (each := ref()) is not None]
+    found.sort(key=lambda each: each._last_use)
+    released = 0
+    for each in found:
+        if 2 * released >= len(found):
+            break
+        if each._can_reopen():
+            _open.pop(id(each), None)
+            each._release()
+            released += 1
+    return released > 0
+
+
+def with_room(call: Callable[..., Result], *args: Any, **settings: Any) -> Result:
+    """Return the result of a system call; close descriptors if it needs one."""
+    try:
+        return call(*args, **settings)
+    except OSError as error:
+        if error.errno not in NO_MORE or not release():
+            raise
+    return call(*args, **settings)
+
+
+def read_into(number: int, view: memoryview, offset: int) -> int:
+    """Fill `view` from an offset; return the bytes read, fewer at the end."""
+    done = 0
+    while done < len(view):
+        found = os.preadv(number, [view[done:]], offset + done)
+        if not found:
+            break
+        done += found
+    return done
