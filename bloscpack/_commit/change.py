@@ -451,6 +451,10 @@ class FolderChange(Change):
             with suppress(FileNotFoundError):  # it had got its name when an error came
                 self.store.remove(file.staged)
 
+    def _stage_all(self) -> None:
+        if self._does_sync and self._staging is not None:
+            self.store.sync_folder(STAGING)
+
     def _move(self, staged: str | None, name: str) -> None:
         if staged is None:
             self.store.remove(name)

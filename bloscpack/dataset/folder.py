@@ -372,7 +372,7 @@ class Folder:
     @property
     def is_leftover(self) -> bool:
         """Whether all in the folder is of a dataset that is not complete."""
-        return not self.prefix and is_leftover(self.store)
+        return self.is_remote and not self.prefix and is_leftover(self.store)
 
     def folders(self) -> list[str]:
         """Return the names of the folders inside that can be members, sorted.
@@ -382,10 +382,7 @@ class Folder:
         """
         if not self.lists and (paths := self._consolidated()) is not None:
             return sorted(path for path in set(paths) if is_member_name(path))
-        entries = dict(self.entries())
-        if self.is_remote and STAGING in entries and self.is_leftover:
-            return []
-        found = [name for name, kind in entries.items() if kind == stat.S_IFDIR]
+        found = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
         return list(filter(is_member_name, found))
 
     def _consolidated(self) -> list[str] | None:

@@ -119,7 +119,10 @@ SETTINGS = ("cname", "clevel", "shuffle")
 
 
 def detect(folder: Folder) -> str | None:
-    """Return the kind of a folder; None if it has no document of Zarr format 3."""
+    """Return the kind of a folder; None if it has no document of Zarr format 3.
+
+    It is empty if the dataset is not complete.
+    """
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
@@ -133,7 +136,7 @@ def detect(folder: Folder) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if kind == "group" and UNFINISHED in attributes:
-        return None
+        return ""
     if kind == "group" and COLUMN_ORDER in attributes:
         return "table"
     return kind or None  # for another layout
