@@ -114,7 +114,11 @@ class Pending:
         self._name = name
 
     def prepare(self, change: Change) -> None:
-        """Let a change write the documents of members again that are old copies."""
+        """Let a change write the documents of members again that are old copies.
+
+        It calls `committed`.
+        """
+        change.pending = self
         members = self.members or {}
         change.stale = {"%s/%s" % (n, ZARR_JSON): members[n] for n in self.stale}
 
@@ -185,10 +189,13 @@ class Change:
         The documents of members that were committed; None for one that was removed.
     stale
         Documents of members that are written again, by their names.
+    pending
+        What takes over the documents when they are committed; None for a new dataset.
     """
 
     wait = 0.0
     has_failed = False
+    pending: Pending | None = None
 
     def __init__(self, store: Store, document: str) -> None:
         self.store = store
@@ -307,6 +314,8 @@ class Change:
                 self._copy(name, content)
         if files:
             self._complete(files, root)
+        if self.pending is not None:
+            self.pending.committed(self)
         documents.clear()
 
     def complete(self, root: bytes) -> None:

@@ -132,7 +132,6 @@ class GuardedObjects:
         finally:
             change.close()
         self._version = change.version
-        self._pending.committed(change)
         self.has_failed = False
 
     def release(self) -> None:

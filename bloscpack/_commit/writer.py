@@ -338,7 +338,6 @@ class LockedFolder:
                 self.has_failed = change.is_committing
                 raise
             self._prepare = None
-        self._pending.committed(change)
 
     def release(self) -> None:
         """Remove what was not committed, and let other writers in."""
