@@ -454,7 +454,8 @@ def check_after_crash(place, found):
     In a local folder another reader, written from docs/format.rst alone, sees the same.
     """
     names = {os.path.basename(name) for name in place.files()}
-    if place.replaces_at_once and not names & {"__attrs__", "__rootdirs__"}:  # those of bcolz
+    is_bcolz = bool(names & {"__attrs__", "__rootdirs__"})
+    if place.replaces_at_once and not is_bcolz:
         here, there = read_here(place.name), read_there(place.name)
         assert without_reasons(here) == without_reasons(there)
     with dataset.open(place.name, "r+", sync=False) as opened:
@@ -637,7 +638,8 @@ def test_the_order_on_the_disk(make, operation, tmp_path, monkeypatch):
     last = max(
         number
         for number, (name, *arguments) in enumerate(calls)
-        if name in ("rename", "exchange") and not is_copy(path, arguments)
+        if name in ("rename", "exchange")
+        and not is_copy(path, arguments)
         # The folder in which processes have written is only removed.
         and "-writing-" not in arguments[0].rpartition("/")[2]
     )
