@@ -138,7 +138,8 @@ class Pending:
         """Read the document again."""
         if self._name is not None:
             content = self.store.read(self._name, MAX_DOCUMENT, whole=True)[0]
-            self.take(self._name, content, decode_json(content, self._name))
+            path = self.store.path(self._name)
+            self.take(self._name, content, decode_json(content, path))
 
 
 def decode_json(text: bytes, path: str) -> Json:
@@ -432,11 +433,13 @@ class FolderChange(Change):
         except PermissionError as error:  # it concerns the dataset
             raise type(error)(error.errno, error.strerror, self.store.root) from error
         staging, outer = self.store.subfolder(STAGING), self.store.status
-        if outer.st_mode & stat.S_ISVTX and hasattr(os, "geteuid"):
-            if staging.status.st_uid not in (os.geteuid(), outer.st_uid, 0):
-                raise StorageError(
-                    errno.EPERM, "another user has made this folder", staging.root
-                )
+        if (
+            outer.st_mode & stat.S_ISVTX
+            and hasattr(os, "geteuid")
+            and staging.status.st_uid not in (os.geteuid(), outer.st_uid, 0)
+        ):
+            text = "another user has made this folder"
+            raise StorageError(errno.EPERM, text, staging.root)
         return staging
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
@@ -517,8 +520,8 @@ class ObjectChange(Change):
     def __init__(self, store: Store, document: str, version: str) -> None:
         super().__init__(store, document)
         self._versions = {document: version}
-        # Whether the staged files are objects, and not only in one temporary file; their
-        # extents there, by the names that they get.
+        # Whether the staged files are objects, and not only in one temporary file;
+        # their extents there, by the names that they get.
         self._is_stored = False
         self._extents: dict[str, tuple[int, int]] = {}
         self._spool: BinaryIO | None = None
