@@ -157,7 +157,7 @@ def _check_shareable(found: Found) -> None:
     if not layout.changed_elsewhere:
         return
     layout.check_writable()
-    # If another writer has just done it, and has the array open, the caller repeats this.
+    # If another writer has just done it, and has it open, the caller repeats this.
     with open_array_or_table(found, Options(writable=True)) as array:
         assert isinstance(array, Array)
         with array._check_writer().change() as change:
