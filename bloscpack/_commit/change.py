@@ -432,11 +432,11 @@ class FolderChange(Change):
             self.make_folder(STAGING)
         except PermissionError as error:  # it concerns the dataset
             raise type(error)(error.errno, error.strerror, self.store.root) from error
-        staging, outer = self.store.subfolder(STAGING), self.store.status
+        staging, owner = self.store.subfolder(STAGING), self.store.status.st_uid
         if (
-            outer.st_mode & stat.S_ISVTX
+            self.store.is_sticky
             and hasattr(os, "geteuid")
-            and staging.status.st_uid not in (os.geteuid(), outer.st_uid, 0)
+            and staging.status.st_uid not in (os.geteuid(), owner, 0)
         ):
             text = "another user has made this folder"
             raise StorageError(errno.EPERM, text, staging.root)
