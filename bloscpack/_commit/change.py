@@ -169,7 +169,8 @@ class Pending:
         """Read the document again."""
         if self._name is not None:
             content = self.store.read(self._name, MAX_DOCUMENT, whole=True)[0]
-            self.take(self._name, content, decode_json(content, self._name))
+            path = self.store.path(self._name)
+            self.take(self._name, content, decode_json(content, path))
 
 
 def decode_json(text: bytes, path: str) -> Json:
@@ -222,11 +223,14 @@ class Change:
         The documents of members that were committed; None for one that was removed.
     stale
         Documents of members that are written again, by their names.
+    pending
+        What takes over the documents when they are committed; None for a new dataset.
     """
 
     wait = 0.0
     has_failed = False
     is_joint = False
+    pending: Pending | None = None
 
     def __init__(self, store: Store, document: str) -> None:
         self.store = store
@@ -478,7 +482,7 @@ class FolderChange(Change):
             raise type(error)(error.errno, error.strerror, self.store.root) from error
         staging, outer = self.store.subfolder(STAGING), self.store.status
         owners = outer.st_uid, getattr(os, "geteuid", int)(), 0
-        if outer.st_mode & stat.S_ISVTX and staging.status.st_uid not in owners:
+        if self.store.is_sticky and staging.status.st_uid not in owners:
             text = "another user has made this folder"
             raise StorageError(errno.EPERM, text, staging.root)
         return staging
@@ -503,6 +507,10 @@ class FolderChange(Change):
         for file in files if self.owner.is_here else ():
             with suppress(FileNotFoundError):  # it had got its name when an error came
                 self.store.remove(file.staged)
+
+    def _stage_all(self) -> None:
+        if self._does_sync and self._staging is not None:
+            self.store.sync_folder(STAGING)
 
     def _move(self, staged: str | None, name: str) -> None:
         if staged is None:

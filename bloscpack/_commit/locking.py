@@ -343,8 +343,10 @@ class FolderLock(Lock):
 
     _descriptor: int | None = None
 
-    def __init__(self, folder: FolderStore, *, shared: bool = False) -> None:
-        self.folder, self.warns = folder, not shared
+    def __init__(
+        self, folder: FolderStore, *, shared: bool = False, warns: bool = True
+    ) -> None:
+        self.folder, self.warns = folder, warns and not shared
         held = folder.hold()
         if os.name == "nt":  # no locks, and folders can't be opened
             Owner.__init__(self)

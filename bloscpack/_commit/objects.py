@@ -22,6 +22,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.store import Store
 from .._storage.upload import check_writable
@@ -102,6 +103,7 @@ class GuardedObjects:
         content = self._store.read(ZARR_JSON, MAX_DOCUMENT, whole=True)[0]
         claimed = self._claimed(content)
         self._version = self._store.put(ZARR_JSON, claimed, self._version)
+        self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
         self._has_claim = True
 
     @contextmanager

@@ -84,13 +84,16 @@ class SharedChange(ParallelChange):
         """
         path = self.store.path(name)
         message = "another writer%%s still has this file locked after %g seconds"
-        self.make_folder(STAGING)
+        self._staging = self._open_staging()
         stripe = "%s/lock-%d" % (STAGING, crc32(os.fsencode(name)) % STRIPES)
         like = self._access.of_file(ZARR_JSON)
         mode = 0o666 if like is None else PRIVATE
         with suppress(FileExistsError), self.store.create(stripe, mode) as fp:
             self._access.give(fp.fileno(), like, STAGING)
-        descriptor = self.store.descriptor(stripe, FILE_FLAGS)
+        try:  # NFS locks a file only for a process that may write it
+            descriptor = self.store.descriptor(stripe, FILE_FLAGS | os.O_RDWR)
+        except PermissionError:
+            descriptor = self.store.descriptor(stripe)
         self._locks.callback(os.close, descriptor)
         take = partial(StripeLock, descriptor, path, message % self.wait)
         lock = waiting(take, self.wait)
@@ -147,24 +150,28 @@ class SharedShards:
         self._pending = pending
         self._sync = sync
         self._named: set[str] = set()
-        if pending.is_there:  # of a writer that died
-            with closing(waiting(lambda: FolderLock(self._store), WAIT)):
-                recover(self._store, ZARR_JSON, sync)
         self._lock = self._locked()
 
     def _locked(self) -> FolderLock:
-        """Keep single writers away."""
-        lock = FolderLock(self._store, shared=True)
-        if not lock.is_held:
-            raise _no_locks(self._store.root)
-        return lock
+        """Keep single writers away; complete the change of one that died before."""
+        while True:
+            lock = FolderLock(self._store, shared=True)
+            if not lock.is_held:
+                raise _no_locks(self._store.root)
+            self._pending.read()
+            if not self._pending.is_there:
+                return lock
+            lock.close()
+            with closing(waiting(lambda: FolderLock(self._store), WAIT)):
+                recover(self._store, ZARR_JSON, self._sync)
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of one shard, which is committed within the block."""
         with naming_dataset(self._store.root), ExitStack() as stack:
             if self._lock is None:
-                stack.callback(self._locked().close)
+                # A writer that is being closed has the folder for itself for a moment.
+                stack.callback(waiting(self._locked, WAIT).close)
             change = SharedChange(self._store, self._sync, self._named)
             stack.callback(change.close)
             yield change
@@ -173,9 +180,11 @@ class SharedShards:
         """Keep single writers away during each change only."""
         if self._lock is not None:
             self._lock.close()
-            # Other writers may use it.
-            with suppress(OSError), closing(FolderLock(self._store)):
-                recover(self._store, ZARR_JSON, self._sync)
+            with suppress(OSError):  # other writers use it
+                lock = FolderLock(self._store, warns=False)
+                with closing(lock):
+                    if lock.is_held:
+                        self._store.remove_tree(STAGING)
         self._lock = None
 
 

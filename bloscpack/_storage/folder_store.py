@@ -214,6 +214,13 @@ class FolderStore(Store, Reopenable):
         """The status of the folder when it was opened."""
         return self.hold().status
 
+    @property
+    def is_sticky(self) -> bool:  # type: ignore[override]
+        """Whether users who do not trust each other may make files in it."""
+        with suppress(FileNotFoundError):
+            return bool(self.status.st_mode & stat.S_ISVTX)
+        return False
+
     def has(self, name: str, folder: FolderStore) -> bool:
         """Return whether `name` in this folder is `folder` itself, and no link."""
         found = self.status_of(name)

@@ -57,6 +57,8 @@ class Store:
     compares_versions
         Whether it compares the version while it stores a file, so that no other program
         can store it in between.
+    is_sticky
+        Whether users who do not trust each other may make files in it, as in ``/tmp``.
     """
 
     root: str
@@ -65,6 +67,7 @@ class Store:
     is_writable = True
     can_rename = False
     compares_versions = False
+    is_sticky = False
 
     @property
     def address(self) -> tuple[str, StorageOptions | None]:

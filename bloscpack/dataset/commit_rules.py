@@ -56,6 +56,8 @@ class _Datasets:
         return Folder(store).folders()
 
     def check_group(self, store: Store) -> None:
+        if store.is_sticky:  # any user may have made a document in it
+            return
         folder = Folder(store)
         drop_copies(folder)
         if folder.pending.members is not None:

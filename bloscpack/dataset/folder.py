@@ -462,7 +462,7 @@ class Folder:
     @property
     def is_leftover(self) -> bool:
         """Whether all in the folder is of a dataset that is not complete."""
-        return not self.prefix and is_leftover(self.store)
+        return self.is_remote and not self.prefix and is_leftover(self.store)
 
     def folders(self) -> list[str]:
         """Return the names of the folders inside that can be members, sorted.
@@ -477,10 +477,7 @@ class Folder:
             return sorted(filter(is_member_name, inside))
         if not self.lists and (paths := self._copied_paths()):
             return sorted(path for path in paths if is_member_name(path))
-        entries = dict(self.entries())
-        if self.is_remote and STAGING in entries and self.is_leftover:
-            return []
-        found = [name for name, kind in entries.items() if kind == stat.S_IFDIR]
+        found = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
         return list(filter(is_member_name, found))
 
     def _copied_paths(self) -> set[str]:

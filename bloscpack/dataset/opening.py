@@ -134,8 +134,8 @@ def _check_shareable(found: Found) -> None:
     if not layout.changed_elsewhere:
         return
     layout.check_writable()
-    single_writer = Options(writable=True, timeout=WAIT)
-    with open_array_or_table(found, single_writer) as array:
+    # If another writer has just done it, and has it open, the caller repeats this.
+    with open_array_or_table(found, Options(writable=True)) as array:
         assert isinstance(array, Array)
         with array._check_writer().change() as change:
             array._layout.stage(change, layout.grid, (), extends=True)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-import bloscpack._commit.new_files
+import bloscpack._commit.change
 import bloscpack._commit.new_folder
 import bloscpack._storage.folder_store
 from bloscpack._storage import object_store
@@ -23,7 +23,7 @@ from bloscpack._storage.store import MemoryStore
 
 MODULES = (
     bloscpack._storage.folder_store,
-    bloscpack._commit.new_files,
+    bloscpack._commit.change,
     bloscpack._commit.new_folder,
 )
 
@@ -95,14 +95,13 @@ class CrashPlace:
     ----------
     name
         The path or the URL of the dataset.
-    is_atomic
-        Whether an assignment to several shards, and a replacement, happen as a whole.
-        In a store of objects each shard is old or new, and the old dataset is removed
-        before the new one is there.
+    replaces_at_once
+        Whether a dataset is replaced in one step. In a store of objects, the old one is
+        removed before the new one is there.
     """
 
     name: object
-    is_atomic = False
+    replaces_at_once = False
 
     def run(self, operation, count):
         """Run an operation until call `count`; return the calls, and if it ended."""
@@ -147,7 +146,7 @@ class CrashPlace:
 class LocalFolder(CrashPlace):
     """A folder on this machine."""
 
-    is_atomic = True
+    replaces_at_once = True
 
     def __init__(self, folder):
         self.name = folder / "work" / "data"

@@ -15,7 +15,7 @@ from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
-from bloscpack._commit.new_files import FolderChange
+from bloscpack._commit.change import FolderChange
 from bloscpack._storage.disk import disk
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from binascii import crc32
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from support import run_silently
 
 from bloscpack import dataset
 from bloscpack._commit import locking, shared
+from bloscpack._format.committed import with_pending
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 
 needs_locks = pytest.mark.skipif(os.name == "nt", reason="needs locks of files")
@@ -174,47 +176,16 @@ def test_threads(path):
 
 
 @needs_locks
-def test_a_shard_is_created_by_another_writer_meanwhile(tmp_path, monkeypatch):
-    """Both have found no file: one of them gets a conflict, and begins again."""
-    kept = {"shape": (8,), "dtype": "i4", "chunks": 4, "shards": 8}
-    dataset.create_array(tmp_path / "a", **kept).close()
-    calls = []
-
-    def lock(change, name):
-        calls.append(name)
-        genuine(change, name)
-        if len(calls) == 1:
-            with opened(tmp_path / "a") as other:
-                other[6:] = 2
-
-    genuine = shared.SharedChange.lock
-    monkeypatch.setattr(shared.SharedChange, "lock", lock)
-    with opened(tmp_path / "a") as array:
-        array[:3] = 1
-    assert ["c/0"] * 3 == calls
-    assert [1, 1, 1, 0, 0, 0, 2, 2] == dataset.open(tmp_path / "a")[:].tolist()
-    assert ["c", "zarr.json"] == sorted(os.listdir(tmp_path / "a"))
-
-
-@needs_locks
-def test_the_folder_of_changes_is_removed_meanwhile(path, monkeypatch):
-    """By a writer that is closed."""
-
-    def fresh(change, name):
-        if not closing_now:
-            closing_now.append(name)
-            change._changes = change._open_changes()
-            other.close()
-            assert not (path / ".bloscpack").exists()
-        return genuine(change, name)
-
-    closing_now, other = [], opened(path)
-    genuine = shared.ParallelChange.begin
-    monkeypatch.setattr(shared.ParallelChange, "begin", fresh)
-    with opened(path) as array:
+def test_the_folder_of_locks(path):
+    """It stays until the last writer is closed."""
+    with opened(path) as array, opened(path) as other:
         array[0, 0] = 5
-    assert ["c/0/0"] == closing_now
-    assert 5 == dataset.open(path)[0, 0]
+        assert (path / ".bloscpack").exists()
+        other.close()
+        assert (path / ".bloscpack").exists()
+        array[0, 1] = 6
+    assert ["c", "zarr.json"] == sorted(os.listdir(path))
+    assert [5, 6, 0] == dataset.open(path)[0, :3].tolist()
 
 
 @needs_locks
@@ -357,17 +328,45 @@ def test_the_process_that_has_the_lock(path):
 def test_the_change_of_a_writer_that_died(path):
     """The first of several writers completes it."""
     changes = path / ".bloscpack"
-    changes.mkdir()
     content = (path / "c/0/0").read_bytes()
     with dataset.open(path, "r+") as array:
         array[0, 0] = 4
     changes.mkdir()
     (path / "c/0/0").rename(changes / "new")
     (path / "c/0/0").write_bytes(content)
-    (changes / "journal").write_text('{"files": {"new": "c/0/0"}, "removed": []}\n')
+    document = path / "zarr.json"
+    document.write_bytes(with_pending(document.read_bytes(), {"c/0/0": "new"}))
     with opened(path) as array:
         assert 4 == array[0, 0]
         assert not changes.exists()
+        array[0, 0] = 5
+    assert 5 == dataset.open(path)[0, 0]
+
+
+@needs_locks
+def test_a_writer_dies_while_the_array_is_opened(path, monkeypatch):
+    """Its change is completed before another shard is assigned to."""
+
+    def lock(folder, **options):
+        if options.get("shared"):
+            monkeypatch.setattr(shared, "FolderLock", genuine)
+            (path / ".bloscpack").mkdir()
+            (path / ".bloscpack/new").write_bytes(content)
+            document = path / "zarr.json"
+            pending = {"c/0/0": "new"}
+            document.write_bytes(with_pending(document.read_bytes(), pending))
+        return genuine(folder, **options)
+
+    with dataset.open(path, "r+") as array:
+        array[0, 0] = 4
+        content = (path / "c/0/0").read_bytes()
+        array[0, 0] = 0
+    genuine = shared.FolderLock
+    monkeypatch.setattr(shared, "FolderLock", lock)
+    with opened(path) as array:
+        array[0, 1] = 5
+        assert [4, 5] == array[0, :2].tolist()
+    assert [4, 5] == dataset.open(path)[0, :2].tolist()
 
 
 @needs_locks
@@ -395,24 +394,32 @@ def test_a_file_system_without_locks(path, monkeypatch):
         opened(path)
 
 
+def lock_file(path):
+    """Return the file that a writer locks while it assigns to the first shard."""
+    return path / ".bloscpack" / ("lock-%d" % (crc32(b"c/0/0") % shared.STRIPES))
+
+
 @needs_locks
-@pytest.mark.parametrize("name", ["c/0/0", "zarr.json"])
-def test_a_lock_that_another_process_keeps(name, path):
-    """A user who may read a file can lock it; a new shard needs the document's lock."""
+@pytest.mark.parametrize("full", [False, True])
+def test_a_lock_that_another_process_keeps(full, path):
+    """A user who may read the file can lock it, also for a shard without a file."""
     import fcntl
 
-    if name == "zarr.json":
+    if not full:
         dataset.create_array(path, shape=(9, 12), dtype="i4", mode="w").close()
-    with opened(path, timeout=0.02) as array, open(path / name) as other:
-        fcntl.flock(other, fcntl.LOCK_SH)
-        with pytest.raises(
-            StorageError, match=r"writer.* locked after 0.02 seconds"
-        ) as e:
-            array[0, 0] = 1
-        assert str(path / name) == e.value.filename
-        if os.path.exists(locking.LOCKS):
-            assert "(process %d, " % os.getpid() in str(e.value)
-        fcntl.flock(other, fcntl.LOCK_UN)
+    with opened(path, timeout=0.02) as array:
+        array[8, 11] = 1  # makes the folder of locks
+        lock_file(path).touch()
+        with open(lock_file(path)) as other:
+            fcntl.flock(other, fcntl.LOCK_SH)
+            with pytest.raises(
+                StorageError, match=r"writer.* locked after 0.02 seconds"
+            ) as e:
+                array[0, 0] = 1
+            assert str(path / "c/0/0") == e.value.filename
+            if os.path.exists(locking.LOCKS):
+                assert "(process %d, " % os.getpid() in str(e.value)
+            fcntl.flock(other, fcntl.LOCK_UN)
         array[0, 0] = 1
     assert 1 == dataset.open(path)[0, 0]
 
@@ -422,10 +429,12 @@ def test_a_lock_that_is_given_back(path, monkeypatch):
     """Without `timeout`, an assignment waits longer than an open does."""
     import fcntl
 
-    with opened(path) as array, open(path / "c/0/0") as other:
-        pauses = pauses_until(other.close, monkeypatch)
-        fcntl.flock(other, fcntl.LOCK_EX)
-        array[0, 0] = 1
+    with opened(path) as array:
+        array[0, 0] = 2
+        with open(lock_file(path)) as other:
+            pauses = pauses_until(other.close, monkeypatch)
+            fcntl.flock(other, fcntl.LOCK_EX)
+            array[0, 0] = 1
     assert (6, 1) == (len(pauses), dataset.open(path)[0, 0])
 
 
@@ -466,8 +475,9 @@ def array_that_was_pickled(path):
 
 
 @needs_locks
-def test_pickle(path):
+def test_pickle(path, monkeypatch):
     """A copy keeps single writers away only while it is changed."""
+    monkeypatch.setattr(shared, "WAIT", 0)
     array = opened(path, sync=False)
     with array, pickle.loads(pickle.dumps(array)) as other:
         other[0, 0] = 1
@@ -531,7 +541,7 @@ def url(tmp_path):
 
 def test_conflicts_of_objects(url, monkeypatch):
     """Another writer stores a shard first: the change is made again."""
-    from bloscpack._commit.guard import ObjectChange
+    from bloscpack._commit.change import ObjectChange
 
     def begin(change, name):
         monkeypatch.setattr(ObjectChange, "begin", genuine)

@@ -19,7 +19,7 @@ from ..._format.identity import is_copy, says_committed
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.folder_store import LinkFound
 from ...constants import EXTENSION
-from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
+from ...exceptions import NotReadable, UsageError, UsageValueError
 from ..folder import Folder, is_member_name
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Layout:
     kinds
         The class for ``'array'``, ``'table'`` and ``'group'``: module and name.
     detect
-        The function that returns the kind of a folder; None if `find` does not ask.
+        The function that returns the kind of a folder, and an empty text if no layout
+        has a dataset in it; None if `find` does not ask.
     prepare
         The function that is called with the folder of a dataset that is going to be
         changed, or is going to get a member; what returns a writer for a group; and the
@@ -154,7 +155,7 @@ def find(folder: Folder) -> tuple[str, str] | None:
     for name, layout in LAYOUTS.items():
         kind = None if layout.detect is None else load(layout.detect)(folder)
         if kind is not None:
-            return name, kind
+            return (name, kind) if kind else None
     return None
 
 
@@ -190,7 +191,7 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
         if searched == MAX_SEARCHED:
             break
         with suppress(*skipped):
-            for name in candidate.folders():
+            for name in () if candidate.is_leftover else candidate.folders():
                 inner = candidate.dataset(name)
                 with suppress(*skipped, LinkFound):
                     if find(inner) is not None:

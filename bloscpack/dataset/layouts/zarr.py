@@ -135,7 +135,10 @@ SETTINGS = ("cname", "clevel", "shuffle")
 
 
 def detect(folder: Folder) -> str | None:
-    """Return the kind of a folder; None if it has no document of Zarr format 3."""
+    """Return the kind of a folder; None if it has no document of Zarr format 3.
+
+    It is empty if the dataset is not complete.
+    """
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
@@ -149,7 +152,7 @@ def detect(folder: Folder) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if kind == "group" and UNFINISHED in attributes:
-        return None
+        return ""
     if kind == "group" and COLUMN_ORDER in attributes:
         return "table"
     return kind or None  # for another layout
@@ -735,6 +738,7 @@ def prepare(
     The copies of documents that another program has made are removed, also from the
     groups around: readers would take a copy for the document of the node that changes.
     Only nodes with copies are written. Without a `change`, the node gets a new member.
+    A document in a folder like ``/tmp`` is not that of a group around.
     """
     while True:
         try:
@@ -748,14 +752,14 @@ def prepare(
         if has_copies and CONSOLIDATED not in node.document:
             if change is not None:
                 stage_document(change, folder, node.attributes)
-            else:
-                with writer_of(folder).change() as own:
+            else:  # a group that this user may not write keeps its copies
+                with suppress(PermissionError), writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_node(folder).attributes)
         elif change is not None and COLUMN_ORDER in node.attributes and not has_copies:
             stage_document(change, folder, node.attributes)  # it gets copies
         change, outer = None, folder.around()
-        if outer is None:
+        if outer is None or outer[0].store.is_sticky:
             return
         folder = outer[0]
 
