@@ -19,7 +19,7 @@ from ..._format.identity import is_copy, says_committed
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.folder_store import LinkFound
 from ...constants import EXTENSION
-from ...exceptions import NotReadable, UsageError, UsageValueError
+from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..folder import Folder, is_member_name
 
 if TYPE_CHECKING:
