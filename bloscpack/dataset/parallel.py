@@ -32,6 +32,7 @@ from .._commit.new_files import (
 from .._commit.new_folder import (
     NewName,
     check_target,
+    mark,
     put,
     remove_leftover,
     remove_leftovers,
@@ -251,6 +252,7 @@ class FolderTarget(Target):
                 hidden = self.hidden()
                 held = hidden.hold()
                 access.give(held.number, like, "")
+                mark(hidden)
                 with create(hidden.path(self.name.name)) as made:
                     self.describe(made)
                 self._inode = self.staged().status.st_ino
