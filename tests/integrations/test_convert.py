@@ -332,6 +332,12 @@ class TestCsv:
         with np.load("b.npz") as found:
             assert [count, count + 1] == found[str(count - 1)].tolist()
 
+    def test_a_name_that_no_archive_holds(self):
+        with open("a.csv", "w") as fp:
+            fp.write("x" * 2**16 + "\n1\n")
+        with pytest.raises(UsageError, match="has at most '65535' bytes, found 'xxx"):
+            dataset.convert("a.csv", "b.npz")
+
     @pytest.mark.parametrize("nbytes", [0, 16, 40, 10**6])
     def test_columns_that_are_read_together(self, monkeypatch, nbytes):
         monkeypatch.setattr(csv_files, "COLUMNS_NBYTES", nbytes)
