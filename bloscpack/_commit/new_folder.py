@@ -9,6 +9,9 @@ Commit point
     its folder begins with a dot. A dataset that is removed is first renamed, too.
 Recovery
     The next writer in the folder removes the temporary folders whose writers have died.
+    A temporary folder is locked first, and then it gets the file `MARK`, which is
+    removed last. Somebody may have given the name of one to another folder: a folder
+    without the file stays, unless it is empty.
 Trust
     Until it is complete, only its owner can open the folder that a new dataset is in. A
     writer removes only temporary folders of its user or of the owner of the folder
@@ -33,6 +36,7 @@ from .._storage.folder_store import FolderStore, replaced
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
 from .change import (
+    PRIVATE,
     PRIVATE_FOLDER,
     Datasets,
     FolderChange,
@@ -54,6 +58,8 @@ TEMPORARY = ".%s.bloscpack-"
 # syncs only what is open for writing.
 SYNC_MODE = "r+b" if os.name == "nt" else "rb"
 LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
+# The file in a temporary folder that shows that a writer made the folder.
+MARK = ".bloscpack-new"
 
 
 @dataclass(eq=False)
@@ -193,10 +199,9 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
     `is_old` is that of `building`.
     """
     check_mode(mode)
-    if LEFTOVER.fullmatch(target.name):
+    if target.name == MARK or LEFTOVER.fullmatch(target.name):
         raise UsageValueError(
-            "'%s' has the name of a temporary folder, which the next writer removes"
-            % target.path
+            "'%s' has a name that is reserved for temporary folders" % target.path
         )
     if not target.exists:
         target.datasets.check_group(target.parent)
@@ -267,14 +272,21 @@ def _make_sibling(target: NewName, made: list[FolderStore]) -> FolderLock:
             continue
         # Until it is locked, another writer may remove it as the folder of a dead one.
         with suppress(FileNotFoundError, StorageError):
-            return FolderLock(made[-1])
+            lock = FolderLock(made[-1])
+            mark(made[-1])
+            return lock
+
+
+def mark(folder: FolderStore) -> None:
+    """Note in a new temporary folder that a writer made it."""
+    folder.create(MARK, PRIVATE).close()
 
 
 def _remove_sibling(target: NewName, made: list[FolderStore], owner: Owner) -> None:
     """Remove temporary folders, unless the process is a child of their writer."""
     while made and owner.is_here:
         with suppress(OSError):  # the next writer of the name removes it
-            made[-1].clear()
+            made[-1].clear(MARK)
             target.parent.remove_folder(os.path.basename(made[-1].root))
         made.pop()
 
@@ -292,30 +304,28 @@ def remove_leftovers(folder: FolderStore, start: str = "") -> None:
 def remove_leftover(
     folder: FolderStore, name: str, sink: NewName | None = None
 ) -> None:
-    """Remove a temporary folder that a writer left, or a link with such a name.
+    """Remove a temporary folder that a writer left.
 
-    The folders of other users stay, and so does a folder that a writer has locked. With
-    `sink` the folder is first renamed into a hidden folder beside that name: processes
-    that use its old name see it complete, or not at all.
-
-    No writer makes a link. The target of a link is neither locked nor changed.
+    The folders of other users stay, and so does a folder that a writer has locked, or
+    that no writer has made. With `sink` the folder is first renamed into a hidden
+    folder beside that name: processes that use its old name see it complete, or not at
+    all.
     """
     with suppress(OSError):  # another writer may have removed it
         status = folder.status_of(name)
         owners = folder.status.st_uid, getattr(os, "geteuid", int)()
         if status is None or status.st_uid not in owners:
             return
-        if stat.S_ISLNK(status.st_mode):
-            folder.remove(name)
-            return
         left = folder.subfolder(name)
         with closing(FolderLock(left)):
-            if sink is not None:
+            is_ours = left.exists(MARK)
+            if is_ours and sink is not None:
                 with sibling_folder(sink) as hidden:
                     _take_away(folder, name, left, hidden, sink.name)
             elif folder.has(name, left) and left.status.st_uid in owners:
-                left.clear()
-                folder.remove_folder(name)
+                if is_ours:
+                    left.clear(MARK)
+                folder.remove_folder(name)  # fails unless it is empty
 
 
 def _take_away(

@@ -487,8 +487,8 @@ class FolderStore(Store, Reopenable):
         nthreads = SYNCED_AT_ONCE if len(wanted) >= SYNCED_AT_ONCE else 1
         ordered(wanted, self.sync_folder, lambda _: None, nthreads, waits=True)
 
-    def clear(self) -> None:
-        """Remove all that is in the folder.
+    def clear(self, last: str = "") -> None:
+        """Remove all that is in the folder, and the file `last` behind all others.
 
         The files in a folder are removed before those in the folders inside of it: so
         a dataset loses its description first, and no reader takes its items for some
@@ -497,16 +497,18 @@ class FolderStore(Store, Reopenable):
         folders = [self]
         for folder in folders:
             inner = []
-            for entry in sorted(folder._scan(""), key=lambda entry: entry.name):
-                if _type_of(entry) == stat.S_IFDIR:
-                    inner.append(folder.subfolder(entry.name))
-                else:
-                    disk.remove(folder.hold().at(entry.name))
+            for name, kind in folder.entries():
+                if kind == stat.S_IFDIR:
+                    inner.append(folder.subfolder(name))
+                elif folder is not self or name != last:
+                    disk.remove(folder.hold().at(name))
             folders += inner
         for folder in reversed(folders[1:]):
             folder.close()
             assert folder._around is not None
             disk.remove_folder(folder._around.hold().at(os.path.basename(folder.root)))
+        if last and self.exists(last):
+            self.remove(last)
 
 
 class OpenFile(Storage, Reopenable):

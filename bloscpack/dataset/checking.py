@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import replace
 
 from .._check.note import told
-from .._commit.new_folder import LEFTOVER
+from .._commit.new_folder import LEFTOVER, MARK
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
 from .._format.committed import DOCUMENTS, STAGING
@@ -510,7 +510,7 @@ def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, 
             yield name, "a symbolic link, which is not followed"
         elif kind != stat.S_IFDIR:
             yield name, "a file that the dataset does not use"
-        elif LEFTOVER.fullmatch(last):
+        elif LEFTOVER.fullmatch(last) and folder.exists("%s/%s" % (name, MARK)):
             yield name, "a folder that an interrupted writer left"
         else:
             yield from _strays(folder, name, used)

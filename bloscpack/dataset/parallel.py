@@ -32,6 +32,7 @@ from .._commit.locking import FolderLock, waiting
 from .._commit.new_folder import (
     NewName,
     check_target,
+    mark,
     put,
     remove_leftover,
     remove_leftovers,
@@ -253,6 +254,7 @@ class FolderTarget(Target):
                 hidden = self.hidden()
                 held = hidden.hold()
                 access.give(held.number, like, "")
+                mark(hidden)
                 with create(hidden.path(self.name.name)) as made:
                     self.describe(made)
                 self._inode = self.staged().status.st_ino

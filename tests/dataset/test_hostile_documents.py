@@ -346,9 +346,10 @@ def test_left_files_of_any_name():
     assert ["c", "zarr.json"] == sorted(path.name for path in Path("a").iterdir())
 
 
-def test_no_dataset_has_the_name_of_a_temporary_folder():
-    with pytest.raises(bp.UsageError, match="which the next writer removes"):
-        dataset.create_array(".a.bloscpack-1", np.arange(5))
+@pytest.mark.parametrize("name", [".a.bloscpack-1", ".bloscpack-new"])
+def test_no_dataset_has_the_name_of_a_temporary_folder(name):
+    with pytest.raises(bp.UsageError, match="reserved for temporary folders"):
+        dataset.create_array(name, np.arange(5))
 
 
 def test_recover_a_table_without_columns():

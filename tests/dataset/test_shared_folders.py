@@ -307,6 +307,7 @@ def test_a_left_folder_that_is_exchanged(tmp_path, monkeypatch):
     left = tmp_path / ".a.bloscpack-1"
     (left / "in").mkdir(parents=True)
     (left / "in" / "file").write_text("left")
+    (left / ".bloscpack-new").touch()
     scandir, calls = os.scandir, []
 
     def exchanging(*where):
@@ -323,15 +324,19 @@ def test_a_left_folder_that_is_exchanged(tmp_path, monkeypatch):
     assert ["precious"] == os.listdir(home)
 
 
+# The files in a temporary folder.
+LEFT = (".bloscpack-new", "in/file")
+
+
 @needs_root
 def test_a_left_folder_of_another_user_stays(sticky):
-    plant(sticky, {".a.bloscpack-1/in/file": "left"})
+    plant(sticky, {".a.bloscpack-1/" + name: "" for name in LEFT})
     with as_user(VICTIM):
         dataset.create_array(sticky / "a", ITEMS).close()
         dataset.create_array(sticky / "a", ITEMS, mode="w").close()
     dataset.create_array(sticky / "a", ITEMS, mode="w").close()
     assert (sticky / ".a.bloscpack-1" / "in" / "file").exists()
-    plant(sticky, {".a.bloscpack-2/in/file": "left"}, owner=0)
+    plant(sticky, {".a.bloscpack-2/" + name: "" for name in LEFT}, owner=0)
     with as_user(VICTIM):
         (sticky / ".a.bloscpack-3").mkdir()
         dataset.create_array(sticky / "b", ITEMS).close()

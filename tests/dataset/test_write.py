@@ -283,9 +283,39 @@ def test_replacing_without_an_exchange(tmp_path, monkeypatch):
 def test_leftovers_of_dead_writers_are_removed(tmp_path):
     for name in (".a.bloscpack-5", ".b.bloscpack-6", ".a.bloscpack-x"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / ".bloscpack-new").write_bytes(b"")
         (tmp_path / name / "file").write_bytes(b"")
+    (tmp_path / ".a.bloscpack-7").mkdir()  # its writer has died before the mark
     dataset.create_array(tmp_path / "a", [5], layout="bcolz").close()
     assert {"a", ".b.bloscpack-6", ".a.bloscpack-x"} == set(os.listdir(tmp_path))
+
+
+def test_a_temporary_folder_keeps_its_mark_to_the_end(tmp_path, monkeypatch):
+    """A writer that dies while it removes one leaves what the next one removes."""
+    from bloscpack._storage.disk import Disk
+
+    left = tmp_path / ".a.bloscpack-5"
+    for name in (".bloscpack-new", "a/c/0", "a/zarr.json", "file", "z"):
+        (left / name).parent.mkdir(parents=True, exist_ok=True)
+        (left / name).write_bytes(b"")
+    remove, budget = Disk.remove, []
+
+    def stopping(disk, name):
+        if str(name).startswith(str(left)):
+            if not budget:
+                raise OSError
+            budget.pop()
+        remove(disk, name)
+
+    monkeypatch.setattr(Disk, "remove", stopping)
+    while left.exists():
+        assert (left / ".bloscpack-new").exists()
+        budget.append(left)
+        dataset.create_array(tmp_path / "a", [5], mode="w").close()
+
+
+# The hidden folder of a dataset 'a' that several processes write.
+WRITING = ".a.bloscpack-writing-%08x-1" % crc32(b"a")
 
 
 def empty(path):
@@ -298,7 +328,7 @@ def begin_and_abandon(group):
     target.abandon()
 
 
-MAKERS_BESIDE_LINKS = {
+MAKERS = {
     "open": lambda group: dataset.open(group, "r+").close(),
     "create": lambda group: dataset.create_array(group / "a", [1]).close(),
     "replace": lambda group: dataset.create_array(group / "a", [1], mode="w").close(),
@@ -306,24 +336,34 @@ MAKERS_BESIDE_LINKS = {
 }
 
 
-@pytest.mark.parametrize("make", MAKERS_BESIDE_LINKS)
+@pytest.mark.parametrize("make", ["create", "open", "parallel"])
+def test_a_folder_that_only_has_the_name_of_a_temporary_one(tmp_path, make):
+    """Somebody has given it the name; its files are not those of a writer."""
+    group, names = tmp_path / "group", [".a.bloscpack-5", WRITING]
+    dataset.create_group(group).close()
+    for name in names:
+        (group / name / "in").mkdir(parents=True)
+        (group / name / "in" / "precious").write_text("precious")
+    MAKERS[make](group)
+    for name in names:
+        assert "precious" == (group / name / "in" / "precious").read_text()
+
+
+@pytest.mark.parametrize("make", MAKERS)
 def test_links_with_the_names_of_temporary_folders(tmp_path, make):
-    """They are removed; what they point to is neither changed nor locked."""
+    """No writer makes them: they stay, and what they point to is not changed."""
     group, victim = tmp_path / "group", tmp_path / "victim"
     dataset.create_group(group).close()
     if make == "replace":
         empty(group / "a").close()
     dataset.create_array(victim, [1, 2]).close()
     before = files_of(victim)
-    names = [".a.bloscpack-1", ".a.bloscpack-23"]
-    if make == "parallel":
-        names.append(".a.bloscpack-writing-%08x-1" % crc32(b"a"))
-    for name in names:
+    for name in (".a.bloscpack-1", ".a.bloscpack-23", WRITING):
         (group / name).symlink_to(victim, target_is_directory=True)
     (group / ".a.bloscpack-4").symlink_to("nothing")
-    with dataset.open(victim, "r+"):
-        MAKERS_BESIDE_LINKS[make](group)
-    assert not [path for path in group.iterdir() if path.name.startswith(".")]
+    MAKERS[make](group)
+    links = [path.name for path in group.iterdir() if path.is_symlink()]
+    assert {".a.bloscpack-1", ".a.bloscpack-23", ".a.bloscpack-4", WRITING} == {*links}
     assert before == files_of(victim)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import threading
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
-from bloscpack.dataset.layouts import find
+from bloscpack.dataset.layouts import find, shard_files
 from bloscpack.dataset.layouts.zarr import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
@@ -859,3 +860,35 @@ def test_a_change_between_the_detection_of_an_array_and_its_writer(tmp_path):
     writer = writer_for(folder, "array", True)
     assert (13,) == ZarrArray(folder).shape
     writer.close()
+
+
+@pytest.mark.parametrize("listed_from", [0, 64])
+@pytest.mark.parametrize("shape", [(300,), (20, 30)])
+def test_missing_files(tmp_path, monkeypatch, listed_from, shape):
+    monkeypatch.setattr(shard_files, "LISTED_FROM", listed_from)
+    axes = len(shape)
+    path, cut = tmp_path / "a", {"chunks": (1,) * axes, "shards": (2,) * axes}
+    expected = np.full(shape, 7, "i2")
+    with dataset.create_array(
+        path, shape=shape, dtype="i2", fill_value=7, **cut
+    ) as array:
+        for index in ((0,) * axes, (5,) * axes, tuple(n - 1 for n in shape)):
+            array[index] = expected[index] = sum(index)
+    for key in (..., slice(1, None, 3), [0, 5, 5, -1], (slice(None),) * axes):
+        with dataset.open(path) as array:
+            assert expected[key].tolist() == array[key].tolist()
+            os.rename(path / "c", path / "d")  # a file that is open is read
+            assert expected[key].tolist() == array[key].tolist()
+            os.rename(path / "d", path / "c")
+
+
+def test_many_missing_files(tmp_path):
+    """None of them is looked for by itself."""
+    shape = (100_000,)
+    dataset.create_array(
+        tmp_path / "a", shape=shape, dtype="u1", chunks=1, shards=1
+    ).close()
+    start = time.process_time()
+    with dataset.open(tmp_path / "a") as array:
+        assert not array[:].any()
+    assert time.process_time() - start < 5

@@ -326,17 +326,36 @@ class TestCsv:
         assert time.process_time() - start < 5
 
     def test_many_columns(self, monkeypatch):
-        """A column is read without the others."""
+        """A column is not read alone: that would parse the file for each of them."""
         monkeypatch.undo()
         monkeypatch.chdir(self.folder)
+        count = 4000
         with open("a.csv", "w") as fp:
             fp.writelines(
-                ",".join(map(str, range(i, i + 1000))) + "\n" for i in range(3)
+                ",".join(map(str, range(i, i + count))) + "\n" for i in range(3)
             )
+            fp.write(" \n" * 2000)
         start = time.process_time()
         dataset.convert("a.csv", "b.npz")
-        assert time.process_time() - start < 10
-        assert [1000, 1001] == np.load("b.npz")["999"].tolist()
+        assert time.process_time() - start < 8
+        with np.load("b.npz") as found:
+            assert [count, count + 1] == found[str(count - 1)].tolist()
+
+    def test_a_name_that_no_archive_holds(self):
+        with open("a.csv", "w") as fp:
+            fp.write("x" * 2**16 + "\n1\n")
+        with pytest.raises(UsageError, match="has at most '65535' bytes, found 'xxx"):
+            dataset.convert("a.csv", "b.npz")
+
+    @pytest.mark.parametrize("nbytes", [0, 16, 40, 10**6])
+    def test_columns_that_are_read_together(self, monkeypatch, nbytes):
+        monkeypatch.setattr(csv_files, "COLUMNS_NBYTES", nbytes)
+        expected = {"a": [1, 2], "b": [0.5, 7.0], "c": ["x", "yy"], "d": [3, 4]}
+        with open("a.csv", "w") as fp:
+            fp.write("a,b,c,d\n1,0.5,x,3\n2,7.0,yy,4\n")
+        dataset.convert("a.csv", "b.npz")
+        with np.load("b.npz") as found:
+            assert expected == {name: found[name].tolist() for name in found}
 
     def test_arrays(self):
         np.save("a.npy", np.arange(6).reshape(3, 2))

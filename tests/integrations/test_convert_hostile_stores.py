@@ -7,6 +7,7 @@ versions of numcodecs.
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import sys
 import tracemalloc
 import zipfile
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -242,6 +244,12 @@ PLACES = {
     "text": ("zarr.json", array3("blosc"), "c/0"),
     "numcodecs": ("zarr.json", array3({**BLOSC, "name": "numcodecs.blosc"}), "c/0"),
     "shard": ("zarr.json", array3() | {"codecs": [sharded(BLOSC)]}, "c/0"),
+    "gzip behind it": (
+        ".zarray",
+        array(filters=[OLD_BLOSC], compressor={"id": "gzip", "level": 1}),
+        "0",
+    ),
+    "crc32c behind it": ("zarr.json", array3(BLOSC, {"name": "crc32c"}), "c/0"),
 }
 each_place = pytest.mark.parametrize(
     "place",
@@ -255,6 +263,10 @@ each_place = pytest.mark.parametrize(
 def with_chunk(place, chunk):
     """Write an array of two items with a chunk, which numcodecs never gets."""
     document, content, name = place
+    if "gzip" in str(content):
+        chunk = gzip.compress(chunk)
+    if content.get("codecs", [])[-1:] == [{"name": "crc32c"}]:
+        chunk += struct.pack("<I", google_crc32c.value(chunk))
     if "sharding_indexed" in str(content):
         chunk += struct.pack("<2Q", 0, len(chunk))
     return write_folder({document: content, name: chunk})
@@ -349,16 +361,24 @@ def test_large_chunks(changes):
     tracemalloc.stop()
 
 
-def test_an_index_that_zip_compresses():
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [
+            {"name": "blosc", "configuration": {"typesize": 1, "cname": "lz4"}},
+            {"name": "crc32c"},
+        ],
+        pytest.param([{"name": "gzip", "configuration": {"level": 1}}], marks=zarr3),
+    ],
+    ids=["blosc", "gzip"],
+)
+def test_an_index_that_zip_compresses(codecs):
     """An item needs the whole index, which may be a thousand times the file."""
     chunks = 2**22
     sharding = {
         "chunk_shape": [1],
-        "codecs": [
-            {"name": "bytes"},
-            {"name": "blosc", "configuration": {"typesize": 1, "cname": "lz4"}},
-            {"name": "crc32c"},
-        ],
+        "codecs": [{"name": "bytes"}, *codecs],
+        "index_codecs": SHARDED["index_codecs"],
     }
     document = array3() | {
         "shape": [chunks],

@@ -29,6 +29,7 @@ import numpy
 from ..._engine.forks import cached_property
 from ..._format.dtypes import Array
 from ..._format.zarr_metadata import ZARR_JSON
+from ..._format.zip_format import MAX_NAME
 from ..._storage.base import Storage, naming_errors, read_up_to, write_all
 from ..._storage.local import whole_file
 from ..._storage.paths import is_safe_part
@@ -341,6 +342,11 @@ def write_npz(content: Content, request: Request) -> None:
     with request.new_file() as out_fp, zipfile.ZipFile(out_fp, "w") as archive:
         for name, array in named_arrays(content):
             member_name = (name or "arr_0") + SUFFIX
+            if len(member_name.encode(errors="surrogatepass")) > MAX_NAME:
+                raise UsageValueError(
+                    "a name in a ZIP file has at most '%d' bytes, found %.100r"
+                    % (MAX_NAME, name)
+                )
             with archive.open(member_name, "w", force_zip64=True) as member:
                 _write_array(member, array, request)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from typing import TYPE_CHECKING
 
 import numpy
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 MAX_LINE = MAX_ITEM_NBYTES
 # Number of bytes that are read at a time, of a file with few columns.
 PART_NBYTES = 2**20
+# Maximum number of bytes of columns that are read together, where a writer wants one
+# column behind the other: each reading parses the whole file.
+COLUMNS_NBYTES = 32 * 2**20
 # Number of values that are written at a time.
 WRITTEN_VALUES = 2**17
 # Integers up to this are exact as floats.
@@ -96,7 +99,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
                 )
     columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
     for name, column in columns.items():
-        read_column = partial(file.column, name, column.dtype)
+        read_column = partial(file.column, name, dtypes, length)
         column.array = contents.Stream(read_column, column.dtype, column.shape)
     return contents.new_table(columns, length, partial(file.blocks, dtypes))
 
@@ -109,6 +112,8 @@ class _File:
         self._path, self._request = path, request
         self._part_nbytes = min(contents.BLOCK_NBYTES, PART_NBYTES)
         self.names: list[str] = []
+        # Blocks of rows of the columns that were read last, by name.
+        self._kept: dict[str, list[Array]] = {}
         for line, text in self._parts():
             try:
                 _, self.names = next(self._lines(line, text), (0, []))
@@ -262,10 +267,21 @@ class _File:
                             ) from error
                     yield block
 
-    def column(self, name: str, dtype: DType) -> Iterator[Array]:
-        """Yield blocks of rows of a column, without reading the others."""
-        for block in self.blocks({name: dtype}):
-            yield block[name]
+    def column(
+        self, name: str, dtypes: Mapping[str, DType], length: int
+    ) -> Iterator[Array]:
+        """Yield blocks of rows of a column; keep some of the columns behind it."""
+        if name not in self._kept:
+            names = self.names[self.names.index(name) :]
+            sizes = accumulate(length * dtypes[each].itemsize for each in names)
+            count = sum(1 for _ in takewhile(COLUMNS_NBYTES.__ge__, sizes))
+            if count < 2:
+                for block in self.blocks({name: dtypes[name]}):
+                    yield block[name]
+                return
+            blocks = list(self.blocks({each: dtypes[each] for each in names[:count]}))
+            self._kept = {each: [b[each] for b in blocks] for each in names[:count]}
+        yield from self._kept[name]
 
     def _items(self, values: pyarrow.Array, dtype: DType, name: str) -> Array:
         """Return values as items; raise an error for those that would change."""

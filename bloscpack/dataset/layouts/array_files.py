@@ -18,8 +18,10 @@ from ..._engine.forks import ForkSafeLock, cached_property
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
 from ..._format.dtypes import Array, DType
-from ..._format.grid import Grid, Shape, digits
+from ..._format.grid import MAX_SLOTS, Grid, Shape, digits
+from ..._storage.base import Storage
 from ..._storage.folder_store import replaced
+from ..._storage.store import too_long
 from ..._types import Buffer
 from ...exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..folder import Folder
@@ -215,6 +217,21 @@ class ChunkFiles(ChunkSource):
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
         raise NotImplementedError
+
+
+def check_whole(storage: Storage, slots: int, most: int, path: str) -> None:
+    """Raise an error for a compressed member of a ZIP file that would take much memory.
+
+    It is read whole: a shard with its index of `slots` chunks, of at most `most` bytes.
+    """
+    if slots > MAX_SLOTS:
+        raise Unsupported(
+            "the shard is compressed by ZIP itself, and its index of '%d' chunks, more "
+            "than '%d', is not read: unzip the file" % (slots, MAX_SLOTS),
+            filename=path,
+        )
+    if storage.size > most:
+        raise too_long(most, path, storage.size)
 
 
 def allocate_checked(

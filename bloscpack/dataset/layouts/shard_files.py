@@ -27,17 +27,16 @@ from ..._file.opened import plan_runs
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import check_digest, decompress, decompress_into
 from ..._format.dtypes import Array
-from ..._format.grid import MAX_SLOTS, Box, Shape, lengths
+from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
 from ..._format.text import least_nbytes
 from ..._storage.base import MemoryStorage, Storage, naming_errors
-from ..._storage.store import too_long
 from ..._types import Buffer
 from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...constants import MAX_DOCUMENT
-from ...exceptions import DamageError, FormatError, StorageError, Unsupported
+from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
-from .array_files import ChunkFiles, OpenFiles
+from .array_files import ChunkFiles, OpenFiles, check_whole
 from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding, largest_frame
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
@@ -48,6 +47,9 @@ LEAST_NBYTES = 256 * 2**10
 REMOTE_RUN_NBYTES = 16 * 2**20
 # Maximum number of such files that are read at once.
 REMOTE_FILES = 16
+# Number of chunks up to which the missing files of a sparse array are looked for one by
+# one. For more chunks, the folder is listed.
+LISTED_FROM = 64
 # Number of times that a file is opened that is replaced while it is read.
 ATTEMPTS = 3
 # Maximum number of times that files are loaded again because others replace them.
@@ -181,17 +183,9 @@ class ShardFiles(ChunkFiles):
         # Such a file is read as a whole. Others may have free space of any size.
         if isinstance(storage, MemoryStorage):
             slots = self.sharding.grid.slots
-            if slots > MAX_SLOTS:
-                raise Unsupported(
-                    "the shard is compressed by ZIP itself, and its index of '%d' "
-                    "chunks, more than '%d', is not read: unzip the file"
-                    % (slots, MAX_SLOTS),
-                    filename=self.folder.path(name),
-                )
             most = self.sharding.largest_frame * slots
             most = 2 * (most + index_size(slots)) + MAX_DOCUMENT
-            if storage.size > most:
-                raise too_long(most, self.folder.path(name), storage.size)
+            check_whole(storage, slots, most, self.folder.path(name))
         return storage
 
     def _missing(self, what: str, number: int, box: Box) -> DamageError:
@@ -281,6 +275,8 @@ class ShardFiles(ChunkFiles):
         meanwhile are loaded again.
         """
         slots, pending = self.slots, self.folder.pending
+        if self.sparse and not self.folder.is_remote and len(numbers) > LISTED_FROM:
+            numbers = self._load_missing(numbers, use, room)
         used: dict[int, set[object]] = {}  # the versions of each file that were read
         is_one = not numbers or numbers[0] // slots == numbers[-1] // slots
         if is_one or self.folder.is_remote:
@@ -354,6 +350,42 @@ class ShardFiles(ChunkFiles):
                     batch = run_length(-(-count // limit), limit * size, nthreads)
             runs = self._runs(numbers, limit)
             ordered(runs, work, lambda _: None, nthreads, batch, waits=waits)
+
+    def _load_missing(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+    ) -> Sequence[int]:
+        """Load the chunks whose files are missing; return the numbers of the others.
+
+        Looking for each file by itself would take much longer.
+        """
+        absent = {number // self.slots for number in numbers}
+        absent.difference_update(self.stored())
+        absent = {n for n in absent if (self._open.get(n) or (None,))[0] is None}
+        if not absent:
+            return numbers
+        # As in `_open_now`: a writer may have removed rows, and added others.
+        self._check_description()
+        with naming_errors(self.folder.path()):
+            self._check_missing()
+        absent.difference_update(self.stored())
+        self._check_description()
+        found, filled = [], None
+        for number in numbers:
+            if number // self.slots not in absent:
+                found.append(number)
+                continue
+            target = None if room is None else room(number)
+            if target is not None:
+                self._decode(None, target, None)
+            else:
+                if filled is None:
+                    filled = self._plain_workspace.view(self.chunk_size)
+                    self._decode(None, filled, None)
+                use(number, filled)
+        return found
 
     def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
         """Yield the numbers in lists of chunks of one file, which are read together."""

@@ -35,7 +35,6 @@ from ..._format.dtypes import Array, DType, check_known
 from ..._format.grid import Grid, digits, lengths
 from ..._format.zarr_metadata import ZARR_JSON, why_not_native
 from ..._storage.base import MemoryStorage, Storage
-from ..._storage.store import too_long
 from ..._types import Buffer, Json, JsonObject
 from ...constants import MAX_BUFFERSIZE, MAX_DOCUMENT
 from ...exceptions import (
@@ -48,7 +47,7 @@ from ...exceptions import (
 from ..folder import Folder
 from ..labels import labels_of
 from ..rows import check_nbytes
-from .array_files import NUMBER, FileNames
+from .array_files import NUMBER, FileNames, check_whole
 from .base import ArrayLayout, GroupLayout, NewArray
 from .chunk_files import SingleChunks
 
@@ -214,9 +213,12 @@ class Files(dict[str, object]):
     ----------
     most
         Maximum number of bytes of a file that must be read whole.
+    slots
+        Number of chunks of a file.
     """
 
     most = MAX_BUFFERSIZE
+    slots = 1
 
     def __init__(self, folder: Folder, buffer: Callable[[bytes], object]) -> None:
         super().__init__()
@@ -231,8 +233,8 @@ class Files(dict[str, object]):
         except (FileNotFoundError, NotADirectoryError):
             raise KeyError(name) from None
         # A compressed member of a ZIP file. It may be very small.
-        if isinstance(storage, MemoryStorage) and storage.size > self.most:
-            raise too_long(self.most, path, storage.size)
+        if isinstance(storage, MemoryStorage):
+            check_whole(storage, self.slots, self.most, path)
         file = SourceFile(path, storage, self._buffer)
         return file[0 : len(file)] if self._buffer is bytes else file
 
@@ -406,6 +408,7 @@ class OtherArray(ArrayLayout):
         self.reader = TextReader(chunks) if self.is_text else ZarrReader(chunks)
         if not self.is_text:  # filters may have stored longer items
             files.most = 16 * chunks.chunk_size * chunks.slots + MAX_DOCUMENT
+        files.slots = chunks.slots
 
     @property
     def is_text(self) -> bool:
