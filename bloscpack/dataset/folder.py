@@ -250,7 +250,9 @@ class Folder:
         known = self._known  # keeps the file open
         if known is not None and known[0] == name:
             self._known = None
-            if known[1] == self.identity(name):
+            # The document may have said since that the new file is elsewhere.
+            is_old = self.full(name) in self.pending.files
+            if known[1] == self.identity(name) and not is_old:
                 return known[2:4]
         content = self._document(name)
         value = decode_json(content, self.path(name))
@@ -309,8 +311,8 @@ class Folder:
         else:
             content, identity = held.read_whole(MAX_DOCUMENT), held.state
         value = decode_json(content, self.path(name))
-        self._known = name, identity, content, value, held
         self._take(name, content, value)
+        self._known = name, identity, content, value, held
         return content, value
 
     def forget_doubtful_document(self) -> None:
@@ -382,10 +384,7 @@ class Folder:
         """
         if not self.lists and (paths := self._consolidated()) is not None:
             return sorted(path for path in set(paths) if is_member_name(path))
-        entries = dict(self.entries())
-        if self.is_remote and STAGING in entries and self.is_leftover:
-            return []
-        found = [name for name, kind in entries.items() if kind == stat.S_IFDIR]
+        found = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
         return list(filter(is_member_name, found))
 
     def _consolidated(self) -> list[str] | None:

@@ -57,6 +57,7 @@ OTHER_MESSAGES = {
     "expected a ZIP file of savez, with the member …, found": "T1",
     # The document of a column is one of no array, or none of a node.
     "expected the document of a Zarr array of format …, found": "V1",
+    "expected the document of the column …, found": "V2",
     # There is none, because the bit for the metadata in the header is zero.
     "expected dtype:": "A12",
     "expected rows of shape:": "A12",

@@ -35,7 +35,8 @@ class Layout:
     kinds
         The class for ``'array'``, ``'table'`` and ``'group'``: module and name.
     detect
-        The function that returns the kind of a folder; None if `find` does not ask.
+        The function that returns the kind of a folder, or an empty text if there is no
+        dataset of any layout; None if `find` does not ask.
     prepare
         The function that is called with the folder of a dataset that is going to be
         changed, or is going to get a member; what returns a writer for a group; and the
@@ -149,7 +150,8 @@ def group_class(name: str) -> type[GroupLayout]:
 def find(folder: Folder) -> tuple[str, str] | None:
     """Return layout and kind of a folder; None if it has no dataset.
 
-    The kind is ``'array'``, ``'table'`` or ``'group'``.
+    The kind is ``'array'``, ``'table'`` or ``'group'``, or an empty text: then nothing
+    in the folder is a dataset.
     """
     for name, layout in LAYOUTS.items():
         kind = None if layout.detect is None else load(layout.detect)(folder)
@@ -182,7 +184,7 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
     skipped = (PermissionError,) if skip_unreadable else ()
     found = find(folder)
     if found is not None:
-        return Found(folder, *found)
+        return Found(folder, *found) if found[1] else None
     if not folder.lists:
         return None
     candidates = [folder]
@@ -193,8 +195,11 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
             for name in candidate.folders():
                 inner = candidate.dataset(name)
                 with suppress(*skipped, LinkFound):
-                    if find(inner) is not None:
+                    found = find(inner)
+                    if found is not None and found[1]:
                         return Found(folder, "folder", "group")
+                    if found is not None:
+                        continue
                 candidates.append(inner)
     return None
 
@@ -272,7 +277,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
     if not is_member:
         return None
     outer = None if around is None else find(around[0])
-    if around is None or outer is None or outer[1] == "array":
+    if around is None or outer is None or outer[1] in ("array", ""):
         raise folder.damage(
             "expected the document that commits the array in the folder around it, "
             "found none: it is a copy of a column or of a member"

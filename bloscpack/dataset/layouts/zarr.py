@@ -104,12 +104,16 @@ MISSING_READ_AS = "fill_value"
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
 # The attributes that users do not see, and their effect.
-OF_DATASET = {KEY: "says which dataset it is"}
+OF_DATASET = {
+    KEY: "says which dataset it is",
+    PENDING: "lists the files of a change",
+}
 OF_ARRAYS = {MISSING_SHARDS: "says that some shards were never written", **OF_DATASET}
 OF_GROUPS = {
     COLUMN_ORDER: "makes a group a table",
     **OF_DATASET,
     MEMBERS: "lists the members of an archive",
+    UNFINISHED: "says that the group is not complete",
 }
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
@@ -119,7 +123,10 @@ SETTINGS = ("cname", "clevel", "shuffle")
 
 
 def detect(folder: Folder) -> str | None:
-    """Return the kind of a folder; None if it has no document of Zarr format 3."""
+    """Return the kind of a folder; None if it has no document of Zarr format 3.
+
+    The kind of a dataset that is not complete is an empty text.
+    """
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
@@ -133,7 +140,7 @@ def detect(folder: Folder) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if kind == "group" and UNFINISHED in attributes:
-        return None
+        return ""
     if kind == "group" and COLUMN_ORDER in attributes:
         return "table"
     return kind or None  # for another layout
@@ -193,13 +200,12 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     attributes.pop(MEMBERS, None)  # a document that is changed lists no members
     attributes.pop(PENDING, None)
     document, stated = {**value, "attributes": attributes}, attributes.pop(KEY, None)
-    inline = value.get(CONSOLIDATED)
-    if isinstance(inline, dict) and KEY in inline:
-        document[CONSOLIDATED] = {k: inline[k] for k in inline if k != KEY}
-        stated = inline[KEY]
-    identity, is_own = read_identity(content, stated)
-    if not is_own or stated is not (inline or {}).get(KEY):
-        document.pop(CONSOLIDATED, None)  # the copies of another program
+    inline: Json = document.pop(CONSOLIDATED, {}) if kind == "group" else {}
+    commits = isinstance(inline, dict) and isinstance(inline.get("metadata"), dict)
+    commits = commits and KEY in inline  # else these are the copies of another program
+    identity, is_own = read_identity(content, inline[KEY] if commits else stated)
+    if commits and is_own:
+        document[CONSOLIDATED] = {k: v for k, v in inline.items() if k != KEY}
     return NodeDocument(kind, document, attributes, identity, is_own)
 
 
