@@ -642,6 +642,8 @@ def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
     end = ends[-1]
     fields = struct.unpack_from("<4H2I", data, end + 4)
     if data[:end][-20:-16] == b"PK\6\7":
+        disk, disks = struct.unpack_from("<I8xI", data, end - 16)
+        check("Z2", disk == 0 and disks <= 1)
         end -= 76
         check("Z2", end >= 0 and data[end : end + 4] == b"PK\6\6")
         fields = struct.unpack_from("<2I4Q", data, end + 16)
