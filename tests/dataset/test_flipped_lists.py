@@ -89,7 +89,7 @@ def is_state(found, state):
 
 
 @pytest.mark.parametrize("make", [array, table, superchunk, superchunk_table])
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [31, pytest.param(1, marks=pytest.mark.slow)])
 def test_flipped_bits(make, step, tmp_path):
     files, document, old, new = make()
     path = tmp_path / "d"

@@ -61,39 +61,37 @@ def is_list(value: object) -> bool:
 
 
 class Folder:
-    """A folder of a dataset, whose files are read as its document says (J3)."""
+    """A folder of a dataset, whose files are read as its document says (J3, J5)."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.copy = path, None
-        self.new: dict[str, tuple[str, str]] = {}
+        self.path, self.copy, self.new = path, None, {}
 
-    def member(self, name: str, copy: bytes | None) -> Folder:
-        """Return the folder of a member; `copy` is its document in that of the group."""
-        inner, start = Folder(f"{self.path}/{name}"), name + "/"
-        new = {n: at for n, at in self.new.items() if n.startswith(start)}
-        inner.new = {n.removeprefix(start): at for n, at in new.items()}
-        inner.copy = copy
+    def member(self, name: str, copies: dict) -> Folder:
+        """Return the folder of a member, which may have a copy of its document."""
+        inner = Folder(f"{self.path}/{name}")
+        names = (each for each in self.new if each.startswith(name + "/"))
+        inner.new = {each.removeprefix(name + "/"): self.new[each] for each in names}
+        if name in copies:
+            inner.copy = json.dumps(copies[name], indent=2).encode() + b"\n"
         return inner
 
     def take_list(self, raw: bytes) -> None:
         """Find the new contents of files, which a document lists (J2, J4)."""
         document = blp.parse_json(raw)
         document = document if isinstance(document, dict) else {}
-        in_attributes = "zarr_format" in document
-        values = document.get("attributes") if in_attributes else document
+        values = document.get("attributes") if "zarr_format" in document else document
         values = values if isinstance(values, dict) else {}
         if PENDING not in values:
             has_traces = PENDING.encode() in raw or any(map(is_list, values.values()))
-            own = any(identity_of(at, raw) for at in [document, *document.values()])
-            check("J4", not (has_traces and is_signed(raw)) or own)
-            return
+            is_damage = has_traces and is_signed(raw) and not words_in(document, raw)
+            return check("J4", not is_damage)
         check("J2", is_list(values[PENDING]))
         files = values[PENDING]["files"]
         check("J2", all(map(is_name, files)) and not DOCUMENTS & {*files})
         new = {name: staged for name, staged in files.items() if staged is not None}
         check("J2", all(is_name(each) and "/" not in each for each in new.values()))
-        is_group = document.get("node_type") == "group"
-        check("J4", not is_group or copies_of(document, raw) is not None)
+        counts = copies_in(document) is not None and words_in(document, raw)
+        check("J4", document.get("node_type") != "group" or counts)
         self.new = {n: (self.path + "/.bloscpack", each) for n, each in new.items()}
 
     def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
@@ -105,19 +103,22 @@ class Folder:
         if self.copy is None or name != "zarr.json":
             return raw
         own = attempt(blp.parse_json, raw or b"")
-        places = [own, *own.values()] if isinstance(own, dict) else []
-        words = next(filter(None, (identity_of(at, raw) for at in places)), {})
-        is_copy = isinstance(own, Refused) or "column" in words
+        is_copy = isinstance(own, Refused) or "column" in (words_in(own, raw) or {})
         return self.copy if is_copy else raw
 
 
-def copies_of(document: dict, raw: bytes) -> dict[str, bytes] | None:
-    """Return the documents of members in that of a group; None if it has none (J5)."""
+def copies_in(document: dict) -> dict | None:
+    """Return the documents of members in that of a group, if it has any (J5)."""
     inline = document.get("consolidated_metadata")
-    copies = inline.get("metadata") if isinstance(inline, dict) else None
-    if not isinstance(copies, dict) or not identity_of(inline, raw):
-        return None
-    return {n: json.dumps(c, indent=2).encode() + b"\n" for n, c in copies.items()}
+    is_right = document.get("node_type") == "group" and isinstance(inline, dict)
+    copies = inline.get("metadata") if is_right and KEY in inline else None
+    return copies if isinstance(copies, dict) else None
+
+
+def words_in(document: object, raw: bytes) -> dict[str, str] | None:
+    """Return the words of the identity in a document; None if it is not own."""
+    places = [document, *document.values()] if isinstance(document, dict) else []
+    return next(filter(None, (identity_of(each, raw) for each in places)), None)
 
 
 def is_file(folder: str, name: str) -> bool:
@@ -200,9 +201,8 @@ def read_node(folder: Folder) -> dict:
     order = attributes.pop("column-order")
     check("V2", isinstance(order, list) and all(map(is_name, order)))
     check("V2", len({*order}) == len(order) and "/" not in "".join(order))
-    copies = copies_of(blp.parse_json(raw), raw) or {}
     for name in order:
-        inner = folder.member(name, copies.get(name))
+        inner = folder.member(name, node["copies"])
         check("I9", not os.path.islink(inner.path))
         raw = inner.read("zarr.json")
         check("V2", raw is not None)
@@ -251,13 +251,13 @@ def describe_node(raw: bytes) -> dict:
     check("V1", isinstance(document, dict) and repr(document.get("zarr_format")) == "3")
     kind, attributes = document.get("node_type"), document.get("attributes", {})
     check("V1", kind in ("array", "group") and isinstance(attributes, dict))
-    inline, user, text = document.get("consolidated_metadata"), {**attributes}, None
-    commits = kind == "group" and isinstance(inline, dict) and KEY in inline
-    commits = commits and isinstance(inline.get("metadata"), dict)
-    words = identity_of(inline if commits else attributes, raw)
-    for key in (KEY, PENDING):
-        user.pop(key, None)
-    node = {"kind": kind, "own": words, "attributes": user, "of Z3": False}
+    copies, text = copies_in(document), None
+    place = attributes if copies is None else document["consolidated_metadata"]
+    words = identity_of(place, raw)
+    copies = copies if words and copies else {}
+    user = {k: v for k, v in attributes.items() if k not in (KEY, PENDING)}
+    node = {"kind": kind, "own": words, "attributes": user, "copies": copies}
+    node["of Z3"] = False
     if kind == "array":
         first = document.get("codecs") or [None]
         first = first[0] if isinstance(first, list) else None
