@@ -120,7 +120,7 @@ class Pending:
         """Take over what a document says, which was read from the file `name`."""
         stored = document if isinstance(document, dict) else {}
         try:
-            files = decode_pending(stored)
+            files = decode_pending(stored, content)
         except FormatError as error:
             error.filename = self.store.path(name)
             raise
@@ -369,7 +369,7 @@ class Change:
     def complete(self, root: bytes) -> None:
         """Give the pending files in the document `root` their names."""
         value = decode_json(root, self.store.path(self.document))
-        files = decode_pending(value)
+        files = decode_pending(value, root)
         if files:
             self._complete(files, with_pending(root, {}))
 

@@ -29,7 +29,14 @@ from .._types import Json, JsonObject
 from ..exceptions import DamageError
 from ..serializers import encode_document
 from .dtypes import shown
-from .identity import CONSOLIDATED, KEY, read_identity, signed
+from .identity import (
+    CONSOLIDATED,
+    KEY,
+    find_identity,
+    read_identity,
+    seems_signed,
+    signed,
+)
 from .zarr_metadata import ZARR_JSON
 
 # The folder, inside of a dataset, with the files that have not got their names yet.
@@ -39,33 +46,50 @@ PENDING = "bloscpack-pending"
 DOCUMENTS = (ZARR_JSON, "meta/sizes", "__rootdirs__")
 
 
-def decode_pending(document: JsonObject) -> dict[str, str | None]:
+def decode_pending(document: JsonObject, content: bytes) -> dict[str, str | None]:
     """Return the files of a change that are not in place, by the names that they get.
 
     The values are their names in the dataset until then; None for a file that is
-    removed. Raises `FormatError` if the list is damaged.
+    removed. `content` is the whole document. Raises `FormatError` if the list is
+    damaged, or if damage may have hidden it.
     """
     holder = _holder(document)
-    stored = holder.get(PENDING) if isinstance(holder, dict) else None
-    if stored is None:
+    values = holder if isinstance(holder, dict) else {}
+    if PENDING not in values:
+        is_there = PENDING.encode() in content or any(map(_is_list, values.values()))
+        if is_there and _is_damaged(document, content):
+            _refuse("none")
         return {}
-    if not isinstance(stored, dict) or not isinstance(
-        files := stored.get("files"), dict
-    ):
-        _refuse(stored)
+    stored = values[PENDING]
+    if not _is_list(stored):
+        _refuse(shown(stored))
+    files: dict[str, str | None] = stored["files"]
     for name, staged in files.items():
         is_right = staged is None or is_safe_part(staged)
         if not is_right or not is_safe_name(name) or name in DOCUMENTS:
-            _refuse(stored)
-    if stored.get("crc32") != _digest(files):
-        _refuse(stored)
+            _refuse(shown(stored))
+    # The new documents of members are a part of the change.
+    is_group = document.get("node_type") == "group"
+    if is_group and decode_members(document, content) is None:
+        _refuse("one without the documents of members")
     return {n: None if s is None else STAGING + "/" + s for n, s in files.items()}
 
 
-def _refuse(found: Json) -> NoReturn:
+def _is_list(stored: Json) -> bool:
+    """Return whether a value is a list of files with a right digest."""
+    files = stored.get("files") if isinstance(stored, dict) else None
+    return isinstance(files, dict) and stored.get("crc32") == _digest(files)
+
+
+def _is_damaged(document: JsonObject, content: bytes) -> bool:
+    """Return whether a document has had an identity, and has no right digest."""
+    return seems_signed(content) and find_identity(content, document) is None
+
+
+def _refuse(found: str) -> NoReturn:
     raise DamageError(
         "expected '%s' to be a list of files with a right digest, found %s"
-        % (PENDING, shown(found)),
+        % (PENDING, found),
         section="metadata",
     )
 
@@ -107,7 +131,8 @@ def decode_members(document: JsonObject, content: bytes) -> dict[str, Json] | No
     stored = document.get(CONSOLIDATED)
     if not isinstance(stored, dict) or not read_identity(content, stored.get(KEY))[1]:
         return None
-    return dict(stored["metadata"])
+    members = stored.get("metadata")
+    return dict(members) if isinstance(members, dict) else None
 
 
 def with_members(content: bytes, members: Mapping[str, bytes | None]) -> bytes:

@@ -159,7 +159,8 @@ def take_identity(document: JsonObject) -> tuple[JsonObject, Json]:
     attributes = dict(document.get("attributes", {}))
     document = {**document, "attributes": attributes}
     inline = document.pop(CONSOLIDATED, None)
-    if isinstance(inline, dict) and KEY in inline:
+    is_group = document.get("node_type") == "group" and isinstance(inline, dict)
+    if is_group and KEY in inline and isinstance(inline.get("metadata"), dict):
         document[CONSOLIDATED] = dict(inline)
     key = holder_of(document)
     if key == OWN:

@@ -41,7 +41,7 @@ class _Datasets:
 
     def kind_of(self, store: Store) -> str | None:
         found = find(Folder(store))
-        return None if found is None else found[1]
+        return found[1] or None if found is not None else None
 
     def check_independent(self, store: Store) -> None:
         folder = Folder(store)

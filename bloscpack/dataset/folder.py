@@ -330,7 +330,9 @@ class Folder:
         known = self._known  # keeps the file open
         if known is not None and known[0] == name:
             self._known = None
-            if known[1] == self.identity(name):
+            # The document may have said since that the new file is elsewhere.
+            is_old = self.full(name) in self.pending.files
+            if known[1] == self.identity(name) and not is_old:
                 return known[2:4]
         members, part = self.pending.members, self.prefix[:-1]
         copy = members.get(part) if members and name == ZARR_JSON and part else None

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import math
 import os
-import pwd
 import re
-import stat
 import struct
 import sys
 import unicodedata
@@ -42,16 +41,10 @@ def read(path: str) -> dict:
     return {"kind": "bytes", "metadata": metadata, "bytes": plain}
 
 
-# Journals
+# Commits
 
-
-def may_write(uid: int, status: os.stat_result) -> bool:
-    """Return whether the permission bits of a file allow a user to write it."""
-    if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
-        return True
-    users = [user for user in pwd.getpwall() if user.pw_uid == uid]
-    groups = [g for u in users for g in os.getgrouplist(u.pw_name, u.pw_gid)]
-    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
+PENDING = "bloscpack-pending"
+DOCUMENTS = {"zarr.json", "meta/sizes", "__rootdirs__"}
 
 
 def is_name(name: object) -> bool:
@@ -60,54 +53,72 @@ def is_name(name: object) -> bool:
     return is_text and not {"", ".", ".."} & {*name.split("/")}
 
 
+def is_list(value: object) -> bool:
+    """Return whether a value is a list of files with a right digest (J2)."""
+    files = value.get("files") if isinstance(value, dict) else None
+    text = json.dumps(files, sort_keys=True).encode()
+    return isinstance(files, dict) and value.get("crc32") == f"{zlib.crc32(text):08x}"
+
+
 class Folder:
-    """A folder of a dataset, whose files are read through its journal."""
+    """A folder of a dataset, whose files are read as its document says (J3, J5)."""
 
-    def __init__(self, path: str, table: Folder | None = None) -> None:
-        """Take a folder; a column is read through the journal of its table (J2)."""
-        self.path, start = path, os.path.basename(path) + "/"
-        new = table.new if table else {}
-        self.new = {n[len(start) :]: new[n] for n in new if n.startswith(start)}
-        if not table and os.path.lexists(path + "/.bloscpack/journal"):
-            self.read_journal(path + "/.bloscpack")
+    def __init__(self, path: str) -> None:
+        self.path, self.copy, self.new = path, None, {}
 
-    def read_journal(self, hidden: str) -> None:
-        """Find the new contents of files, or where these are (J2, J3)."""
-        around, journal = os.lstat(hidden), os.lstat(hidden + "/journal")
-        is_regular = stat.S_ISREG(journal.st_mode) and journal.st_nlink == 1
-        check("J3", stat.S_ISDIR(around.st_mode) and is_regular)
-        folder = os.stat(self.path)
-        sticky = folder.st_mode & stat.S_ISVTX
-        for status in (around, journal):
-            user = os.getuid() if status is around else 0
-            known = status.st_uid in (0, folder.st_uid, user)
-            check("J3", known or (not sticky and may_write(status.st_uid, folder)))
-            allowed = folder.st_mode & (0o20 if folder.st_gid == status.st_gid else 0)
-            allowed = 0o22 if folder.st_mode & stat.S_IWOTH else allowed
-            check("J3", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
-        check("J2", journal.st_size <= LARGEST_DOCUMENT)
-        value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J2")
-        check("J2", isinstance(value, dict))
-        files, removed = value.get("files"), value.get("removed", [])
-        texts = value.get("documents", {})
-        check("J2", [type(files), type(texts), type(removed)] == [dict, dict, list])
-        check("J2", all(map(is_name, [*files, *files.values(), *texts, *removed])))
-        check("J2", "/" not in "".join(files) and not {*files.values()} & {*texts})
-        check("J2", all(isinstance(text, str) for text in texts.values()))
-        self.new = {target: (hidden, name) for name, target in files.items()}
-        self.new |= {n: t.encode("utf-8", "surrogatepass") for n, t in texts.items()}
+    def member(self, name: str, copies: dict) -> Folder:
+        """Return the folder of a member, which may have a copy of its document."""
+        inner = Folder(f"{self.path}/{name}")
+        names = (each for each in self.new if each.startswith(name + "/"))
+        inner.new = {each.removeprefix(name + "/"): self.new[each] for each in names}
+        if name in copies:
+            inner.copy = json.dumps(copies[name], indent=2).encode() + b"\n"
+        return inner
+
+    def take_list(self, raw: bytes) -> None:
+        """Find the new contents of files, which a document lists (J2, J4)."""
+        document = blp.parse_json(raw)
+        document = document if isinstance(document, dict) else {}
+        values = document.get("attributes") if "zarr_format" in document else document
+        values = values if isinstance(values, dict) else {}
+        if PENDING not in values:
+            has_traces = PENDING.encode() in raw or any(map(is_list, values.values()))
+            is_damage = has_traces and is_signed(raw) and not words_in(document, raw)
+            return check("J4", not is_damage)
+        check("J2", is_list(values[PENDING]))
+        files = values[PENDING]["files"]
+        check("J2", all(map(is_name, files)) and not DOCUMENTS & {*files})
+        new = {name: staged for name, staged in files.items() if staged is not None}
+        check("J2", all(is_name(each) and "/" not in each for each in new.values()))
+        counts = copies_in(document) is not None and words_in(document, raw)
+        check("J4", document.get("node_type") != "group" or counts)
+        self.new = {n: (self.path + "/.bloscpack", each) for n, each in new.items()}
 
     def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
         """Return the content of a document or file; None if there is none."""
-        raw = self.new.get(name)
-        if not isinstance(raw, bytes):
-            places = filter(None, (raw, (self.path, name)))
-            found = next((place for place in places if is_file(*place)), None)
-            if not found:
-                return None
-            raw = Path(*found).read_bytes()
-        check("M7", len(raw) <= most)
-        return raw
+        places = filter(None, (self.new.get(name), (self.path, name)))
+        found = next((place for place in places if is_file(*place)), None)
+        raw = Path(*found).read_bytes() if found else None
+        check("M7", len(raw or b"") <= most)
+        if self.copy is None or name != "zarr.json":
+            return raw
+        own = attempt(blp.parse_json, raw or b"")
+        is_copy = isinstance(own, Refused) or "column" in (words_in(own, raw) or {})
+        return self.copy if is_copy else raw
+
+
+def copies_in(document: dict) -> dict | None:
+    """Return the documents of members in that of a group, if it has any (J5)."""
+    inline = document.get("consolidated_metadata")
+    is_right = document.get("node_type") == "group" and isinstance(inline, dict)
+    copies = inline.get("metadata") if is_right and KEY in inline else None
+    return copies if isinstance(copies, dict) else None
+
+
+def words_in(document: object, raw: bytes) -> dict[str, str] | None:
+    """Return the words of the identity in a document; None if it is not own."""
+    places = [document, *document.values()] if isinstance(document, dict) else []
+    return next(filter(None, (identity_of(each, raw) for each in places)), None)
 
 
 def is_file(folder: str, name: str) -> bool:
@@ -132,8 +143,11 @@ def attempt(function, *arguments: object) -> object:
 def reader_of(path: str) -> Callable[[Folder], dict] | None:
     """Return the function that reads a folder; None if it is no dataset."""
     folder = Folder(path)
-    if folder.read("zarr.json") is not None:
-        return read_node
+    raw = folder.read("zarr.json")
+    node = None if raw is None else attempt(describe_node, raw)
+    is_new = isinstance(node, dict) and "bloscpack-unfinished" in node["attributes"]
+    if raw is not None:
+        return None if is_new and node["kind"] == "group" else read_node  # J6
     storage = folder.read("meta/storage", sys.maxsize) or b""
     if b'"superchunk"' in storage or b'"superchunklen"' in storage:
         return read_superchunks
@@ -176,8 +190,10 @@ def is_member(name: str) -> bool:
 
 def read_node(folder: Folder) -> dict:
     """Return the tree of a node of Zarr."""
-    node, columns = describe_node(folder.read("zarr.json") or b""), {}
-    attributes, own = node["attributes"], node["own"]
+    raw = folder.read("zarr.json") or b""
+    folder.take_list(raw)
+    node, columns = describe_node(raw), {}
+    attributes = node["attributes"]
     if node["kind"] == "array":
         return node["tree"] | {"items": read_items(folder, node)}
     if "column-order" not in attributes:
@@ -186,14 +202,14 @@ def read_node(folder: Folder) -> dict:
     check("V2", isinstance(order, list) and all(map(is_name, order)))
     check("V2", len({*order}) == len(order) and "/" not in "".join(order))
     for name in order:
-        inner = Folder(f"{folder.path}/{name}", folder)
+        inner = folder.member(name, node["copies"])
         check("I9", not os.path.islink(inner.path))
         raw = inner.read("zarr.json")
         check("V2", raw is not None)
         column = describe_node(raw)
         crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
         stated = (column["own"] or {}).get("column", crc32)
-        check("V2", column["kind"] == "array" and (stated == crc32 or not own))
+        check("V2", column["kind"] == "array" and stated == crc32)
         columns[name] = column["tree"] | {"items": read_items(inner, column)}
     return {"kind": "table", "attributes": attributes, "columns": columns}
 
@@ -224,26 +240,35 @@ def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
     return dict(w.split("=") for w in value.split()) if right else None
 
 
+def is_signed(raw: bytes) -> bool:
+    """Return whether a document has had an identity, as far as its bytes show (I4)."""
+    return KEY.encode() in raw or bool(WORDS.search(raw))
+
+
 def describe_node(raw: bytes) -> dict:
     """Return what the document of a node says."""
     document = blp.parse_json(raw)
     check("V1", isinstance(document, dict) and repr(document.get("zarr_format")) == "3")
     kind, attributes = document.get("node_type"), document.get("attributes", {})
     check("V1", kind in ("array", "group") and isinstance(attributes, dict))
-    user, text, own = {**attributes}, None, {KEY: attributes.get(KEY)}
-    user.pop(KEY, None)
+    user = {k: v for k, v in attributes.items() if k not in (KEY, PENDING)}
+    copies, text, own = copies_in(document), None, {KEY: attributes.get(KEY)}
     if kind == "array":
+        copies = None
         old = {MARK: user.pop(MARK)} if MARK in user else {}
         stated = document.get("bloscpack", {})
         own = {**own, **old, **stated} if isinstance(stated, dict) else {}
+    elif copies is not None:
+        own = document["consolidated_metadata"]
     words = identity_of(own, raw)
-    node = {"kind": kind, "own": words, "attributes": user, "of Z3": False}
+    copies = copies if words and copies else {}
+    node = {"kind": kind, "own": words, "attributes": user, "copies": copies}
+    node["of Z3"] = False
     if kind == "array":
         first = document.get("codecs") or [None]
         first = first[0] if isinstance(first, list) else None
         is_copy = "bytes" in (first, isinstance(first, dict) and first.get("name"))
-        signed = KEY.encode() in raw or WORDS.search(raw)
-        damaged = not words and not is_copy and signed
+        damaged = not words and not is_copy and is_signed(raw)
         try:
             describe_array(node, document)
         except NotSupported as error:
@@ -437,6 +462,8 @@ def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
 
 def read_superchunks(folder: Folder) -> dict:
     """Return an array or a table (D)."""
+    folder.take_list(folder.read("meta/sizes") or b"{}")
+    sizes = read_document(folder, "sizes")
     storage = read_document(folder, "storage")
     identity, kind = storage[KEY][3:19], storage.get("kind")
     supports("D3", repr(storage.get("superchunk")) == "1")
@@ -452,7 +479,8 @@ def read_superchunks(folder: Folder) -> dict:
         check("I5", all(re.fullmatch("'[0-9a-f]{16}'", each) for each in ids))
     for column in columns:
         check_storage(column)
-    shape = read_document(folder, "sizes", identity).get("shape")
+    check("I5", sizes[KEY][3:19] == identity)
+    shape = sizes.get("shape")
     check("D2", is_shape(shape) and len(shape) > 0)
     check("D2", shape[1:] == ([] if kind == "table" else storage["inner"]))
     user = read_document(folder, "attributes", identity)
@@ -621,6 +649,8 @@ def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
     end = ends[-1]
     fields = struct.unpack_from("<4H2I", data, end + 4)
     if data[:end][-20:-16] == b"PK\6\7":
+        disk, disks = struct.unpack_from("<I8xI", data, end - 16)
+        check("Z2", disk == 0 and disks <= 1)
         end -= 76
         check("Z2", end >= 0 and data[end : end + 4] == b"PK\6\6")
         fields = struct.unpack_from("<2I4Q", data, end + 16)

@@ -57,6 +57,7 @@ OTHER_MESSAGES = {
     "expected a ZIP file of savez, with the member …, found": "T1",
     # The document of a column is one of no array, or none of a node.
     "expected the document of a Zarr array of format …, found": "V1",
+    "expected the document of the column …, found": "V2",
     # There is none, because the bit for the metadata in the header is zero.
     "expected dtype:": "A12",
     "expected rows of shape:": "A12",
@@ -92,7 +93,9 @@ def pattern_of(message):
 
 def flipped(files, generator):
     """Yield a file of a sample, and its content with a flipped bit."""
-    names = [name for name in files if files[name]]
+    # The package takes the kind from the old file, and checks that the new one agrees.
+    is_old = {"meta/storage"} if ".bloscpack/1f-0" in files else set()
+    names = [name for name in files if files[name] and name not in is_old]
     name = generator.choice(names)
     content = bytearray(files[name])
     content[generator.randrange(len(content))] ^= 1 << generator.randrange(8)

@@ -22,11 +22,12 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+from dataset import documents
 from dataset.golden_directories import extract
 from dataset.layouts import LAYOUTS
 from fuzz import parts
 from fuzz.outcomes import Broken
-from support import reset_log
+from support import TESTS, reset_log
 
 from bloscpack import bigfile, cli, dataset, exceptions
 
@@ -39,7 +40,7 @@ TARGETS = (*LAYOUTS, "npz", "npy", "blp", "bigfile")
 COMMANDS = ("info", "list", "verify", "metadata")
 # The files of JSON in all layouts.
 JSON = ("zarr.json", "storage", "sizes", "attributes", "columns", "__attrs__")
-JSON = (*JSON, "__rootdirs__", "journal")
+JSON = (*JSON, "__rootdirs__")
 TEXTS = ("header", "attr-v2", ".unwritten", "a.csv")
 
 
@@ -382,23 +383,43 @@ def change_kind(entries: dict, rng: random.Random) -> None:
 
 
 def plant(entries: dict, rng: random.Random) -> None:
-    """Add a document of another layout, or a journal."""
+    """Add a document of another layout."""
     other = rng.choice(seeds())
     name = rng.choice(list(other))
     place = rng.choice(("", *(n.rpartition("/")[0] + "/" for n in entries)))
-    if rng.randrange(2):
-        entries[place.lstrip("/") + name.rpartition("/")[2]] = other[name]
+    entries[place.lstrip("/") + name.rpartition("/")[2]] = other[name]
+
+
+def change_commit(entries: dict, rng: random.Random) -> None:
+    """Let a document list files of a change, or copies of documents, with digests."""
+    name = chosen(entries, rng, ("zarr.json", "sizes", "__rootdirs__"))
+    try:
+        document = json.loads(entries[name]["text"]) if name else None
+    except (ValueError, RecursionError):
         return
+    if not isinstance(document, dict):
+        return
+    holder = document.get("attributes") if "zarr_format" in document else document
     names = [*entries, *NAMES, "../x", "a\udcff"]
-    journal = {
-        "files": {rng.choice(NAMES): rng.choice(names), "x": rng.choice(names)},
-        "removed": [rng.choice(names)],
-        "documents": {rng.choice(names): rng.choice((*VALUES, "{}", "\ud800"))},
-    }
-    for key in list(journal):
-        if rng.randrange(3) == 0:
-            journal[key] = rng.choice(VALUES)
-    entries[".bloscpack/journal"] = {"text": json.dumps(journal)}
+    listed = {rng.choice(names): rng.choice((None, *names)) for _ in range(3)}
+    copies = document.get("consolidated_metadata")
+    members = copies.get("metadata") if isinstance(copies, dict) else None
+    if isinstance(members, dict) and rng.randrange(2):
+        # A right digest makes the copies count.
+        others = [*members.values(), *VALUES, {}]
+        members[rng.choice((*members, *NAMES))] = rng.choice(others)
+        if rng.randrange(8) == 0:
+            copies["metadata"] = rng.choice(VALUES)
+    elif isinstance(holder, dict):
+        files = listed if rng.randrange(8) else rng.choice(VALUES)
+        text = json.dumps(files, sort_keys=True).encode()
+        stored = {"files": files, "crc32": "%08x" % zlib.crc32(text)}
+        holder["bloscpack-pending"] = stored if rng.randrange(8) else rng.choice(VALUES)
+        for staged in filter(None, listed.values()):
+            if rng.randrange(2):
+                entries.setdefault(".bloscpack/" + staged, entries[name])
+    with contextlib.suppress(ValueError, RecursionError):
+        entries[name] = {"text": documents.signed(document).decode()}
 
 
 def chosen(entries: dict, rng: random.Random, last: tuple[str, ...]) -> str | None:
@@ -417,13 +438,15 @@ CHANGES = (
     change_bytes,
     change_name,
     change_kind,
+    *[change_commit] * 2,
     plant,
 )
 NAMES = (
     *("header", "zarr.json", "c", "0", "meta", "data", "a", "", ".", "..", "..."),
-    *("\udcff", "\ud800", "é", "a\nb", "x" * 300, "__attrs__", ".bloscpack", "journal"),
+    *("\udcff", "\ud800", "é", "a\nb", "x" * 300, "__attrs__", ".bloscpack", "1f-0"),
     *("storage", "attr-v2", "000000", "name", "shape", "columns", "a/b", "a\\b", "%"),
-    *("column-order", "missing-shards", "names", "dirs", "unfinished"),
+    *("column-order", "missing-shards", "names", "dirs", "bloscpack-unfinished"),
+    *("bloscpack-pending", "consolidated_metadata", "files", "crc32"),
 )
 LINKS = (
     ".",
@@ -545,15 +568,15 @@ def of_tree(path: str) -> None:
     dataset.convert(path + ".tree", path, to="zarr", sync=False)
 
 
-def unfinished(path: str) -> None:
-    """Make a table whose change is committed, but not complete."""
-    table("zarr")(path)
-    os.mkdir(path + "/.bloscpack")
-    shutil.copy(path + "/zarr.json", path + "/.bloscpack/new")
-    journal = {"files": {"new": "zarr.json"}, "removed": ["y/zarr.json"]}
-    Path(path, ".bloscpack/journal").write_text(json.dumps(journal))
+def pending(name: str):
+    """Return a function that writes a sample whose change is not complete."""
+    return lambda path: shutil.copytree(TESTS / "valid/datasets" / name, path)
 
 
+PENDING = (
+    *("pending", "pending-table", "pending-column-removed"),
+    *("pending-superchunk", "pending-superchunk-column", "group-unfinished"),
+)
 NESTED = np.zeros(10, [("a", "i4"), ("b", [("x", "f8"), ("y", "U2")])])
 SEEDS = {
     "zarr": array("zarr"),
@@ -574,5 +597,5 @@ SEEDS = {
     "tree": tree,
     "of-tree": of_tree,
     "csv": csv_file,
-    "unfinished": unfinished,
+    **{name: pending(name) for name in PENDING},
 }

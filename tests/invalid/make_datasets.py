@@ -30,12 +30,15 @@ from valid.make_datasets import (  # noqa: E402
     archive,
     array,
     change_member,
+    copies_in,
     edited,
     group,
     in_shard,
     index_at,
     patched,
     pending,
+    pending_superchunk,
+    pending_table,
     set_document,
     superchunk,
     swapped,
@@ -43,9 +46,12 @@ from valid.make_datasets import (  # noqa: E402
     unsigned,
     with_entry,
     with_keys,
+    with_list,
+    with_member,
     without,
     write_sample,
 )
+from valid.make_datasets import SAMPLES as SAMPLES_VALID  # noqa: E402
 
 import bloscpack as bp  # noqa: E402
 from bloscpack.exceptions import (  # noqa: E402
@@ -168,11 +174,28 @@ def order_of(document, names):
     document["attributes"]["column-order"] = names
 
 
-def with_shape(journal):
-    """Let the document in a journal have an impossible shape."""
-    text = journal["documents"]["zarr.json"].encode()
-    files = with_keys({"zarr.json": text}, "zarr.json", shape=[-1])
-    journal["documents"]["zarr.json"] = files["zarr.json"].decode()
+def hidden(files):
+    """Return files with the list of a change under a key with a flipped bit."""
+    text = files["zarr.json"].replace(b"bloscpack-pending", b"bloscpack-pendinf")
+    return {**files, "zarr.json": text}
+
+
+def lost(files):
+    """Return files with the attributes of a node under a key with a flipped bit."""
+    return {
+        **files,
+        "zarr.json": files["zarr.json"].replace(b'"attributes"', b'"attributec"'),
+    }
+
+
+def old_table():
+    """Return a table without copies, as older programs wrote it."""
+    return dict(SAMPLES_VALID["table-without-copies"][1]())
+
+
+def exchange_copies(document):
+    copies = copies_in(document)
+    copies["x"], copies["y"] = copies["y"], copies["x"]
 
 
 def deflated(z):
@@ -235,11 +258,23 @@ SAMPLES = {
             lambda d: d["attributes"].update({"column-order": "x"}),
         ),
     ),
-    "table-column-missing": ("V2", lambda: without(table(), "x")),
-    "table-columns-exchanged": ("V2", lambda: swapped(table(), "x", "y")),
+    "table-column-missing": ("V2", lambda: without(old_table(), "x")),
+    "table-columns-exchanged": ("V2", lambda: swapped(old_table(), "x", "y")),
+    "table-copies-exchanged": (
+        "V2",
+        lambda: edited(table(), "zarr.json", exchange_copies),
+    ),
+    "table-copy-no-object": (
+        "V1",
+        lambda: edited(table(), "zarr.json", lambda d: copies_in(d).update(x=[1])),
+    ),
+    "table-copy-shape": (
+        "V4",
+        lambda: with_member(table(), "x", lambda d: d.update(shape=[-1])),
+    ),
     "table-unequal": (
         "V2",
-        lambda: with_keys(table(), "x/zarr.json", shape=[5]),
+        lambda: with_member(table(), "x", lambda d: d.update(shape=[5])),
     ),
     "zarr-unknown-key": zarr("V3", other=1),
     "zarr-must-understand": zarr("V3", other={"must_understand": True}),
@@ -340,7 +375,7 @@ SAMPLES = {
     ),
     "table-column-group": (
         "V2",
-        lambda: {**unsigned(table()), "x/zarr.json": group()["zarr.json"]},
+        lambda: {**unsigned(old_table()), "x/zarr.json": group()["zarr.json"]},
     ),
     # Shards
     "shard-index-digest": (
@@ -625,62 +660,77 @@ SAMPLES = {
     "archive-undo": zipped("X2", lambda z: change_member(z, "x/c/0", flagged)),
     "zarr-undo": ("X1", lambda: flagged(array(FEW), "c/0")),
     "superchunk-undo": ("X1", lambda: flagged(superchunk(FEW), "data/__1__.bin")),
-    # Journals of datasets
-    "dataset-journal-empty": (
+    # Commits
+    "pending-number": ("J2", lambda: pending(change=lambda stored: 1)),
+    "pending-no-object": ("J2", lambda: pending(change=lambda stored: [1])),
+    "pending-null": (
         "J2",
-        lambda: {**pending(), ".bloscpack/journal": b""},
-    ),
-    "dataset-journal-no-object": ("J2", lambda: pending(change=lambda journal: [1])),
-    "dataset-journal-no-files": (
-        "J2",
-        lambda: pending(change=lambda journal: journal.pop("files") and None),
-    ),
-    "dataset-journal-outside": (
-        "J2",
-        lambda: pending(change=lambda journal: journal["files"].update(x="../c/0")),
-    ),
-    "dataset-journal-absolute": (
-        "J2",
-        lambda: pending(change=lambda journal: journal["files"].update(x="/c/0")),
-    ),
-    "dataset-journal-cut": (
-        "J2",
-        lambda: cut(pending(), ".bloscpack/journal", 30),
-    ),
-    "dataset-journal-new-name": (
-        "J2",
-        lambda: pending(change=lambda journal: journal["files"].update({"../x": "x"})),
-    ),
-    "dataset-journal-removed-outside": (
-        "J2",
-        lambda: pending(change=lambda journal: journal["removed"].append("../c/1")),
-    ),
-    "dataset-journal-damaged-document": (
-        "V4",
-        lambda: pending(change=with_shape),
-    ),
-    "dataset-journal-slash": (
-        "J2",
-        lambda: pending(change=lambda journal: journal["files"].update({"a/x": "x"})),
-    ),
-    "dataset-journal-twice": (
-        "J2",
-        lambda: pending(
-            change=lambda journal: journal["documents"].update({"c/0": ""})
+        lambda: with_keys(
+            pending(), "zarr.json", "attributes", **{"bloscpack-pending": None}
         ),
     ),
-    "dataset-journal-nested": (
+    "pending-no-files": (
         "J2",
-        lambda: pending(change=lambda journal: journal.update(other=nested(100))),
+        lambda: pending(change=lambda stored: stored.pop("files") and None),
     ),
-    "dataset-journal-removed": (
+    "pending-files-list": (
         "J2",
-        lambda: pending(change=lambda journal: journal.update(removed="c/1")),
+        lambda: with_list(array(FEW), ["c/0"]),
     ),
-    "dataset-journal-document": (
+    "pending-no-digest": (
         "J2",
-        lambda: pending(change=lambda journal: journal["documents"].update(x={})),
+        lambda: pending(change=lambda stored: stored.pop("crc32") and None),
     ),
+    "pending-digest": (
+        "J2",
+        lambda: pending(change=lambda stored: stored["files"].update({"c/2": None})),
+    ),
+    "pending-digest-number": (
+        "J2",
+        lambda: pending(change=lambda stored: stored.update(crc32=1)),
+    ),
+    "pending-outside": ("J2 I9", lambda: pending({"../c/0": "1f-0"})),
+    "pending-removed-outside": ("J2 I9", lambda: pending({"../c/1": None})),
+    "pending-absolute": ("J2 I9", lambda: pending({"/c/0": "1f-0"})),
+    "pending-slash": ("J2", lambda: pending({"c/0": "a/1f-0"})),
+    "pending-folder-around": ("J2 I9", lambda: pending({"c/0": ".."})),
+    "pending-staged-number": ("J2", lambda: pending({"c/0": 1})),
+    "pending-document": ("J2", lambda: pending({"zarr.json": "1f-0"})),
+    "pending-document-removed": ("J2", lambda: pending({"zarr.json": None})),
+    "pending-nested": (
+        "M7",
+        lambda: pending(change=lambda stored: stored.update(other=nested(99))),
+    ),
+    "pending-superchunk-digest": (
+        "J2",
+        lambda: edited(
+            pending_superchunk(),
+            "meta/sizes",
+            lambda d: d["bloscpack-pending"].update(crc32="00000000"),
+        ),
+    ),
+    "pending-in-altered-table": (
+        "J4",
+        lambda: edited(
+            pending_table(),
+            "zarr.json",
+            lambda d: d["attributes"].update(a=2),
+            sign=False,
+        ),
+    ),
+    "pending-without-copies": ("J4", lambda: with_list(old_table(), {"x/c/1": None})),
+    "pending-hidden": ("J4", lambda: hidden(pending())),
+    "pending-hidden-in-table": ("J4", lambda: hidden(pending_table())),
+    "pending-hidden-superchunk": (
+        "J4 I5",
+        lambda: {
+            **pending_superchunk(),
+            "meta/sizes": pending_superchunk()["meta/sizes"].replace(
+                b"bloscpack-pending", b"bloscpack-pendinf"
+            ),
+        },
+    ),
+    "pending-no-attributes": ("J4", lambda: lost(pending_table())),
     "group-member": ("V1", lambda: with_keys(group(), "a/zarr.json", zarr_format=2)),
 }
 CHECKER = (

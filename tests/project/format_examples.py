@@ -270,7 +270,7 @@ def examples():
         "superchunk-array": small(dataset.create_array, ROWS, layout="superchunk"),
         "superchunk-table": small(dataset.create_table, COLUMNS, layout="superchunk"),
         "undo": {"changed.blp": changed()},
-        "dataset-journal": pending(),
+        "pending": pending(),
     }
 
 

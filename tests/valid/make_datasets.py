@@ -3,7 +3,7 @@
 ``python tests/valid/make_datasets.py`` writes them and their manifest again, byte for
 byte: chunks are copies, and identities and times are fixed. `SAMPLES` has, by name, the
 rules of docs/format.rst that a sample is about, and the function that makes its files.
-Those of `OF_ROWS` stay as they are.
+Those of `OLD` stay as they are.
 """
 
 from __future__ import annotations
@@ -158,9 +158,24 @@ def unsigned(files, name="zarr.json"):
 
     def change(value):
         value.pop("bloscpack", None)
-        value.get("attributes", {}).pop(documents.KEY, None)
+        for key in ("attributes", "consolidated_metadata"):
+            value.get(key, {}).pop(documents.KEY, None)
 
     return edited(files, name, change)
+
+
+def with_member(files, name, change):
+    """Return a table with another document of a column."""
+    value = json.loads(files[name + "/zarr.json"])
+    change(value)
+    text = documents.signed_again(json.dumps(value, indent=2).encode() + b"\n")
+    copy = {name: json.loads(text)}
+    files = {**files, name + "/zarr.json": text}
+    return edited(files, "zarr.json", lambda d: copies_in(d).update(copy))
+
+
+def copies_in(document):
+    return document["consolidated_metadata"]["metadata"]
 
 
 def without(files, *names):
@@ -314,21 +329,96 @@ def set_document(zipped, name, **changes):
     zipped[name]["data"] = json.dumps(value).encode()
 
 
-# Journals
+# Commits
 
 
-def pending(*, applied=False, change=lambda journal: None):
-    """Return an array that a journal changes, whose new files may have their names."""
+def with_list(files, listed, document="zarr.json", change=lambda stored: None):
+    """Return files whose document lists files of a change."""
+    digest = "%08x" % crc32(json.dumps(listed, sort_keys=True).encode())
+    stored = {"files": listed, "crc32": digest}
+    stored = change(stored) or stored
+
+    def put(value):
+        holder = value["attributes"] if "zarr_format" in value else value
+        holder["bloscpack-pending"] = stored
+
+    return edited(files, document, put)
+
+
+def pending(more=(), *, applied=False, change=lambda stored: None):
+    """Return an array that is being changed; a new file may have its name.
+
+    `more` is more of the list.
+    """
     old, new = array(NUMBERS), array(NUMBERS + 100)
-    files = {**old, "c/0": new["c/0"]} if applied else dict(old)
-    if not applied:
-        files[".bloscpack/0.tmp"] = new["c/0"]
-    files[".bloscpack/1.tmp"] = new["c/1"]
-    journal = {"files": {"0.tmp": "c/0", "1.tmp": "c/1"}, "removed": ["c/7"]}
-    text = edited(old, "zarr.json", lambda d: d["attributes"].update(unit="s"))
-    journal["documents"] = {"zarr.json": text["zarr.json"].decode()}
-    files[".bloscpack/journal"] = json.dumps(change(journal) or journal).encode()
-    return files
+    files = edited(old, "zarr.json", lambda d: d["attributes"].update(unit="s"))
+    files["c/0" if applied else ".bloscpack/1f-0"] = new["c/0"]
+    files[".bloscpack/1f-1"] = new["c/1"]
+    listed = {"c/0": "1f-0", "c/1": "1f-1", "c/7": None, **dict(more)}
+    return with_list(files, listed, change=change)
+
+
+def shorter():
+    """Return an array of which two of three files are being removed."""
+    files = {**array(NUMBERS), "zarr.json": array(NUMBERS[:8])["zarr.json"]}
+    return with_list(files, {"c/1": None, "c/2": None})
+
+
+def pending_table():
+    """Return a table with new files of both columns, and old documents in them."""
+    new = made(
+        lambda path: dataset.create_table(
+            path, {"x": np.arange(6, dtype="i2") + 7, "y": np.ones((6, 2))}, **OPTIONS
+        ).close()
+    )
+    old = {**table(), ".bloscpack/1f-0": new["x/c/0"], ".bloscpack/1f-1": new["y/c/0/0"]}
+    files = with_member(old, "x", lambda d: d["attributes"].update(unit="s"))
+    files = with_list(files, {"x/c/0": "1f-0", "y/c/0/0": "1f-1"})
+    return {**files, "x/zarr.json": old["x/zarr.json"]}
+
+
+def column_removed():
+    """Return a table of which a column is being removed."""
+
+    def change(document):
+        document["attributes"]["column-order"] = ["x"]
+        del copies_in(document)["y"]
+
+    return with_list(edited(table(), "zarr.json", change), {"y/zarr.json": None})
+
+
+def pending_superchunk():
+    """Return superchunks of which one is replaced, and the attributes with it."""
+    files, new = superchunk(), superchunk(NUMBERS + 100, attrs={"unit": "s"})
+    names = {"data/__1__.bin": "1f-0", "meta/attributes": "1f-1"}
+    files |= {".bloscpack/" + staged: new[name] for name, staged in names.items()}
+    return with_list(files, names, "meta/sizes")
+
+
+def superchunk_column_added():
+    """Return a table in superchunks that is getting a column, which is in place."""
+
+    def two(path):
+        columns = {"x": np.arange(6, dtype="i2")}
+        with dataset.create_table(path, columns, layout="superchunk", **OPTIONS) as made:
+            made.add_column("y", np.arange(6.0))
+
+    def one(path):
+        columns = {"x": np.arange(6, dtype="i2")}
+        dataset.create_table(path, columns, layout="superchunk", **OPTIONS).close()
+
+    new, files = made(two), made(one)
+    names = {"meta/storage": "1f-0", "meta/columns": "1f-1"}
+    staged = {".bloscpack/" + names[name]: new[name] for name in names}
+    added = {name: new[name] for name in new if name.startswith("data/y")}
+    return with_list({**files, **staged, **added}, names, "meta/sizes")
+
+
+UNFINISHED = {
+    "zarr_format": 3,
+    "node_type": "group",
+    "attributes": {"bloscpack-unfinished": "0" * 16},
+}
 
 
 # Arrays of other programs
@@ -473,40 +563,9 @@ def with_document(zipped):
     zipped.members += Zip({"s/zarr.json": document}).members
 
 
-def journal_of(**keys):
-    return json.dumps({"files": {}, **keys}).encode()
-
-
-def shorter():
-    """Return an array of which a journal removes two of three files."""
-    new = array(NUMBERS[:8])["zarr.json"].decode()
-    journal = journal_of(documents={"zarr.json": new}, removed=["c/1", "c/2"])
-    return {**array(NUMBERS), ".bloscpack/journal": journal}
-
-
-def pending_table():
-    """Return a table of which a journal replaces files of both columns."""
-    new = made(
-        lambda path: dataset.create_table(
-            path, {"x": np.arange(6, dtype="i2") + 7, "y": np.ones((6, 2))}, **OPTIONS
-        ).close()
-    )
-    files = {"0.tmp": "x/c/0", "1.tmp": "y/c/0/0"}
-    moved = {".bloscpack/" + name: new[target] for name, target in files.items()}
-    return {**table(), **moved, ".bloscpack/journal": journal_of(files=files)}
-
-
-def pending_column():
-    """Return a table with a journal in a column, which only the column alone has."""
-    files = table()
-    new = edited(files, "x/zarr.json", lambda d: d["attributes"].update(unit="s"))
-    journal = journal_of(documents={"zarr.json": new["x/zarr.json"].decode()})
-    return {**files, "x/.bloscpack/journal": journal}
-
-
-# Datasets whose shards have the container "numpy", and a short last chunk. Nothing
-# writes them any more: they are copied from the samples.
-OF_ROWS = {
+# Datasets whose shards have the container "numpy", and a short last chunk, and tables
+# without copies. Nothing writes them any more: they are copied from the samples.
+OLD = {
     "rows-zarr-array": "V10 S5",
     "rows-zarr-two-axes": "V10 S5",
     "rows-zarr-resized": "V10 I7",
@@ -514,12 +573,13 @@ OF_ROWS = {
     "rows-superchunk-array": "D8 S5",
     "rows-superchunk-fields": "D8 S5",
     "rows-superchunk-more-rows": "D8 I8",
+    "table-without-copies": "J5",
 }
 
 SAMPLES = {
     **{
         name: (rules, partial(dict, files_of(FOLDER / "datasets" / name)))
-        for name, rules in OF_ROWS.items()
+        for name, rules in OLD.items()
     },
     # The layout zarr
     "zarr-array": ("V1 V4 V10", lambda: array(NUMBERS, fill_value=7)),
@@ -723,27 +783,58 @@ SAMPLES = {
         "X1",
         lambda: archive(lambda z: change_member(z, "x/c/0", changing)),
     ),
-    # Journals
-    "dataset-journal": ("J1 J2", pending),
-    "dataset-journal-half-applied": ("J2", lambda: pending(applied=True)),
-    "dataset-journal-shorter": ("J2", shorter),
-    "dataset-journal-table": ("J2", pending_table),
-    "dataset-journal-token": (
+    # Commits
+    "pending": ("J1 J2 J3", pending),
+    "pending-half-applied": ("J3", lambda: pending(applied=True)),
+    "pending-other-key": (
         "J2",
-        lambda: pending(change=lambda journal: journal.update(token="0f")),
+        lambda: pending(change=lambda stored: stored.update(other=1)),
     ),
-    "dataset-journal-of-column": ("J2", pending_column),
+    "pending-changed-by-others": (
+        "J2 I4",
+        lambda: edited(
+            pending(),
+            "zarr.json",
+            lambda d: d["attributes"].update(unit="km"),
+            sign=False,
+        ),
+    ),
+    "pending-shorter": ("J3", shorter),
+    "pending-table": ("J3 J5", pending_table),
+    "pending-column-removed": ("J3 J5", column_removed),
+    "pending-superchunk": ("J2 J3", pending_superchunk),
+    "pending-superchunk-column": ("J2 J3", superchunk_column_added),
+    "copy-without-document": ("J5", lambda: without(table(), "x/zarr.json")),
+    "copy-and-damaged-document": (
+        "J5",
+        lambda: {**table(), "x/zarr.json": b"{"},
+    ),
+    "copy-and-document-of-others": (
+        "J5",
+        lambda: edited(
+            table(),
+            "x/zarr.json",
+            lambda d: d["attributes"].update(unit="s"),
+            sign=False,
+        ),
+    ),
+    "copies-of-others": (
+        "J5",
+        lambda: with_keys(
+            unsigned(table()), "zarr.json", consolidated_metadata={"metadata": {}}
+        ),
+    ),
     "group-unfinished": (
-        "J3",
+        "J6",
         lambda: {
             **group(),
-            "new/.bloscpack/unfinished": b"",
+            "new/zarr.json": json.dumps(UNFINISHED).encode(),
             "new/c/0": array(NUMBERS[:3])["c/0"],
         },
     ),
     "dataset-uncommitted": (
         "J3",
-        lambda: {**array(NUMBERS), ".bloscpack/0.tmp": b"half of a new sha"},
+        lambda: {**array(NUMBERS), ".bloscpack/1f-0": b"half of a new sha"},
     ),
     # Files
     "grid": ("G1 G2 G3", lambda: made(grid_file, "sample.blp")),

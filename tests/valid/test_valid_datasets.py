@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from format.agreement import read_here, summary
 from support import TESTS, copied_sample
 from valid import make_datasets
 
+from bloscpack import dataset
 from bloscpack.verify import verify
 
 FOLDER = TESTS / "valid" / "datasets"
@@ -36,6 +38,21 @@ def test_made_again(name, tmp_path):
     stored = FOLDER / MANIFEST[name]["path"]
     assert make_datasets.files_of(stored) == make_datasets.files_of(made)
     assert rules.split() == MANIFEST[name]["rules"]
+
+
+@pytest.mark.parametrize("name", make_datasets.OLD)
+def test_old_datasets_grow(name, tmp_path):
+    path = copied_sample(FOLDER, MANIFEST[name]["path"], tmp_path)
+    with dataset.open(path, "r+") as opened:
+        before = opened[:]
+        opened.append(before[:2])
+    with dataset.open(path) as opened:
+        expected = np.concatenate([before, before[:2]]).astype(before.dtype).tobytes()
+        assert expected == opened[:].tobytes()
+        if opened.layout == "zarr" and isinstance(opened, dataset.Table):
+            document = json.loads((path / "zarr.json").read_text())
+            assert [*opened.columns] == [*document["consolidated_metadata"]["metadata"]]
+    assert [] == verify(path).findings
 
 
 def test_every_sample_is_listed():

@@ -150,7 +150,8 @@ def group_class(name: str) -> type[GroupLayout]:
 def find(folder: Folder) -> tuple[str, str] | None:
     """Return layout and kind of a folder; None if it has no dataset.
 
-    The kind is ``'array'``, ``'table'`` or ``'group'``.
+    The kind is ``'array'``, ``'table'`` or ``'group'``, or an empty text: then nothing
+    in the folder is a dataset.
     """
     for name, layout in LAYOUTS.items():
         kind = None if layout.detect is None else load(layout.detect)(folder)
@@ -183,7 +184,7 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
     skipped = (PermissionError,) if skip_unreadable else ()
     found = find(folder)
     if found is not None:
-        return Found(folder, *found)
+        return Found(folder, *found) if found[1] else None
     if not folder.lists:
         return None
     candidates = [folder]
@@ -194,8 +195,11 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
             for name in () if candidate.is_leftover else candidate.folders():
                 inner = candidate.dataset(name)
                 with suppress(*skipped, LinkFound):
-                    if find(inner) is not None:
+                    found = find(inner)
+                    if found is not None and found[1]:
                         return Found(folder, "folder", "group")
+                    if found is not None:
+                        continue
                 candidates.append(inner)
     return None
 
@@ -284,7 +288,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
     if not names:
         return None
     kind = find(around)
-    if outer is None or kind is None or kind[1] == "array":
+    if outer is None or kind is None or kind[1] in ("array", ""):
         raise folder.damage(
             "expected the document that commits it in a folder around it, found none: "
             "it is a copy of a column, or of a member of a group"

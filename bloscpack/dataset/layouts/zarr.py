@@ -120,12 +120,16 @@ ALL_LIKELY = "bmM"
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
 # The attributes that users do not see, and their effect.
-OF_DATASET = {KEY: "says which dataset it is"}
+OF_DATASET = {
+    KEY: "says which dataset it is",
+    PENDING: "lists the files of a change",
+}
 OF_ARRAYS = {MISSING_SHARDS: "says that some shards were never written", **OF_DATASET}
 OF_GROUPS = {
     COLUMN_ORDER: "makes a group a table",
     **OF_DATASET,
     MEMBERS: "lists the members of an archive",
+    UNFINISHED: "says that the group is not complete",
 }
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
