@@ -44,7 +44,7 @@ from .._format.committed import (
     with_pending,
 )
 from .._format.identity import stated_identity
-from .._format.zarr_metadata import ZARR_JSON, encode_json
+from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import Conflict, Store
@@ -57,7 +57,7 @@ from ..exceptions import (
     UsageError,
     UsageValueError,
 )
-from ..serializers import parse_json
+from ..serializers import encode_document, parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, is_new_folder
 
@@ -147,7 +147,7 @@ class Pending:
         change.pending = self
         members = self.members or {}
         change.stale = {
-            "%s/%s" % (name, ZARR_JSON): encode_json(members[name])
+            "%s/%s" % (name, ZARR_JSON): encode_document(members[name], 2)
             for name in self.stale
         }
 

@@ -27,7 +27,6 @@ from .._format.zarr_metadata import (
     OLD_CONSOLIDATED,
     ZARR_JSON,
     encode_copied,
-    encode_json,
 )
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
@@ -36,6 +35,7 @@ from .._storage.store import Store
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, FormatError
+from ..serializers import encode_document
 
 Check = Callable[[bytes, JsonObject], object]
 
@@ -337,7 +337,7 @@ class Folder:
         members, part = self.pending.members, self.prefix[:-1]
         copy = members.get(part) if members and name == ZARR_JSON and part else None
         if copy is not None and self.is_remote:
-            return encode_json(copy), copy
+            return encode_document(copy, 2), copy
         if copy is not None:
             return self._member_document(part, copy)
         return self._read_document(name)[:2]
@@ -371,7 +371,7 @@ class Folder:
             raise FileNotFoundError(errno.ENOENT, text, self.path(ZARR_JSON))
         if now != own:
             self.pending.stale.add(part)
-        return encode_json(now), now
+        return encode_document(now, 2), now
 
     def _take(self, name: str, content: bytes, value: Json, version: object) -> None:
         """Let the document of the dataset say where other files are."""
