@@ -211,6 +211,8 @@ def read_node(folder: Folder) -> dict:
         stated = (column["own"] or {}).get("column", crc32)
         check("V2", column["kind"] == "array" and stated == crc32)
         columns[name] = column["tree"] | {"items": read_items(inner, column)}
+    lengths = {each["shape"][0] for each in columns.values()}
+    check("V2", not node["copies"] or len(lengths) < 2)
     return {"kind": "table", "attributes": attributes, "columns": columns}
 
 

@@ -738,7 +738,6 @@ CHECKER = (
     "archive-chunk-crc32",
     "archive-without-group",
     "shard-entries-exchanged",
-    "table-unequal",
 )
 
 
