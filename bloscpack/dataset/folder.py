@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from .._commit.change import Pending, decode_json
+from .._commit.committed import DOCUMENTS, STAGING
 from .._commit.objects import is_leftover
-from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.identity import CONSOLIDATED, is_copy
 from .._format.zarr_metadata import (

@@ -17,7 +17,7 @@ from support import as_user, needs_root
 import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack._cli.verbs.verify import state_of
-from bloscpack._format.committed import with_pending
+from bloscpack._commit.committed import with_pending
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack.exceptions import FormatError, Unsupported
 

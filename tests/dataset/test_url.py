@@ -14,8 +14,8 @@ from storage.servers import serving_folder
 
 import bloscpack
 from bloscpack import bigfile, dataset
+from bloscpack._commit.committed import with_pending
 from bloscpack._commit.objects import Claim, NewObjects
-from bloscpack._format.committed import with_pending
 from bloscpack._format.shard import NO_ENTRY, crc_of
 from bloscpack._storage import remote
 from bloscpack._storage.object_store import ObjectStore

@@ -310,7 +310,9 @@ class ShardFiles(ChunkFiles):
         name = self.names(number)
         if self.folder.full(name) in moving:
             return True
-        return versions != {self.folder.version_of(name)}
+        now = self.folder.version_of(name)
+        # A file that was removed, with rows or all, can be read while it is open.
+        return versions != {now} and (now is not None or len(versions) > 1)
 
     def _load(
         self,

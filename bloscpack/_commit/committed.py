@@ -24,12 +24,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NoReturn
 
-from .._storage.paths import is_safe_name, is_safe_part
-from .._types import Json, JsonObject
-from ..exceptions import DamageError
-from ..serializers import encode_document
-from .dtypes import shown
-from .identity import (
+from .._format.dtypes import shown
+from .._format.identity import (
     CONSOLIDATED,
     KEY,
     find_identity,
@@ -37,7 +33,11 @@ from .identity import (
     seems_signed,
     signed,
 )
-from .zarr_metadata import ZARR_JSON
+from .._format.zarr_metadata import ZARR_JSON
+from .._storage.paths import is_safe_name, is_safe_part
+from .._types import Json, JsonObject
+from ..exceptions import DamageError
+from ..serializers import encode_document
 
 # The folder, inside of a dataset, with the files that have not got their names yet.
 STAGING = ".bloscpack"
