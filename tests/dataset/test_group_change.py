@@ -72,7 +72,7 @@ def test_a_change_that_fails(path):
             with group.change():
                 group["time"].append([4])
                 group["in/rain"][:] = 1
-                raise ZeroDivisionError
+                raise ZeroDivisionError("stop")
 
         def goes_on():
             """Go on after a part of the change has failed."""
@@ -89,7 +89,7 @@ def test_a_change_that_fails(path):
                 group["time"].append([5])
 
         for change, error, message in (
-            (stops, ZeroDivisionError, ""),
+            (stops, ZeroDivisionError, "stop"),
             (goes_on, UsageError, "nothing of"),
             (changes_twice, UsageError, "twice in one change"),
         ):

@@ -272,8 +272,9 @@ def committing(found: Found) -> tuple[Found, str] | None:
     folder, names = found.folder, []
     if folder.prefix:
         return None
-    outer = folder.around()
+    outer = None
     if found.layout in ("bcolz", "blz"):
+        outer = folder.around()
         columns = document_of(found.layout, "table")
         if outer is None or found.kind == "table" or not outer[0].exists(columns):
             return None
