@@ -7,7 +7,7 @@ store of objects to temporary files. A content that does not disturb the old sta
 
 Commit point
     One file is replaced: the document of the dataset, or the only staged file. If more
-    files are staged, the new document lists them as pending (see `_commit.committed`).
+    files are staged, the new document lists them as pending (see `_format.committed`).
     They get their names after it, and then the document is replaced by one without the
     list. With `sync`, all contents and the names of their folders are on the disk
     before the commit point.
@@ -36,6 +36,13 @@ from itertools import count
 from typing import Any, BinaryIO, Protocol
 
 from .._engine.forks import Owner
+from .._format.committed import (
+    STAGING,
+    decode_members,
+    decode_pending,
+    with_members,
+    with_pending,
+)
 from .._format.identity import stated_identity
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
@@ -52,13 +59,6 @@ from ..exceptions import (
 )
 from ..serializers import encode_document, parse_json
 from .access import Access, Model, NewAccess, folder_of
-from .committed import (
-    STAGING,
-    decode_members,
-    decode_pending,
-    with_members,
-    with_pending,
-)
 from .ownership import FileAccess, is_new_folder
 
 # Permission bits of a file and a folder until they get the access of others.

@@ -24,8 +24,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NoReturn
 
-from .._format.dtypes import shown
-from .._format.identity import (
+from .._types import Json, JsonObject
+from ..exceptions import DamageError
+from ..serializers import encode_document
+from .dtypes import shown
+from .identity import (
     CONSOLIDATED,
     KEY,
     find_identity,
@@ -33,11 +36,8 @@ from .._format.identity import (
     seems_signed,
     signed,
 )
-from .._format.zarr_metadata import ZARR_JSON
-from .._storage.paths import is_safe_name, is_safe_part
-from .._types import Json, JsonObject
-from ..exceptions import DamageError
-from ..serializers import encode_document
+from .names import is_safe_name, is_safe_part
+from .zarr_metadata import ZARR_JSON
 
 # The folder, inside of a dataset, with the files that have not got their names yet.
 STAGING = ".bloscpack"

@@ -29,6 +29,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from .._engine.forks import Owner
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import disk
 from .._storage.folder_store import FolderStore, replaced
@@ -43,7 +44,6 @@ from .change import (
     naming_dataset,
     not_replaced,
 )
-from .committed import STAGING
 from .locking import FolderLock
 from .ownership import AccessLimits
 

@@ -22,6 +22,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.store import Store
 from .._storage.upload import check_writable
@@ -35,7 +36,6 @@ from .change import (
     check_mode,
     not_replaced,
 )
-from .committed import STAGING
 
 # The attribute of a document in the place of one that is not there yet.
 UNFINISHED = "bloscpack-unfinished"

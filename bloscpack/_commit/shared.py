@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import Conflict
@@ -43,7 +44,6 @@ from .change import (
     naming_dataset,
     recover,
 )
-from .committed import STAGING
 from .locking import FolderLock, Lock, waiting
 from .writer import WAIT
 

@@ -26,10 +26,10 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from .._engine.forks import OwnLock, renew_after_fork
+from .._format.committed import STAGING
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change, FolderChange, Pending, naming_dataset, recover
-from .committed import STAGING
 from .locking import FolderLock, waiting
 
 

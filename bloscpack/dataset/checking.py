@@ -15,10 +15,10 @@ from copy import copy
 from dataclasses import replace
 
 from .._check.note import told
-from .._commit.committed import DOCUMENTS, STAGING
 from .._commit.new_folder import LEFTOVER, MARK
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
+from .._format.committed import DOCUMENTS, STAGING
 from .._format.grid import boxes_of
 from .._format.rows import union
 from .._format.zarr_metadata import MASK, unusual_json

@@ -29,11 +29,11 @@ import numpy
 
 from ..._arrays.reader import Reader
 from ..._commit.change import Change
-from ..._commit.committed import PENDING, no_members
 from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
+from ..._format.committed import PENDING, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
