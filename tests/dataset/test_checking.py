@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bloscpack._format.committed import with_pending
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 from dataset.layouts import LAYOUTS, SHARDED
@@ -18,6 +17,7 @@ from support import as_user, needs_root
 import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack._cli.verbs.verify import state_of
+from bloscpack._format.committed import with_pending
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack.exceptions import FormatError, Unsupported
 

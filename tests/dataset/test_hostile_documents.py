@@ -14,13 +14,13 @@ from pathlib import Path
 import blosc
 import numpy as np
 import pytest
-from bloscpack._format.committed import with_pending
 from dataset import golden_directories as golden
 from dataset.damage_datasets import edit_json, numbers
 from dataset.layouts import LAYOUTS, SHARDED
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
+from bloscpack._format.committed import with_pending
 from bloscpack._storage.folder_store import OpenFile
 from bloscpack.exceptions import DamageError, Unsupported
 
