@@ -1,19 +1,18 @@
-"""All-or-nothing changes of files and datasets, by six rules.
+"""All-or-nothing changes of files and datasets, by five rules.
 
 ==================  ================================  ==================================
 module              rule                              used for
 ==================  ================================  ==================================
 `replacing`         rename one file                   new files, repacking
 `undo`              undo record in the file           appending to a file, metadata
-`new_files`         journal of new files              changes of a dataset in a folder
-`guard`             one guard object                  datasets in a store of objects
+`change`            one document                      changes of a dataset
 `shared`            one shard                         several writers of an array
 `new_folder`        a hidden folder is renamed        new datasets in a folder
 ==================  ================================  ==================================
 
-Each module states the commit point of its rule, how an interrupted change is completed
-or undone, and which users are trusted. `trust` has the table of users who may have
-written the journal of a dataset, `snapshot` reads beside a writer, `locking` and
-`writer` keep other writers away. No module here imports one of datasets:
-`new_files.Datasets` is what the rules ask about them.
+Each module states the commit point of its rule, and how an interrupted change is
+completed or undone. `objects` has the right to change a dataset in a store of objects,
+and new datasets there. `snapshot` reads beside a writer, `locking` and `writer` keep
+other writers away. No module here imports one of datasets: `change.Datasets` is what
+the rules ask about them.
 """
