@@ -26,8 +26,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
+from .._format.names import is_safe_part
 from .._storage.folder_store import FolderStore, LinkFound
-from .._storage.paths import is_safe_part
 from .ownership import (
     AccessLimits,
     FileAccess,

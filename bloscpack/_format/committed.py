@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NoReturn
 
-from .._storage.paths import is_safe_name, is_safe_part
 from .._types import Json, JsonObject
 from ..exceptions import DamageError
 from ..serializers import encode_document
@@ -37,6 +36,7 @@ from .identity import (
     seems_signed,
     signed,
 )
+from .names import is_safe_name, is_safe_part
 from .zarr_metadata import ZARR_JSON
 
 # The folder, inside of a dataset, with the files that have not got their names yet.

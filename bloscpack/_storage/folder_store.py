@@ -19,11 +19,12 @@ from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
 from .._engine.threads import ordered
+from .._format.names import is_checked_name, is_safe_part
 from ..exceptions import StorageError
 from .base import Storage
 from .descriptors import Descriptor, Reopenable, read_into, with_room
 from .disk import NameInFolder, disk
-from .paths import is_checked_name, is_missing, is_safe_part
+from .paths import is_missing
 from .store import Store, too_long
 
 Result = TypeVar("Result")

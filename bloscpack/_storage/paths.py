@@ -2,14 +2,13 @@
 
 Strategy: every function is pure but for `is_url`, which looks for a local file. A URL
 may contain a password or a signature: a message contains `public_name` of it, never the
-URL. The names of the files in a dataset are relative, and have safe parts only.
+URL.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from functools import lru_cache
 
 from ..exceptions import UsageError, UsageTypeError
 
@@ -133,28 +132,6 @@ def check_is_path(file: object, call: str, *, or_object: bool = False) -> None:
 
 
 # Names inside of a dataset
-
-
-def is_safe_part(part: object) -> TypeGuard[str]:
-    """Return whether text is the name of a file or folder, and no path."""
-    if not isinstance(part, str) or part in ("", ".", ".."):
-        return False
-    try:
-        # The surrogates of `os.fsdecode` stand for bytes of a name that are no text. A
-        # file system can't hold others, which JSON has, too.
-        part.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return not any(c in part for c in "/\\\0") and not (os.name == "nt" and ":" in part)
-
-
-def is_safe_name(name: object) -> bool:
-    """Return whether a relative name with slashes stays inside of its folder."""
-    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
-
-
-# The names that the code makes are checked again and again.
-is_checked_name = lru_cache(1024)(is_safe_name)
 
 
 def is_missing(error: OSError) -> bool:

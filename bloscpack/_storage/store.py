@@ -17,10 +17,10 @@ from _thread import allocate_lock
 from collections.abc import Iterable, Iterator
 from copy import copy
 
+from .._format.names import is_safe_name
 from .._types import StorageOptions
 from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage, Storage
-from .paths import is_safe_name
 
 
 class Conflict(StorageError):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from weakref import finalize
 
 from .._engine.forks import cached_property
+from .._format.names import is_safe_name
 from .._format.other_formats import (
     PREFIX_LENGTH,
     ZARR_JSON,
@@ -53,7 +54,6 @@ from ..constants import MAX_BUFFERSIZE, MAX_DOCUMENT
 from ..exceptions import BloscpackError, DamageError, NotReadable, Unsupported
 from .base import MemoryStorage, PartStorage, Storage, StorageFile, naming_errors
 from .local import whole_file
-from .paths import is_safe_name
 from .store import NestedStore, too_long
 
 if TYPE_CHECKING:

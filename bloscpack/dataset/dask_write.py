@@ -29,6 +29,7 @@ from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .folder import Folder
 from .frames import items_by_name
+from .group import open_node
 from .layouts import Found, array_class, detect, table_class
 from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
@@ -229,7 +230,8 @@ class Addition(Existing, FolderTarget):
         self._changing = Options(sync=sync, writable=True)
         layout = "superchunk" if found.layout == "superchunk" else "zarr"
         self.options = {**self.options, "layout": layout}
-        with open_array_or_table(found, self._changing) as dataset:
+        with open_node(found, self._changing) as dataset:
+            assert isinstance(dataset, (Array, Table))
             dataset._check_resizable()
             self._start = len(dataset)
             self._masks = {} if isinstance(dataset, Array) else dataset._masks()
@@ -254,7 +256,8 @@ class Addition(Existing, FolderTarget):
         """Append all rows, unless they are there; remove the hidden folder."""
         found = detect(Folder.open(self.root))
         options = self._changing._replace(timeout=LOCK_SECONDS)
-        with open_array_or_table(found, options) as dataset:
+        with open_node(found, options) as dataset:
+            assert isinstance(dataset, (Array, Table))
             if len(dataset) == self._start and self._is_staged():
                 self._set_length(length)
                 rows = open_array_or_table(detect(Folder(self.staged())), Options())
@@ -296,7 +299,7 @@ class RegionTarget(Existing):
                 "region: expected slices of adjacent items, found %.200r" % (region,)
             )
         options = Options(sync=sync, writable=True, shared=True)
-        with open_array_or_table(found, options) as array:
+        with open_node(found, options) as array:
             assert isinstance(array, Array)
             self._array = copy(array)  # it has a lock only while it is changed
         selection = Selection(region, array.shape)

@@ -23,6 +23,7 @@ from .._commit.objects import is_leftover
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.identity import CONSOLIDATED, is_copy
+from .._format.names import is_checked_name, is_safe_part
 from .._format.zarr_metadata import (
     OLD_CONSOLIDATED,
     ZARR_JSON,
@@ -30,7 +31,7 @@ from .._format.zarr_metadata import (
 )
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
-from .._storage.paths import is_checked_name, is_safe_part, is_url, local_path
+from .._storage.paths import is_url, local_path
 from .._storage.store import Store
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..constants import MAX_DOCUMENT

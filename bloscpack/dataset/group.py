@@ -180,7 +180,7 @@ class OpenMembers(NamedLocks):
     """
 
     def __init__(self, is_remote: bool) -> None:
-        # By path. At a URL they stay open: closing a table removes its journal.
+        # By path. At a URL they stay open: each new writer claims the document.
         self._opened: MutableMapping[str, Any] = (
             {} if is_remote else WeakValueDictionary()
         )

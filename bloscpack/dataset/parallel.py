@@ -398,7 +398,7 @@ class ObjectTarget(Target):
         self._claim.check_free()
 
     def begin(self, create: Create) -> None:
-        """Keep the documents of the dataset, store the guard, and remove the others."""
+        """Keep the documents of the dataset, and take the folder."""
         with (
             tempfile.TemporaryDirectory() as outer,
             create(os.path.join(outer, "new")) as made,
@@ -414,7 +414,7 @@ class ObjectTarget(Target):
             self._documents = {name: store.read(name)[0] for name in files}
         self._claim.take()
 
-    def _check_guard(self) -> None:
+    def _check_claim(self) -> None:
         """Raise `WriteAfterCommit` unless the dataset still belongs to this target."""
         try:
             self._claim.check()
@@ -438,7 +438,7 @@ class ObjectTarget(Target):
 
     def _in_memory(self) -> Folder:
         """Return a folder with the documents of the dataset."""
-        self._check_guard()
+        self._check_claim()
         return Folder(MemoryStore(self.root, dict(self._documents)))
 
     @contextmanager
@@ -454,7 +454,7 @@ class ObjectTarget(Target):
         """
         for attempt in range(ATTEMPTS):
             version = self._store.object_version(name)
-            self._check_guard()  # after the version: see the strategy
+            self._check_claim()  # after the version: see the strategy
             try:
                 self._store.put(name, content, version)
                 return

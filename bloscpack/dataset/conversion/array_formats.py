@@ -28,11 +28,11 @@ import numpy
 
 from ..._engine.forks import cached_property
 from ..._format.dtypes import Array
+from ..._format.names import is_safe_part
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._format.zip_format import MAX_NAME
 from ..._storage.base import Storage, naming_errors, read_up_to, write_all
 from ..._storage.local import whole_file
-from ..._storage.paths import is_safe_part
 from ..._storage.zip_store import open_zip, zip_errors
 from ..._types import Json, JsonObject, Writable
 from ...abstract_io import PlainSource

@@ -326,7 +326,12 @@ def detect(folder: Folder) -> Found:
             "expected a dataset, found a folder without the files of one "
             "('zarr.json' or 'meta/storage')"
         )
-        if folder.is_folder("c"):
+        if folder.is_leftover:
+            missing = (
+                "expected a dataset, found the beginning of one: it is being written, "
+                "or its writer has died"
+            )
+        elif folder.is_folder("c"):
             missing = (
                 "the document 'zarr.json' is missing, and there is a folder 'c', as of "
                 "the shards of an array: put the document back from a copy"

@@ -30,9 +30,9 @@ from ..._format.array_metadata import MAX_NBYTES, are_lengths, check_itemsize, i
 from ..._format.codecs import read_by
 from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
 from ..._format.grid import Grid, Shape
+from ..._format.names import is_safe_part
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
-from ..._storage.paths import is_safe_part
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE

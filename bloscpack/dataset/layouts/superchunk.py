@@ -52,9 +52,9 @@ from ..._format.dtypes import (
 )
 from ..._format.grid import Grid, Shape
 from ..._format.identity import KEY, Identity, check_identity, identified
+from ..._format.names import is_safe_part
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
-from ..._storage.paths import is_safe_part
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE, MAX_DOCUMENT

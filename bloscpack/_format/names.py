@@ -1,0 +1,32 @@
+"""Names of the files in a dataset or an archive: relative, with safe parts only."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+
+def is_safe_part(part: object) -> TypeGuard[str]:
+    """Return whether text is the name of a file or folder, and no path."""
+    if not isinstance(part, str) or part in ("", ".", ".."):
+        return False
+    try:
+        # The surrogates of `os.fsdecode` stand for bytes of a name that are no text. A
+        # file system can't hold others, which JSON has, too.
+        part.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return not any(c in part for c in "/\\\0") and not (os.name == "nt" and ":" in part)
+
+
+def is_safe_name(name: object) -> bool:
+    """Return whether a relative name with slashes stays inside of its folder."""
+    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
+
+
+# The names that the code makes are checked again and again.
+is_checked_name = lru_cache(1024)(is_safe_name)
