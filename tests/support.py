@@ -263,8 +263,7 @@ def reset_signals() -> None:
 def copied_sample(folder: Path, name: str, into: Path) -> Path:
     """Return a copy of a sample; only this user may write it.
 
-    The journal of a dataset is refused if others may write it, and a clone may have
-    such files.
+    In a clone, others may have permission to write it.
     """
     source, target = folder / name, into / name
     (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
