@@ -261,12 +261,7 @@ def reset_signals() -> None:
 
 
 def copied_sample(folder: Path, name: str, into: Path) -> Path:
-    """Return a copy of a sample; only this user may write it.
-
-    In a clone, others may have permission to write it.
-    """
+    """Return a copy of a sample."""
     source, target = folder / name, into / name
     (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
-    for place in (into, *into.rglob("*")):
-        place.chmod(0o755 if place.is_dir() else 0o644)
     return target

@@ -9,7 +9,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from .._commit import new_folder, objects
@@ -22,7 +22,7 @@ from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
-from ..exceptions import UsageValueError
+from ..exceptions import FormatError, UsageValueError
 from .folder import Folder, store_at
 from .layouts import (
     LAYOUTS,
@@ -58,8 +58,15 @@ class _Datasets:
     def check_group(self, store: Store) -> None:
         if store.is_sticky:  # any user may have made a document in it
             return
-        folder = Folder(store)
+        folder, found = Folder(store), None
         drop_copies(folder)
+        with suppress(FormatError, OSError):  # it is damaged
+            found = find(folder)
+        if found is not None and found[1] not in ("group", ""):
+            raise UsageValueError(
+                "'%s' is the folder of the %s, which can't hold other datasets"
+                % (store.root, found[1])
+            )
         if folder.pending.members is not None:
             raise UsageValueError(
                 "the document of '%s' commits all that is in it: open it for changes, "

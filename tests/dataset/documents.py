@@ -36,6 +36,7 @@ def read(path):
     """Return a document without its identity."""
     value = json.loads(path.read_text())
     value.pop("bloscpack", None)
-    for holder in (value, value.get("attributes", {})):
-        holder.pop(KEY, None)
+    for holder in (value, *value.values()):
+        if isinstance(holder, dict):
+            holder.pop(KEY, None)
     return value

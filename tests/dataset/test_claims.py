@@ -121,18 +121,6 @@ def test_sparse_with_lost_rows(sparse):
     assert [7] * 30 == found[60:90].tolist()
 
 
-def test_sparse_table(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    columns = {"x": np.arange(100), "y": np.arange(100.0)}
-    with dataset.create_table("t", columns, chunks=10, shards=30) as table:
-        table.resize(HUGE)
-    assert dataset.verify("t").ok
-    assert dataset.recover("t", "saved").complete
-    found = dataset.open("saved")
-    assert HUGE == len(found)
-    assert [99.0, 0.0] == found["y"][99:101].tolist()
-
-
 def test_sparse_files(tmp_path, monkeypatch):
     """A shard with a tail of zeros that take no room on the disk."""
     monkeypatch.chdir(tmp_path)

@@ -67,20 +67,34 @@ def test_a_change_that_fails(path):
     fill(path)
     before = content(dataset.open(path))
     with dataset.open(path, "r+") as group:
-        with pytest.raises(ZeroDivisionError), group.change():
-            group["time"].append([4])
-            group["in/rain"][:] = 1
-            raise ZeroDivisionError
-        # A block that goes on after a part of the change has failed.
-        with pytest.raises(UsageError, match="nothing of"), group.change():  # noqa: PT012
-            group["tab"].append({"k": [3], "v": ["c"]})
-            with pytest.raises(UsageError):
-                group["time"][:] = ["text"] * 4
-            with pytest.raises(ValueError, match="no row"):
-                group["time"].append(blocks())
-        with pytest.raises(UsageError, match="twice in one change"), group.change():
-            group["time"].append([4])
-            group["time"].append([5])
+
+        def stops():
+            with group.change():
+                group["time"].append([4])
+                group["in/rain"][:] = 1
+                raise ZeroDivisionError("stop")
+
+        def goes_on():
+            """Go on after a part of the change has failed."""
+            with group.change():
+                group["tab"].append({"k": [3], "v": ["c"]})
+                with pytest.raises(UsageError):
+                    group["time"][:] = ["text"] * 4
+                with pytest.raises(ValueError, match="no row"):
+                    group["time"].append(blocks())
+
+        def changes_twice():
+            with group.change():
+                group["time"].append([4])
+                group["time"].append([5])
+
+        for change, error, message in (
+            (stops, ZeroDivisionError, "stop"),
+            (goes_on, UsageError, "nothing of"),
+            (changes_twice, UsageError, "twice in one change"),
+        ):
+            with pytest.raises(error, match=message):
+                change()
         assert before == content(group)
         group["time"].append([4])
         assert [0, 1, 2, 3, 4] == group["time"][:].tolist()
@@ -179,9 +193,9 @@ def test_one_writer(tmp_path):
 
 def test_reading_and_closing(tmp_path):
     fill(tmp_path / "g")
-    with pytest.raises(UsageError, match="opened for reading"):
-        with dataset.open(tmp_path / "g").change():
-            pass
+    reading = dataset.open(tmp_path / "g")
+    with pytest.raises(UsageError, match="opened for reading"), reading.change():
+        pass
     group = dataset.open(tmp_path / "g", "r+")
     member = group["time"]
     group.close()

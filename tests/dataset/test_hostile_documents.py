@@ -20,6 +20,7 @@ from dataset.layouts import LAYOUTS, SHARDED
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
+from bloscpack._format.committed import with_pending
 from bloscpack._storage.folder_store import OpenFile
 from bloscpack.exceptions import DamageError, Unsupported
 
@@ -117,10 +118,9 @@ def test_names_that_no_file_system_has(name, capsys):
             cli.main([verb, "t"])
     assert r"\ud" in capsys.readouterr().err
     dataset.create_array("a", [1]).close()
-    Path("a/.bloscpack").mkdir()
-    journal = {"files": {}, "removed": [name]}
-    Path("a/.bloscpack/journal").write_text(json.dumps(journal))
-    with pytest.raises(bp.FormatError, match="expected a journal"):
+    document = Path("a/zarr.json")
+    document.write_bytes(with_pending(document.read_bytes(), {name: None}))
+    with pytest.raises(bp.FormatError, match="expected 'bloscpack-pending'"):
         dataset.open("a", "r+")
 
 
@@ -426,17 +426,3 @@ def test_attributes_that_no_reader_takes(layout):
     with dataset.open("a") as array:
         assert {"deep": deep} == dict(array.attrs)
         assert numbers(10).tolist() == array[:].tolist()
-
-
-def test_a_journal_that_no_reader_takes():
-    """Quotes take more bytes as a text in the journal than in the document."""
-    path = "memory://hostile/t"
-    dataset.create_table(path, {"x": numbers(10)}).close()
-    with (
-        dataset.open(path, "r+") as table,
-        pytest.raises(bp.UsageError, match=r"document of '\d+' bytes"),
-    ):
-        table.attrs["quotes"] = '"' * 2**24
-    with dataset.open(path, "r+") as table:
-        assert {} == dict(table.attrs)
-        assert numbers(10).tolist() == table["x"][:].tolist()

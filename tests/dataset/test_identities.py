@@ -193,6 +193,21 @@ def test_damage_that_makes_a_document_unknown(old, new, member, tmp_path):
     assert "the digest in 'bloscpack-id' is wrong" in found[0].message
 
 
+@pytest.mark.parametrize("kind", ["array", "table", "group"])
+def test_attributes_that_no_user_may_set(kind, tmp_path):
+    made = {
+        "array": lambda path: dataset.create_array(path, [1, 2]),
+        "table": lambda path: dataset.create_table(path, {"x": [1, 2]}),
+        "group": dataset.create_group,
+    }[kind](tmp_path / "d")
+    names = ["bloscpack-id", "bloscpack-pending", "bloscpack-unfinished"]
+    with made:
+        for name in names[: 2 if kind == "array" else 3]:
+            with pytest.raises(UsageError, match="'%s'" % name):
+                made.attrs[name] = {}
+    assert {} == dict(dataset.open(tmp_path / "d").attrs)
+
+
 def test_a_document_of_an_unknown_array(tmp_path):
     """Nothing says that it is damaged: it is not ours, or of a newer release."""
     path = tmp_path / "a"

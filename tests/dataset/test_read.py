@@ -723,6 +723,6 @@ def test_no_look_at_a_file_is_without_need(tmp_path):
     opened = [os.path.basename(path) for kind, path in asked if kind == "open"]
     assert ["x", "zarr.json", "c", "0"] == opened
     looks = [path for kind, path in asked if kind != "open"]
-    # The folder itself; whether zarr.json is still the same when it is decoded, and when
-    # the shard is open.
+    # The folder itself; whether zarr.json is still the same when it is decoded, and
+    # when the shard is open.
     assert ["fd", "zarr.json", "zarr.json"] == looks

@@ -26,7 +26,7 @@ from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
-from bloscpack.dataset.layouts import find, shard_files
+from bloscpack.dataset.layouts import Found, find, shard_files
 from bloscpack.dataset.layouts.zarr import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
@@ -857,7 +857,7 @@ def test_a_change_between_the_detection_of_an_array_and_its_writer(tmp_path):
     for _ in range(3):
         with dataset.open(path, "r+", sync=False) as array:
             array.append(items("f8", 1))
-    writer = writer_for(folder, "array", True)
+    writer = writer_for(Found(folder, "zarr", "array"), True)
     assert (13,) == ZarrArray(folder).shape
     writer.close()
 

@@ -291,7 +291,7 @@ def test_files_are_made_again():
 def test_every_rule_is_broken():
     text = (TESTS.parent / "docs" / "format.rst").read_text("utf-8")
     rules = set(re.findall(r"\*\*([A-Z][0-9]+)\*\*", text))
-    # Those of datasets, commits and archives, which are no single files.
+    # Those of datasets and archives, which are no single files.
     rules = {rule for rule in rules if rule[0] not in "DIJVZ"}
     broken = {rule for rules, _ in make.FILES.values() for rule in rules.split()}
     assert rules == broken | {*NOT_IN_A_FILE}

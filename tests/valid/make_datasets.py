@@ -371,7 +371,11 @@ def pending_table():
             path, {"x": np.arange(6, dtype="i2") + 7, "y": np.ones((6, 2))}, **OPTIONS
         ).close()
     )
-    old = {**table(), ".bloscpack/1f-0": new["x/c/0"], ".bloscpack/1f-1": new["y/c/0/0"]}
+    old = {
+        **table(),
+        ".bloscpack/1f-0": new["x/c/0"],
+        ".bloscpack/1f-1": new["y/c/0/0"],
+    }
     files = with_member(old, "x", lambda d: d["attributes"].update(unit="s"))
     files = with_list(files, {"x/c/0": "1f-0", "y/c/0/0": "1f-1"})
     return {**files, "x/zarr.json": old["x/zarr.json"]}
@@ -400,7 +404,9 @@ def superchunk_column_added():
 
     def two(path):
         columns = {"x": np.arange(6, dtype="i2")}
-        with dataset.create_table(path, columns, layout="superchunk", **OPTIONS) as made:
+        with dataset.create_table(
+            path, columns, layout="superchunk", **OPTIONS
+        ) as made:
             made.add_column("y", np.arange(6.0))
 
     def one(path):

@@ -269,23 +269,24 @@ def committing(found: Found) -> tuple[Found, str] | None:
     the folder around it has the list of columns. Raises `FormatError` if there is no
     such table or group.
     """
-    folder, names = found.folder, []
+    folder, names, is_member = found.folder, [], False
     if folder.prefix:
         return None
-    outer = folder.around()
+    outer = None
     if found.layout in ("bcolz", "blz"):
+        outer = folder.around()
         columns = document_of(found.layout, "table")
         if outer is None or found.kind == "table" or not outer[0].exists(columns):
             return None
         return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
     around = folder
     while found.layout == "zarr" and _is_committed(around):
-        outer = around.around()
+        is_member, outer = True, around.around()
         if outer is None:
             break
         around = outer[0]
         names.append(outer[1])
-    if not names:
+    if not is_member:
         return None
     kind = find(around)
     if outer is None or kind is None or kind[1] in ("array", ""):

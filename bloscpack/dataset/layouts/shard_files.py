@@ -282,10 +282,11 @@ class ShardFiles(ChunkFiles):
         if is_one or self.folder.is_remote:
             self._load(numbers, use, room, needs, used)
             return
+        wanted = numbers
         for _ in range(RELOADS):
             pending.renew()
             before = pending.files
-            self._load(numbers, use, room, needs, used)
+            self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
             pending.renew()
             moving = pending.files if pending.files != before else ()
@@ -295,7 +296,7 @@ class ShardFiles(ChunkFiles):
             self._open.drop(changed)
             for number in changed:
                 del used[number]
-            numbers = [number for number in numbers if number // slots in changed]
+            wanted = [number for number in numbers if number // slots in changed]
         raise StorageError(
             errno.EAGAIN,
             "other programs replace its files again and again",
@@ -309,7 +310,9 @@ class ShardFiles(ChunkFiles):
         name = self.names(number)
         if self.folder.full(name) in moving:
             return True
-        return versions != {self.folder.version_of(name)}
+        now = self.folder.version_of(name)
+        # A file that was removed, with rows or all, can be read while it is open.
+        return versions != {now} and (now is not None or len(versions) > 1)
 
     def _load(
         self,
