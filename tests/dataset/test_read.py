@@ -16,6 +16,7 @@ from dataset import golden_directories as golden
 from dataset.layouts import LAYOUTS, SHARDED
 
 from bloscpack import dataset
+from bloscpack._format.committed import with_pending
 from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.dataset import opening
 from bloscpack.dataset.folder import Folder
@@ -668,24 +669,29 @@ def test_a_column_that_is_replaced_while_a_table_is_open(tmp_path, layout, was_r
 
 
 @pytest.mark.skipif(os.name == "nt", reason="an open file can't be removed")
-def test_a_journal_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
-    """A writer completes its change after the reader has opened the journal."""
+def test_a_change_that_is_completed_while_it_is_read(tmp_path, monkeypatch):
+    """A writer gives a file its name after the reader has read the document."""
     path = tmp_path / "a"
     dataset.create_array(path, np.arange(5)).close()
-    (path / ".bloscpack").mkdir()
-    journal = path / ".bloscpack" / "journal"
-    journal.write_text('{"files": {"new": "zarr.json"}, "removed": []}')
-    real = FolderStore.open
-
-    def open_and_complete(self, name, *args):
-        file = real(self, name, *args)
-        if name == "journal":
-            journal.unlink()
-        return file
-
-    monkeypatch.setattr(FolderStore, "open", open_and_complete)
+    staged = path / ".bloscpack" / "new"
+    staged.parent.mkdir()
+    (path / "c" / "0").rename(staged)
+    document = path / "zarr.json"
+    document.write_bytes(with_pending(document.read_bytes(), {"c/0": "new"}))
     with dataset.open(path) as array:
         assert 10 == array[:].sum()
+    real, names = FolderStore.open, []
+
+    def complete_and_open(self, name, *args):
+        names.append(name)
+        if name == ".bloscpack/new" and staged.exists():
+            staged.rename(path / "c" / "0")
+        return real(self, name, *args)
+
+    monkeypatch.setattr(FolderStore, "open", complete_and_open)
+    with dataset.open(path) as array:
+        assert 10 == array[:].sum()
+    assert {".bloscpack/new", "c/0"} <= {*names}
 
 
 # A program that prints what the system is asked when an array is opened and read.
