@@ -85,8 +85,8 @@ class Target:
         Its layout, and ``'array'`` or ``'table'``.
     identity
         The identity in its document.
-    shard_rows, shard
-        Number of rows of a shard, of all columns; the shape of a shard of an array.
+    shard
+        The shape of a shard; those of all columns have the same number of rows.
     mode, sync
         As in `create_array`.
     corner
@@ -101,7 +101,6 @@ class Target:
 
     layout = kind = identity = ""
     late = "another call has replaced what was being written, or it was removed"
-    shard_rows = 0
     shard: Shape = ()
     corner: Shape = ()
     options: Mapping[str, Any] = {"layout": "zarr", "chunks": None, "shards": None}
@@ -115,16 +114,14 @@ class Target:
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is; raise `UsageError` if it has no common shards."""
         columns = [made] if isinstance(made, Array) else list(made.columns.values())
-        shards = {column.shards[0] for column in columns if column.shards}
-        if len(shards) != 1:
+        shards = {column.shards and column.shards[0] for column in columns}
+        if len(shards) > 1 or None in shards:
             raise UsageError(
                 "the layout '%s' has no shards of the same number of rows, which "
                 "several processes could write" % made.layout
             )
-        self.shard_rows = shards.pop()
-        self.layout = made.layout
+        self.layout, self.shard = made.layout, columns[0].shards or ()
         self.kind = "array" if isinstance(made, Array) else "table"
-        self.shard = columns[0].shards or ()
         self.identity = self.identity_in(FolderStore(made.path))
 
     def identity_in(self, store: Store) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext, suppress
@@ -465,6 +467,49 @@ def test_late_tasks_change_nothing(place):
     assert [7.0] * 10 == dataset.open(place)[:10, 0].tolist()
     assert 11 == len(dataset.open(place))
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
+
+
+def test_late_tasks_find_a_copy(tmp_path):
+    """A dataset has another inode after it was restored, or on another machine."""
+    target = make(tmp_path / "a")
+    target.put(0, {"": ROWS[:10]})
+    target.finish(10)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "b").rename(tmp_path / "a")
+    target.put(0, {"": ROWS[10:20]})
+    target.finish(10)
+    assert ROWS[:10].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+
+
+def test_late_tasks_find_the_document_of_another_program():
+    import fsspec
+
+    place = "memory://document/a"
+    target = make(place)
+    target.put(0, {"": ROWS[:10]})
+    target.finish(10)
+    fs, path = fsspec.url_to_fs(place + "/zarr.json")
+    fs.pipe_file(path, json.dumps(json.loads(fs.cat_file(path))).encode())
+    target.put(0, {"": ROWS[10:20]})
+    target.finish(10)
+    assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
+
+
+def test_the_same_task_in_two_processes(monkeypatch):
+    """Each stores the shard, in other bytes, if they have other versions of Blosc."""
+    place, put = "memory://same/a", ObjectStore.put
+    target = make(place)
+
+    def put_late(*arguments):
+        monkeypatch.setattr(ObjectStore, "put", put)
+        target.put(0, {"": ROWS[:10]})
+        return put(*arguments)
+
+    monkeypatch.setattr(ObjectStore, "put", put_late)
+    target.put(0, {"": ROWS[10:20]})
+    target.finish(10)
+    assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
 
 
 @pytest.mark.parametrize("late", [False, True])
