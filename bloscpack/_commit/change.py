@@ -505,8 +505,9 @@ class FolderChange(Change):
         """Close and remove files."""
         super().abandon(*files)
         for file in files if self.owner.is_here else ():
+            assert self._staging is not None  # `begin` has opened it
             with suppress(FileNotFoundError):  # it had got its name when an error came
-                self.store.remove(file.staged)
+                self._staging.remove(file.staged.rpartition("/")[2])
 
     def _stage_all(self) -> None:
         if self._does_sync and self._staging is not None:

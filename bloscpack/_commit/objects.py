@@ -177,9 +177,10 @@ class Claim:
         """Remove what is in the folder, which belongs to this call from now on."""
         self.version = make_empty(self._store, self.check_free())
 
-    def check(self) -> None:
-        """Raise `Conflict` if another call has taken the folder."""
-        self._store.check_version(ZARR_JSON, self.version)
+    @property
+    def is_held(self) -> bool:
+        """Whether the folder belongs to this call, and the dataset is not complete."""
+        return self._store.object_version(ZARR_JSON) == self.version
 
     def discard(self) -> None:
         """Empty the folder, unless another call has taken it."""
