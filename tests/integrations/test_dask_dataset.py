@@ -768,7 +768,7 @@ def test_append_to_a_table_with_missing_items(tmp_path, frames):
             r"of shape \(3, 2\), found items of shape \(3, 1\)",
         ),
         ("a", lambda f: da.ones((3, 2), dtype="c16"), "found 'complex128'"),
-        ("t/a", lambda f: da.ones(3), "is a column of a table"),
+        ("t/a", lambda f: da.ones(3), "columns of a table have the same length"),
     ],
 )
 def test_appends_that_are_refused(tmp_path, frames, name, change, message):
