@@ -65,7 +65,7 @@ def is_member_name(part: object) -> bool:
 
 
 class Copies:
-    """Copies of documents in the document of a group, as ``zarr.consolidate_metadata`` makes.
+    """Copies of documents in a group, as ``zarr.consolidate_metadata`` makes them.
 
     At a URL they count instead of the documents themselves, as for other readers of
     Zarr: the document of the group tells all about its members. A writer, and a check,
