@@ -462,6 +462,7 @@ def test_links_to_datasets_are_datasets(capfd):
 
 
 def test_text_of_any_length(capfd):
+    pytest.importorskip("pyarrow")  # CSV
     words = np.array(["x\x1b[31m", "suspicious", None], object)
     dataset.create_table("t", {"s": words, "n": [1, 2, 3]}).close()
     dataset.create_array("a", words[:2]).close()

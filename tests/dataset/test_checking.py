@@ -459,7 +459,7 @@ def test_one_function_checks_all_that_is_at_a_path(tmp_path):
     (data / "c" / "0").unlink()
     recovery = bloscpack.recover(data, copy)
     assert (1, False) == (recovery.nlost, recovery.complete)
-    assert {-(2**63) + 2} == {*dataset.open(copy)[:].tolist()}
+    assert [7] * 5 == dataset.open(copy)[:].tolist()
     (tmp_path / "empty").mkdir()
     with pytest.raises(FormatError):
         bloscpack.verify(tmp_path / "empty")
