@@ -426,3 +426,25 @@ def test_attributes_that_no_reader_takes(layout):
     with dataset.open("a") as array:
         assert {"deep": deep} == dict(array.attrs)
         assert numbers(10).tolist() == array[:].tolist()
+
+
+@pytest.mark.parametrize("path", ["t", "memory://hostile/t"])
+def test_documents_of_columns_that_no_reader_takes(path):
+    """The document of a table has those of its columns, within the same limits."""
+    if "://" in path:
+        pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    deep = []
+    for _ in range(96):
+        deep = [deep]
+    dataset.create_table(path, {"x": numbers(10), "y": numbers(10)}, mode="w").close()
+    with dataset.open(path, "r+") as table:
+        table["y"].attrs["long"] = "y" * 2**25
+        for wrong, message in (("x" * 2**25, "at most"), (deep, "nested more than")):
+            with pytest.raises(bp.UsageError, match=message):
+                table["x"].attrs["wrong"] = wrong
+        table["x"].attrs["right"] = deep[0][0]
+        table.append({"x": [1], "y": [2]})
+    with dataset.open(path, "r+") as table:
+        assert {"right": deep[0][0]} == dict(table["x"].attrs)
+        assert ["long"] == list(table["y"].attrs)
+        assert [*numbers(10), 1] == table["x"][:].tolist()

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -16,7 +17,8 @@ from dataset import golden_directories as golden
 from dataset.layouts import LAYOUTS, SHARDED
 
 from bloscpack import dataset
-from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
+from bloscpack._commit.change import Change
+from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, OpenFile
 from bloscpack.dataset import opening
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
@@ -667,25 +669,22 @@ def test_a_column_that_is_replaced_while_a_table_is_open(tmp_path, layout, was_r
             reader[20:]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="an open file can't be removed")
-def test_a_journal_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
-    """A writer completes its change after the reader has opened the journal."""
+@pytest.mark.parametrize("layout", SHARDED)
+def test_a_change_that_is_completed_while_it_is_read(tmp_path, monkeypatch, layout):
+    """A writer gives the pending files their names after the reader has the list."""
     path = tmp_path / "a"
-    dataset.create_array(path, np.arange(5)).close()
-    (path / ".bloscpack").mkdir()
-    journal = path / ".bloscpack" / "journal"
-    journal.write_text('{"files": {"new": "zarr.json"}, "removed": []}')
-    real = FolderStore.open
-
-    def open_and_complete(self, name, *args):
-        file = real(self, name, *args)
-        if name == "journal":
-            journal.unlink()
-        return file
-
-    monkeypatch.setattr(FolderStore, "open", open_and_complete)
-    with dataset.open(path) as array:
-        assert 10 == array[:].sum()
+    cut = {"chunks": 8, "shards": 16}
+    dataset.create_array(path, np.arange(50), layout=layout, **cut).close()
+    with dataset.open(path, "r+") as array:
+        with monkeypatch.context() as patch:
+            patch.setattr(Change, "_complete", lambda *_: None)  # it has died
+            array[:] = 7
+        assert len(os.listdir(path / ".bloscpack")) > 2
+        shutil.copytree(path, tmp_path / "b")
+    reader = dataset.open(tmp_path / "b")
+    dataset.open(tmp_path / "b", "r+").close()
+    assert not (tmp_path / "b" / ".bloscpack").exists()
+    assert [7] * 50 == reader[:].tolist() == dataset.open(tmp_path / "b")[:].tolist()
 
 
 # A program that prints what the system is asked when an array is opened and read.
