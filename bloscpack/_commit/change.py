@@ -43,7 +43,7 @@ from .._format.committed import (
     with_members,
     with_pending,
 )
-from .._format.identity import stated_identity
+from .._format.identity import is_copy, stated_identity
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
@@ -528,6 +528,15 @@ class FolderChange(Change):
     def _replace(self, content: bytes) -> None:
         self.write(self.document, content)
 
+    def copy_again(self, name: str, document: Json) -> None:
+        """Write the own document of a member if it is an older copy, or was lost."""
+        content, own = encode_document(document, 2), b""
+        with suppress(FileNotFoundError, ValueError):
+            own = self.store.read(name, MAX_DOCUMENT)[0]
+            if own == content or not is_copy(own, parse_json(own)):
+                return
+        self._copy(name, content)
+
     def _copy(self, name: str, content: bytes) -> None:
         file = self._begin_with(name, content)
         self._close(file, sync=False)
@@ -556,7 +565,11 @@ def recover(store: FolderStore, document: str, sync: bool = True) -> None:
         )
     change = FolderChange(store, document, sync)
     with suppress(FileNotFoundError):
-        change.complete(change._read_document())
+        root = change._read_document()
+        change.complete(root)
+        value = decode_json(root, store.path(document))
+        for name, member in (decode_members(value, root) or {}).items():
+            change.copy_again("%s/%s" % (name, ZARR_JSON), member)
     store.remove_tree(STAGING)
 
 

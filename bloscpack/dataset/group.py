@@ -619,7 +619,8 @@ class Group(Node, Mapping[str, Node]):
             self._members.closed_at(address),
             self._check_writer().change(remove) as change,
         ):
-            for name in self._committed():
+            # A document goes behind those inside: what is left is no dataset.
+            for name in sorted(self._committed(), reverse=True):
                 if (name + "/").startswith(full + "/"):
                     change.remove(name + "/" + ZARR_JSON)
 

@@ -246,7 +246,10 @@ def test_a_column_that_another_user_has_added(shared, monkeypatch):
 def test_a_table_of_a_group_holds_no_other_datasets(shared):
     with as_user(ATTACKER, TEAM):
         dataset.create_table(shared / "t", {"x": ITEMS}).close()
-    with as_user(VICTIM, TEAM), pytest.raises(UsageError, match="can't hold other datasets"):
+    with (
+        as_user(VICTIM, TEAM),
+        pytest.raises(UsageError, match="can't hold other datasets"),
+    ):
         dataset.create_array(shared / "t" / "inner", ITEMS)
 
 

@@ -64,7 +64,7 @@ class Folder:
     """A folder of a dataset, whose files are read as its document says (J3, J5)."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.copy, self.new = path, None, {}
+        self.path, self.copy, self.copies, self.new = path, None, None, {}
 
     def member(self, name: str, copies: dict) -> Folder:
         """Return the folder of a member, which may have a copy of its document."""
@@ -73,6 +73,8 @@ class Folder:
         inner.new = {each.removeprefix(name + "/"): self.new[each] for each in names}
         if name in copies:
             inner.copy = json.dumps(copies[name], indent=2).encode() + b"\n"
+        inside = [each for each in copies if each.startswith(name + "/")]
+        inner.copies = {n.removeprefix(name + "/"): copies[n] for n in inside}
         return inner
 
     def take_list(self, raw: bytes) -> None:
@@ -169,9 +171,34 @@ def read_folder(path: str) -> dict | None:
 
 
 def read_group(folder: Folder, attributes: dict | None = None) -> dict:
-    """Return a group of the folders in a folder."""
-    inner = [each for each in folders_in(folder.path) if is_member(each.name)]
-    return group_of(attributes or {}, read_folder, {e.name: (e.path,) for e in inner})
+    """Return a group of the folders in a folder, of which it may commit some (J5)."""
+    names = [each.name for each in folders_in(folder.path) if is_member(each.name)]
+    members = {name: (folder, name) for name in names}
+    return group_of(attributes or {}, read_named, members)
+
+
+def read_named(folder: Folder, name: str) -> dict | None:
+    """Return the tree of a member of a group; None if there is none."""
+    path, copies = f"{folder.path}/{name}", folder.copies
+    if copies is None:
+        return read_folder(path)
+    if says_committed(copies.get(name)):
+        return read_node(folder.member(name, copies))
+    if name not in copies:  # it may be what is left of a member that was removed
+        raw = Folder(path).read("zarr.json") or b""
+        document = attempt(blp.parse_json, raw)
+        if not raw and reader_of(path) is read_group:
+            return None
+        if "column" in (words_in(document, raw) or {}):
+            return None
+    return read_folder(path)
+
+
+def says_committed(document: object) -> bool:
+    """Return whether a document says that another one has a copy of it."""
+    places = [document, *document.values()] if isinstance(document, dict) else []
+    values = [each.get(KEY) for each in places if isinstance(each, dict)]
+    return any("column=" in each for each in values if isinstance(each, str))
 
 
 def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) -> dict:
@@ -191,8 +218,11 @@ def is_member(name: str) -> bool:
 def read_node(folder: Folder) -> dict:
     """Return the tree of a node of Zarr."""
     raw = folder.read("zarr.json") or b""
-    folder.take_list(raw)
+    if folder.copies is None:
+        folder.take_list(raw)
     node, columns = describe_node(raw), {}
+    if folder.copies is None and node.get("copies") is not None:
+        folder.copies = node["copies"]
     attributes = node["attributes"]
     if node["kind"] == "array":
         return node["tree"] | {"items": read_items(folder, node)}
@@ -202,7 +232,7 @@ def read_node(folder: Folder) -> dict:
     check("V2", isinstance(order, list) and all(map(is_name, order)))
     check("V2", len({*order}) == len(order) and "/" not in "".join(order))
     for name in order:
-        inner = folder.member(name, node["copies"])
+        inner = folder.member(name, folder.copies or {})
         check("I9", not os.path.islink(inner.path))
         raw = inner.read("zarr.json")
         check("V2", raw is not None)

@@ -213,13 +213,20 @@ def find_member(folder: Folder, name: str) -> Found | None:
 
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     """Return what is in a folder of a group, which may commit it."""
-    copy = (folder.pending.members or {}).get(folder.full(name))
-    if says_committed(copy):
-        inner = folder.child(name)
-        kind = load(str(LAYOUTS["zarr"].detect))(inner)
-        if kind is not None:
-            return Found(inner, "zarr", kind)
-    return find_any(folder.dataset(name), **options)
+    members = folder.pending.members
+    if members is None:
+        return find_any(folder.dataset(name), **options)
+    copy = members.get(folder.full(name))
+    if copy is None or not says_committed(copy):
+        found = find_any(folder.dataset(name), **options)
+        if found is None or copy is not None:
+            return found
+        # What is left of a member that was removed is none.
+        is_left = found.layout == "folder" or _is_committed(found.folder)
+        return None if is_left else found
+    inner = folder.child(name)
+    kind = load(str(LAYOUTS["zarr"].detect))(inner)
+    return Found(inner, "zarr", kind) if kind else None
 
 
 def member_names(folder: Folder) -> list[str]:
