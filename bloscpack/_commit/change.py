@@ -357,12 +357,12 @@ class Change:
             root = with_members(root, self.members)
         if files:
             root = with_pending(root, {}, self._token)
-        content = with_pending(root, files) if files else root
+        new = with_pending(root, files) if files else root
         self.is_committing = True
         if files:
             self._stage_all()
         self._sync()
-        self._replace(content)  # commit point
+        self._replace(new)  # commit point
         self._sync()
         for name, content in {**self.stale, **documents}.items():
             if content is not None:  # a copy for readers of the member alone
