@@ -58,7 +58,7 @@ nitpick_ignore_regex = [
     ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
     ("py:class", r"ArrayLike|DTypeLike|OtherNames|DataArray|SpacedPieces"),
     # Of libraries that are optional.
-    ("py:class", r"DataFrame|pyarrow\.Table"),
+    ("py:class", r"DataFrame|DataTree|pyarrow\.Table"),
     ("py:class", r"numpy\._typing\..*|types\.EllipsisType"),
     ("py:class", r"bloscpack\.(_arrays|_types)\..*|(.*\.)?DatasetInfo"),
     ("py:class", r"bloscpack\.(headers|_check|_file|_storage|dataset\.node)\..*"),

@@ -15,7 +15,8 @@ Recovery
     Readers read the pending files where they are, see `Pending`. The next writer gives
     them their names (`complete`), and removes what a writer left in ``.bloscpack``.
 Trust
-    Users who may write the document may write the dataset. Nothing else is believed.
+    A user with write access to the document may change the dataset. Nothing else is
+    believed.
 
 A folder is renamed into in one step, and locked (`FolderLock`). A store of objects has
 no locks: each object is stored if it has the version that the change has found, and a
@@ -86,7 +87,7 @@ class Datasets(Protocol):
 
 
 class Pending:
-    """What the document of a dataset says about other files.
+    """The pending files and the members that the document of a dataset names.
 
     Attributes
     ----------
@@ -511,8 +512,9 @@ class FolderChange(Change):
         """Close and remove files."""
         super().abandon(*files)
         for file in files if self.owner.is_here else ():
+            assert self._staging is not None  # `begin` has opened it
             with suppress(FileNotFoundError):  # it had got its name when an error came
-                self.store.remove(file.staged)
+                self._staging.remove(file.staged.rpartition("/")[2])
 
     def _stage_all(self) -> None:
         if self._does_sync and self._staging is not None:
@@ -574,7 +576,7 @@ def recover(store: FolderStore, document: str, sync: bool = True) -> None:
 
 
 class ObjectChange(Change):
-    """New objects of a dataset; `version` is that of its document.
+    """New objects of a dataset; `version` is the version of its document.
 
     A new content is spooled until `commit`: a value that does not fit must be found
     before the first object is stored.

@@ -49,7 +49,7 @@ def unfinished() -> bytes:
 def is_leftover(store: Store) -> bool:
     """Return whether all in a folder is of a dataset that is not complete."""
     with suppress(FileNotFoundError):
-        # A longer document is that of a dataset.
+        # The document of a dataset is longer.
         return UNFINISHED.encode() in store.read(ZARR_JSON, len(unfinished()))[0]
     return False
 
@@ -63,7 +63,7 @@ class GuardedObjects:
     Parameters
     ----------
     pending
-        What the document says about other files.
+        The pending files and the members in the document.
     is_shared
         Whether other writers may change the dataset between two changes.
     claimed
@@ -144,7 +144,7 @@ class GuardedObjects:
 
 
 class Claim:
-    """The right to create a dataset in a folder; `version` is that of the document."""
+    """The right to create a dataset in a folder; `version` is its document's."""
 
     def __init__(self, store: Store, mode: str, datasets: Datasets) -> None:
         self._store = store
@@ -177,9 +177,10 @@ class Claim:
         """Remove what is in the folder, which belongs to this call from now on."""
         self.version = make_empty(self._store, self.check_free())
 
-    def check(self) -> None:
-        """Raise `Conflict` if another call has taken the folder."""
-        self._store.check_version(ZARR_JSON, self.version)
+    @property
+    def is_held(self) -> bool:
+        """Whether the folder belongs to this call, and the dataset is not complete."""
+        return self._store.object_version(ZARR_JSON) == self.version
 
     def discard(self) -> None:
         """Empty the folder, unless another call has taken it."""

@@ -315,32 +315,18 @@ def _attribute_names(file: int | str) -> list[str]:
     return []
 
 
-# Which users may read or write a file
-
-
-def may_write(uid: int, file: BinaryFile | Held) -> bool:
-    """Return whether a user may write a file, by its owner and permission bits.
-
-    The bits of the group say nothing where the file has an access control list.
-    """
-    return _has_bit(uid, file, stat.S_IWOTH)
+# Which users may read a file
 
 
 def may_read(uid: int, file: BinaryFile | Held) -> bool:
-    """Return whether a user may read a file, in the same way as `may_write`."""
-    return _has_bit(uid, file, stat.S_IROTH)
+    """Return whether a user may read a file, by its owner and permission bits.
 
-
-def _has_bit(uid: int, file: BinaryFile | Held, bit: int) -> bool:
-    """Return whether a user has a permission bit, which is given for others."""
+    The bits of the group say nothing where the file has an access control list.
+    """
     status = os.fstat(file.fileno())
-    if uid in (0, status.st_uid):
+    if uid in (0, status.st_uid) or status.st_mode & stat.S_IROTH:
         return True
-    if is_sticky(status):  # other users can change no file of its owner there
-        return False
-    if status.st_mode & bit:
-        return True
-    by_group = bool(status.st_mode & bit << 3)
+    by_group = bool(status.st_mode & stat.S_IRGRP)
     return by_group and _is_member(uid, status.st_gid) and acl_of(file) is None
 
 

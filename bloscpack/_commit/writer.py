@@ -10,7 +10,7 @@ A `Rule` has the right for one program; which one is used depends on the store:
 * `shared.SharedShards` and `shared.SharedObjects` for several writers of one array.
 
 A change is committed by the rule's kind of `Change`: `change` says what its commit
-point is, what follows a crash, and who is trusted.
+point is, how a crash is recovered from, and which users are trusted.
 
 Many threads may use a writer: their changes are made one after another. Another process
 that has inherited a writer may not use it.
@@ -287,7 +287,7 @@ class LockedFolder:
     Parameters
     ----------
     pending
-        What the document of the dataset in the folder says about other files.
+        The pending files and the members in the document of the dataset.
     document
         The name of the document.
     sync

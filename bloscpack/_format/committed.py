@@ -139,7 +139,7 @@ def with_members(content: bytes, members: Mapping[str, bytes | None]) -> bytes:
     """Return the content of a document with other documents of members.
 
     None removes a member; those that are not in `members` stay. A document that commits
-    none stays as it is.
+    none stays unchanged.
     """
     document: JsonObject = json.loads(content)
     if CONSOLIDATED not in document:

@@ -72,7 +72,7 @@ def check_attributes(
     """Raise `UsageError` if an attribute has a name that Bloscpack uses itself.
 
     So it does if readers in other languages would refuse the document of a Zarr node
-    because of a text. `own` has these names, and what each does; `holder` says what the
+    because of a text. `own` has these names, and their effects; `holder` says what the
     attributes are of.
     """
     for name, meaning in own.items():
@@ -153,8 +153,8 @@ def take_identity(document: JsonObject) -> tuple[JsonObject, Json]:
     """Return the document of a Zarr node without its identity, and the value of `KEY`.
 
     An array may have it and `MISSING_SHARDS` in its attributes, as older versions wrote
-    them. They come to `OWN`. The documents of members that another program has put into
-    that of a group are left out: they are not committed with it.
+    them. They come to `OWN`. Documents of members that another program has put into the
+    document of a group are left out: they are not committed with it.
     """
     attributes = dict(document.get("attributes", {}))
     document = {**document, "attributes": attributes}

@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 import operator
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -241,8 +243,9 @@ class Addition(Existing, FolderTarget):
             self._columns = {name: (c.dtype, c.shape[1:]) for name, c in columns}
         super().__init__(os.path.realpath(root), "w", sync=False)
 
-    def _check_committed(self) -> None:
-        """Return: `finish` finds out whether the rows are there."""
+    def is_finished(self) -> bool:
+        """Return True: `finish` finds out whether the rows are there."""
+        return True
 
     def put(self, start: int | Shape, columns: Mapping[str, Items]) -> object:
         """Write the items of shards; return the corner, and the digest of each column.
@@ -258,8 +261,8 @@ class Addition(Existing, FolderTarget):
         options = self._changing._replace(timeout=LOCK_SECONDS)
         with open_node(found, options) as dataset:
             assert isinstance(dataset, (Array, Table))
-            if len(dataset) == self._start and self._is_staged():
-                self._set_length(length)
+            if len(dataset) == self._start and self.is_unfinished():
+                self.set_length(length)
                 rows = open_array_or_table(detect(Folder(self.staged())), Options())
                 dataset.append(rows)
                 written = ()
@@ -412,7 +415,7 @@ def _plan_table(
         task(
             target, start, dtypes, [(parts[n], lengths[n], a, b) for n, a, b in pieces]
         )
-        for start, pieces in _pieces(lengths, target.shard_rows)
+        for start, pieces in _pieces(lengths, target.shard[0])
     ]
     return tasks, sum(lengths)
 
@@ -471,19 +474,18 @@ def _pieces(
 
     A piece is the number of a partition, and the first row and the end in it.
     """
-    total = sum(lengths)
-    number = used = 0
-    for start in range(0, total, step):
-        missing, pieces = min(step, total - start), []
-        while missing:
-            count = min(missing, lengths[number] - used)
-            if count:
-                pieces.append((number, used, used + count))
-            missing -= count
-            used += count
-            if used == lengths[number]:
-                number, used = number + 1, 0
-        yield start, pieces
+    ends = [0, *accumulate(lengths)]
+    for start in range(0, ends[-1], step):
+        stop = min(start + step, ends[-1])
+        numbers = range(bisect_right(ends, start) - 1, bisect_left(ends, stop))
+        yield (
+            start,
+            [
+                (n, max(start - ends[n], 0), min(stop - ends[n], lengths[n]))
+                for n in numbers
+                if lengths[n]
+            ],
+        )
 
 
 def _write_frames(

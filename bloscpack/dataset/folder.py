@@ -65,7 +65,7 @@ def is_member_name(part: object) -> bool:
 
 
 class Copies:
-    """Copies of documents in that of a group, as ``zarr.consolidate_metadata`` makes.
+    """Copies of documents in a group, as ``zarr.consolidate_metadata`` makes them.
 
     At a URL they count instead of the documents themselves, as for other readers of
     Zarr: the document of the group tells all about its members. A writer, and a check,
@@ -79,7 +79,7 @@ class Copies:
 
     def __init__(self, around: tuple[Copies, str] | None = None) -> None:
         self._around = around
-        # By the path in this group; that of the group itself has an empty path. None if
+        # By the path in this group; the group itself has an empty path. None if
         # only the path is known.
         self._values: dict[str, Json] = {}
         self._contents: dict[str, bytes] = {}
@@ -134,10 +134,9 @@ class Folder:
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     pending
-        What the document says about other files; all parts of a dataset have the same.
+        The pending files and members in the document, for all parts of a dataset.
     copies
-        What is known from the documents of groups; all parts of a dataset have the
-        same.
+        The copies in the documents of groups, for all parts of a dataset.
     depth
         Number of groups around it, up to the one that was opened.
     """

@@ -309,7 +309,7 @@ class Group(Node, Mapping[str, Node]):
                 if not found.writable or in_child:
                     options = opening.Options(options.allow_pickle)
                 opening_it = partial(open_node, found, options)
-                if found.folder.prefix:  # its writer is that of the group
+                if found.folder.prefix:  # the group's writer changes it
                     opening_it = partial(_open_part, found, self._writer, options)
                 member = self._adopted(address, waiting(opening_it, DROPPED_WAIT))
         if member is None or (rest and isinstance(member, Array)):
@@ -619,7 +619,7 @@ class Group(Node, Mapping[str, Node]):
             self._members.closed_at(address),
             self._check_writer().change(remove) as change,
         ):
-            # A document goes behind those inside: what is left is no dataset.
+            # The documents inside first: a crash leaves nothing that looks complete.
             for name in sorted(self._committed(), reverse=True):
                 if (name + "/").startswith(full + "/"):
                     change.remove(name + "/" + ZARR_JSON)
@@ -628,7 +628,7 @@ class Group(Node, Mapping[str, Node]):
 def _open_part(
     found: layouts.Found, writer: Writer | None, options: opening.Options
 ) -> Array | Table | Group:
-    """Open a member, whose writer is that of the group."""
+    """Open a member, which the writer of the group changes."""
     if not options.writable:
         return open_node(found, options)
     if found.kind == "group":

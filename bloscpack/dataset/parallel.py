@@ -1,28 +1,30 @@
 """A new dataset that several processes write, each one other shards.
 
-Any process calls `put` for whole shards. The commit point depends on the store: see
+A `Target` is pickled to each task. Any process calls `put` for whole shards, and one
+calls `finish`, which is the commit point. Each of them may be repeated at any time: the
+identity in the document at the path tells whether the dataset has got its name, or
+another one has. The place of the dataset until then depends on the store: see
 `FolderTarget` and `ObjectTarget`.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import tempfile
 from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from .._arrays.selection import Selection
-from .._commit.access import NewAccess
+from .._commit.access import NewAccess, folder_of
 from .._commit.change import (
-    PRIVATE,
     PRIVATE_FOLDER,
     Change,
+    FolderChange,
     ObjectChange,
     UnfinishedFile,
     naming_dataset,
@@ -39,20 +41,21 @@ from .._commit.new_folder import (
 )
 from .._commit.objects import Claim
 from .._commit.shared import ParallelChange
+from .._format.committed import STAGING
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Box, Shape
-from .._format.identity import find_identity
+from .._format.identity import read_identity, stated_identity
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
-from .._storage.store import Conflict, MemoryStore
+from .._storage.store import Conflict, MemoryStore, Store
 from .._types import Path, StorageOptions
-from ..exceptions import StorageError, UsageError
+from ..exceptions import FormatError, StorageError, UsageError
 from .array import Array
-from .commit_rules import DATASETS, writer_for
+from .commit_rules import DATASETS
 from .folder import Folder, store_at
-from .layouts import Found, array_class, table_class
+from .layouts import array_class, document_of, table_class
 from .layouts.base import ArrayLayout
 from .rows import changed_blocks
 from .table import Table
@@ -64,8 +67,6 @@ Create = Callable[[str], Array | Table]
 WRITING = "writing-%08x-"
 # Seconds to wait for another process that is committing the dataset.
 LOCK_SECONDS = 30.0
-# Number of times that a shard is stored if other processes store it, too.
-ATTEMPTS = 10
 
 
 def box_at(corner: Shape, shape: Shape) -> Box:
@@ -82,8 +83,10 @@ class Target:
         The path, or the URL, that it gets.
     layout, kind
         Its layout, and ``'array'`` or ``'table'``.
-    shard_rows, shard
-        Number of rows of a shard, of all columns; the shape of a shard of an array.
+    identity
+        The identity in its document.
+    shard
+        The shape of a shard; those of all columns have the same number of rows.
     mode, sync
         As in `create_array`.
     corner
@@ -92,14 +95,16 @@ class Target:
         Parameters for the dataset that `begin` gets.
     late
         The message of `replaced`.
+    hidden_path
+        The path of the hidden folder that it is in until it gets its name, if any.
     """
 
-    layout = kind = ""
+    layout = kind = identity = ""
     late = "another call has replaced what was being written, or it was removed"
-    shard_rows = 0
     shard: Shape = ()
     corner: Shape = ()
     options: Mapping[str, Any] = {"layout": "zarr", "chunks": None, "shards": None}
+    hidden_path: str | None = None
 
     def __init__(self, root: str, mode: str, sync: bool) -> None:
         self.root = root
@@ -109,16 +114,23 @@ class Target:
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is; raise `UsageError` if it has no common shards."""
         columns = [made] if isinstance(made, Array) else list(made.columns.values())
-        shards = {column.shards[0] for column in columns if column.shards}
-        if len(shards) != 1:
+        shards = {column.shards and column.shards[0] for column in columns}
+        if len(shards) > 1 or None in shards:
             raise UsageError(
                 "the layout '%s' has no shards of the same number of rows, which "
                 "several processes could write" % made.layout
             )
-        self.shard_rows = shards.pop()
-        self.layout = made.layout
+        self.layout, self.shard = made.layout, columns[0].shards or ()
         self.kind = "array" if isinstance(made, Array) else "table"
-        self.shard = columns[0].shards or ()
+        self.identity = self.identity_in(FolderStore(made.path))
+
+    def identity_in(self, store: Store) -> str:
+        """Return the identity that a dataset states; '' if there is none."""
+        with suppress(FileNotFoundError, NotADirectoryError, FormatError):
+            document = Folder(store).read_json(document_of(self.layout, self.kind))
+            found = read_identity(b"", stated_identity(document))[0]
+            return "" if found is None else found.name
+        return ""
 
     def opened(self, folder: Folder) -> Mapping[str, ArrayLayout]:
         """Return the columns in a folder by name; an array is one without a name."""
@@ -140,8 +152,9 @@ class Target:
         If the dataset was committed, this does nothing. Raises `StorageError` if
         another call of `begin` has taken its place. Return what `finish` has to know.
         """
-        with self.late_is_harmless(), self.changing() as change:
-            arrays = self.opened(Folder(change.store))
+        with self.late_is_harmless():
+            folder, change = self.begin_shards()
+            arrays = self.opened(folder)
             for name, rows in columns.items():
                 array = arrays[name]
                 shape = array.shape
@@ -149,7 +162,13 @@ class Target:
                 grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
                 selection = Selection(box_at(corner, rows.shape), grid.shape)
                 blocks = changed_blocks(grid, selection, rows, None)
-                array.stage(change, grid, blocks, partial(tuple, shape), extends=True)
+                same = partial(tuple, shape)
+                try:
+                    array.stage(change, grid, blocks, same, extends=True)
+                except Conflict:
+                    if not self.is_unfinished():
+                        raise
+                    # The same task in another process has stored it.
             change.commit()
         return None
 
@@ -163,12 +182,32 @@ class Target:
             self.commit(length)
         return self.root
 
-    def late_is_harmless(self) -> AbstractContextManager[None]:
-        """Return a context whose block ends early if the dataset gets its name.
+    def stage_length(self, folder: Folder, change: Change, length: int) -> None:
+        """Let a change set the number of rows of the dataset in a folder."""
+        change.stage(change.document, folder.read(change.document))
+        for array in self.opened(folder).values():
+            array.stage_length(change, length)
+
+    @contextmanager
+    def late_is_harmless(self) -> Iterator[None]:
+        """End the block without an error if the dataset gets its name meanwhile.
 
         Raises `StorageError` if another call has taken its place.
         """
-        raise NotImplementedError
+        with naming_dataset(self.root, self.hidden_path):
+            try:
+                yield
+            except (FileNotFoundError, Conflict) as error:
+                if self.is_unfinished():
+                    raise
+                if not self.is_finished():
+                    raise self.replaced() from error
+
+    def replaced(self) -> StorageError:
+        """Return the error of a process that is late, if another call took over."""
+        return StorageError(errno.ESTALE, self.late, self.root)
+
+    # What differs between stores
 
     def begin(self, create: Create) -> None:
         """Create the dataset without rows.
@@ -177,8 +216,11 @@ class Target:
         """
         raise NotImplementedError
 
-    def changing(self) -> AbstractContextManager[Change]:
-        """Return the context of a change that writes shards."""
+    def begin_shards(self) -> tuple[Folder, Change]:
+        """Return a folder with the documents, and a change that writes shards.
+
+        It, or the change, raises `Conflict` if this is late.
+        """
         raise NotImplementedError
 
     def commit(self, length: int) -> None:
@@ -189,13 +231,17 @@ class Target:
         """Remove what was written, unless a process is committing it."""
         raise NotImplementedError
 
-    def replaced(self) -> StorageError:
-        """Return the error of a process that is late, if another call took over."""
-        return StorageError(errno.ESTALE, self.late, self.root)
+    def is_unfinished(self) -> bool:
+        """Return whether the dataset is there without its name."""
+        raise NotImplementedError
+
+    def is_finished(self) -> bool:
+        """Return whether the dataset has got its name."""
+        raise NotImplementedError
 
 
 class FolderTarget(Target):
-    """A dataset in a hidden folder, `hidden_name`, until it gets its name.
+    """A dataset in a hidden folder, `hidden_path`, until it gets its name.
 
     `begin` creates the dataset without rows, in a hidden folder beside its name. A
     shard is complete in a temporary file before it gets its name, so writing it again,
@@ -203,19 +249,19 @@ class FolderTarget(Target):
     renames the dataset, which is the commit point: until then, readers see the dataset
     that had the name before, or none.
 
-    The inode of its folder tells which dataset has the name. All processes must see the
-    same number, as they do in the file systems of Linux, and over NFS.
-
     After that, the hidden folder is removed. A process that is late finds no folder: it
     does nothing if the dataset that it was writing has got its name, and else raises an
     error. Another `begin` for the same name removes the hidden folder, too.
     """
 
+    hidden_path: str
+
     def __init__(self, path: Path, mode: str, sync: bool) -> None:
         root = os.path.abspath(os.fsdecode(path))
         super().__init__(root, mode, sync)
-        self.hidden_name = _start(root) + os.urandom(8).hex()
-        self._inode = 0
+        name = self.name
+        self.hidden_start = name.start + WRITING % crc32(os.fsencode(name.name))
+        self.hidden_path = name.parent.path(self.hidden_start + os.urandom(8).hex())
         self._new_access()
 
     @property
@@ -232,100 +278,85 @@ class FolderTarget(Target):
 
     def hidden(self) -> FolderStore:
         """Return the hidden folder."""
-        return self.name.parent.subfolder(self.hidden_name)
+        return self.name.parent.subfolder(os.path.basename(self.hidden_path))
 
     def staged(self) -> FolderStore:
-        """Return the folder of the dataset until it is committed."""
-        return self.hidden().subfolder(self.name.name)
+        """Return the folder of the dataset until it is committed.
+
+        Raises `Conflict` if it is another one: when the dataset gets its name, its path
+        may go to the one that it replaces.
+        """
+        staged = self.hidden().subfolder(self.name.name)
+        if self.identity_in(staged) != self.identity:
+            raise Conflict(errno.ESTALE, "it is late", self.root)
+        return staged
 
     def begin(self, create: Create) -> None:
         """Create the dataset in the hidden folder."""
         access = self._new_access()
-        around = self.name.parent
+        around, hidden = self.name.parent, self.hidden()
         os.makedirs(around.root, exist_ok=True)
-        start = _start(self.root)
-        earlier = [name for name in around.names() if name.startswith(start)]
-        with naming_dataset(self.root, self.hidden().root):
+        earlier = [n for n in around.names() if n.startswith(self.hidden_start)]
+        with naming_dataset(self.root, self.hidden_path):
             like = access.of_folder("")
             around.make_folder(
-                self.hidden_name, 0o777 if like is None else PRIVATE_FOLDER
+                os.path.basename(self.hidden_path),
+                0o777 if like is None else PRIVATE_FOLDER,
             )
             try:
-                hidden = self.hidden()
                 held = hidden.hold()
                 access.give(held.number, like, "")
                 mark(hidden)
                 with create(hidden.path(self.name.name)) as made:
                     self.describe(made)
-                self._inode = self.staged().status.st_ino
                 access.give_all(self.staged())
             except BaseException:
                 self.abandon()
                 raise
-        # Only now: the inode of a folder that was removed would be used again.
         for name in earlier:
             remove_leftover(around, name, self.name)
         remove_leftovers(around, self.name.start)
 
-    @contextmanager
-    def changing(self) -> Iterator[Change]:
-        """Yield a change that writes shards."""
+    def begin_shards(self) -> tuple[Folder, Change]:
+        """Return the folder of the dataset, and a change of it."""
         staged = self.staged()
-        if not self._is_staged():
-            raise FileNotFoundError(errno.ENOENT, "it has its name", staged.root)
-        yield ShardChange(staged, self.hidden(), self.sync)
+        return Folder(staged), ShardChange(staged, self.hidden(), self.sync)
 
     def commit(self, length: int) -> None:
         """Set the number of rows, and rename the dataset."""
         # Perhaps the same task in another process has locked it.
         with closing(waiting(lambda: FolderLock(self.hidden()), LOCK_SECONDS)):
-            if self._is_staged():
-                self._set_length(length)
+            is_late = not self.is_unfinished()
+            if not is_late:
+                self.set_length(length)
                 put(self.hidden(), self.name, self.sync, self.mode)
-            self._check_committed()
         self.abandon()
+        if is_late:
+            raise Conflict(errno.ESTALE, "it is late", self.root)
 
-    def _set_length(self, length: int) -> None:
-        folder = Folder(self.staged())
-        writing = closing(writer_for(Found(folder, self.layout, self.kind), self.sync))
-        with writing as writer, writer.change() as change:
-            for array in self.opened(folder).values():
-                array.stage_length(change, length)
+    def set_length(self, length: int) -> None:
+        """Set the number of rows of the dataset in the hidden folder."""
+        staged = self.staged()
+        document = document_of(self.layout, self.kind)
+        change = FolderChange(staged, document, self.sync)
+        self.stage_length(Folder(staged), change, length)
+        change.commit()
+        staged.remove_tree(STAGING)
 
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
         name = self.name
-        remove_leftover(name.parent, self.hidden_name, name)
+        remove_leftover(name.parent, os.path.basename(self.hidden_path), name)
 
-    def _is_staged(self) -> bool:
-        """Return whether the dataset has not got its name.
-
-        `put` may have given the path `staged` to the dataset that is replaced. Both
-        exist then, so their inodes differ.
-        """
-        return self._is_in(self.staged())
-
-    def _is_in(self, folder: FolderStore) -> bool:
-        """Return whether the dataset is a folder."""
-        with suppress(OSError):
-            return folder.status.st_ino == self._inode
+    def is_unfinished(self) -> bool:
+        """Return whether the hidden folder has the dataset."""
+        with suppress(Conflict):
+            return bool(self.staged())
         return False
 
-    def _check_committed(self) -> None:
-        """Raise `StorageError` unless the dataset has got its name."""
-        if not self._is_in(FolderStore(self.root)):
-            raise self.replaced()
-
-    @contextmanager
-    def late_is_harmless(self) -> Iterator[None]:
-        """End the block without an error if the dataset gets its name meanwhile."""
-        with naming_dataset(self.root, self.hidden().root):
-            try:
-                yield
-            except FileNotFoundError:
-                if self._is_staged():
-                    raise
-                self._check_committed()
+    def is_finished(self) -> bool:
+        """Return whether the dataset has got its name."""
+        return self.identity_in(FolderStore(self.root)) == self.identity
 
 
 class ShardChange(ParallelChange):
@@ -333,45 +364,20 @@ class ShardChange(ParallelChange):
 
     What a layout stages for the end of a change is left out. Temporary files are
     outside of the dataset, in the folder `hidden`: those of dead processes must not get
-    its name with it.
+    its name with it, and a process that is late must not find it.
     """
 
     def __init__(self, folder: FolderStore, hidden: FolderStore, sync: bool) -> None:
         super().__init__(folder, "", sync)
-        self._hidden = hidden
+        self._staging = hidden
 
     def stage(self, name: str, content: bytes) -> None:
         """Leave out a document."""
 
-    def commit(self) -> None:
-        """Wait until the names of the shards are on the disk."""
-        self._sync()
-
-    def begin(self, name: str) -> UnfinishedFile:
-        """Return a new file in the hidden folder."""
-        staged = "%s-%d" % (self._token, next(self._numbers))
-        like = self._access.of_file(name)
-        fp = self._hidden.create(staged, 0o666 if like is None else PRIVATE)
-        return UnfinishedFile(name, staged, fp, like)
-
-    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Give a shard its name."""
-        assert at_once
-        self._close(file, self._does_sync)
-        self.store.rename(file.staged, file.name, self._hidden)
-        self._folders.add(file.name.rpartition("/")[0])
-
-    def abandon(self, *files: UnfinishedFile) -> None:
-        """Close and remove files."""
-        for file in files:
-            with suppress(OSError):  # closing writes the buffer: the disk may be full
-                file.fp.close()
-            with suppress(FileNotFoundError):  # the hidden folder was removed
-                self._hidden.remove(file.staged)
-
-
-class WriteAfterCommit(StorageError):
-    """Another call writes the dataset, or it is complete."""
+    def _move(self, staged: str | None, name: str) -> None:
+        assert staged is not None
+        self.store.rename(staged.rpartition("/")[2], name, self._staging)
+        self._folders.add(folder_of(name))
 
 
 class ObjectTarget(Target):
@@ -414,92 +420,34 @@ class ObjectTarget(Target):
             self._documents = {name: store.read(name)[0] for name in files}
         self._claim.take()
 
-    def _check_claim(self) -> None:
-        """Raise `WriteAfterCommit` unless the dataset still belongs to this target."""
-        try:
-            self._claim.check()
-        except Conflict as error:
-            raise self._late() from error
-
-    def _late(self) -> WriteAfterCommit:
-        return WriteAfterCommit(errno.ESTALE, "it is late", self.root)
-
-    @contextmanager
-    def late_is_harmless(self) -> Iterator[None]:
-        """End the block without an error if the dataset is complete."""
-        try:
-            yield
-        except WriteAfterCommit as error:
-            found = b""
-            with suppress(FileNotFoundError):
-                found = self._store.read(ZARR_JSON)[0]
-            if _dataset_of(found) != _dataset_of(self._documents[ZARR_JSON]):
-                raise self.replaced() from error
-
-    def _in_memory(self) -> Folder:
-        """Return a folder with the documents of the dataset."""
-        self._check_claim()
-        return Folder(MemoryStore(self.root, dict(self._documents)))
-
-    @contextmanager
-    def changing(self) -> Iterator[Change]:
-        """Yield a change that stores shards."""
-        yield ShardObjects(self._in_memory(), self)
-
-    def store(self, name: str, content: bytes) -> None:
-        """Store an object.
-
-        Raises `WriteAfterCommit` if the dataset belongs to another call, or is
-        complete: then a writer may have changed the object.
-        """
-        for attempt in range(ATTEMPTS):
-            version = self._store.object_version(name)
-            self._check_claim()  # after the version: see the strategy
-            try:
-                self._store.put(name, content, version)
-                return
-            except Conflict:  # the same task in another process has stored it
-                if attempt == ATTEMPTS - 1:
-                    raise
+    def begin_shards(self) -> tuple[Folder, Change]:
+        """Return a folder in memory, and a change of the dataset."""
+        return (
+            Folder(MemoryStore(self.root, self._documents)),
+            ShardObjects(self._store, ZARR_JSON, self._claim.version),
+        )
 
     def commit(self, length: int) -> None:
-        """Store the documents, and the document of the root last."""
-        folder = self._in_memory()
-        change = ObjectChange(
-            folder.store, ZARR_JSON, folder.store.object_version(ZARR_JSON)
-        )
-        for array in self.opened(folder).values():
-            array.stage_length(change, length)
+        """Store the document of the root, and then those of columns."""
+        folder, change = self.begin_shards()
+        self.stage_length(folder, change, length)
         change.commit()
-        documents = {name: folder.read(name) for name in self._documents}
-        root = documents.pop(ZARR_JSON)
-        for name, content in documents.items():
-            self.store(name, content)
-        try:  # a document that was stored by this task, repeated, is no conflict
-            self._store.put(ZARR_JSON, root, self._claim.version)  # commit point
-        except Conflict as error:
-            raise self._late() from error
 
     def abandon(self) -> None:
         """Remove what was stored, unless the dataset is complete."""
         self._claim.discard()
 
+    def is_unfinished(self) -> bool:
+        """Return whether the folder belongs to this call."""
+        return self._claim.is_held
 
-def _dataset_of(content: bytes) -> str | None:
-    """Return which dataset a document belongs to, if that is certain."""
-    identity = find_identity(content, json.loads(content or "{}"))
-    return None if identity is None else identity.name
+    def is_finished(self) -> bool:
+        """Return whether the dataset is complete."""
+        return self.identity_in(self._store) == self.identity
 
 
-class ShardObjects(Change):
-    """Stores shards, and nothing else."""
-
-    def __init__(self, folder: Folder, target: ObjectTarget) -> None:
-        super().__init__(folder.store, "")
-        self._target = target
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Leave out a document."""
+class ShardObjects(ObjectChange):
+    """Stores shards; the claim is checked when their content is complete."""
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a shard."""
@@ -507,12 +455,8 @@ class ShardObjects(Change):
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Store a shard."""
-        with file.fp as fp:
-            fp.seek(0)
-            self._target.store(file.name, fp.read())
-
-    def commit(self) -> None:
-        """Return: each shard was stored at once."""
+        self.lock(file.name)
+        super().finish(file, at_once=at_once)
 
 
 def target_of(
@@ -527,9 +471,3 @@ def target_of(
     if is_url(path):
         return ObjectTarget(path, mode, storage_options)
     return FolderTarget(path, mode, sync)
-
-
-def _start(root: str) -> str:
-    """Return how the names of hidden folders of a dataset begin."""
-    name = NewName.of(root, DATASETS)
-    return name.start + WRITING % crc32(os.fsencode(name.name))

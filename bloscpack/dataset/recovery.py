@@ -27,6 +27,7 @@ from .._format.chunks import decompress
 from .._format.dtypes import Array
 from .._format.grid import Grid, lengths
 from .._format.rows import Rows, common, count, union, without
+from .._format.text import empty_item
 from .._storage.paths import local_path, without_url
 from .._storage.zip_store import find_zip
 from .._types import JsonObject, Path
@@ -75,8 +76,9 @@ def recover(
     target
         The folder of the new dataset, which appears when it is complete.
     fill
-        The value of all bytes of lost items, 0 to 255; None for the fill value of the
-        array: in the layout ``zarr`` one that data do not have, if it was made of data.
+        The value of all bytes of lost items, 0 to 255; None for the fill value that was
+        asked for, and in place of zero, in an array of Zarr that was made of data, for
+        one that data do not have.
     drop
         Leave lost rows out instead; in a table, all columns of these rows.
     mode
@@ -269,7 +271,9 @@ class SavedArray:
         # A sparse array gets the rows that are lost only if they have a value.
         self._writes_lost = fill is not None
         if fill is None or layout.dtype == OBJECT:
-            self._fill = layout.missing_value
+            asked = layout.fill_value
+            is_usual = numpy.all(asked == empty_item(layout.dtype))
+            self._fill = layout.missing_value if is_usual else asked
         else:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]

@@ -84,8 +84,8 @@ def from_xarray(
     Parameters
     ----------
     path
-        The folder, which appears when the group is complete; or a URL, at which the
-        group appears before its members.
+        The folder, which appears when the group is complete; or a URL, at which
+        variables of Dask come after the group.
     data
         The dataset. A ``DataArray`` becomes one with a variable of its name, and each
         node of a ``DataTree`` a group. Each chunk of Dask is computed once.
@@ -107,6 +107,8 @@ def from_xarray(
     settings
         Settings of Blosc for all new variables, as in `create_array`.
 
+    Notes
+    -----
     The variables of a group that exists are encoded as they are stored, and keep their
     attributes. Those without `append_dim` or a dimension of `region` must be equal. All
     is computed and checked before anything is written, and all variables change in one

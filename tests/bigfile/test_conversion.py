@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import numpy as np
@@ -269,16 +270,22 @@ def test_attributes_of_every_type_come_back(tmp_path):
     attributes_come_back(tmp_path, {"attr-v2": attributes.encode(found)})
 
 
+def make_group(path, attrs):
+    """Make a group with attributes that another program has written."""
+    with dataset.create_group(path) as group:
+        group.create_array("x", [1, 2])
+    document = {"zarr_format": 3, "node_type": "group", "attributes": attrs}
+    (path / "zarr.json").write_text(json.dumps(document))
+
+
 def test_a_name_without_bytes_is_refused(tmp_path):
     """JSON has surrogates, which UTF-8 does not have."""
-    with dataset.create_group(tmp_path / "group.zarr", attrs={"\ud800": 1.5}) as group:
-        group.create_array("x", [1, 2])
+    make_group(tmp_path / "group.zarr", {"\ud800": 1.5})
     with pytest.raises(UsageError, match="no character"):
         back(tmp_path)
     assert not (tmp_path / "again.bigfile").exists()
 
 
 def test_text_that_has_no_bytes_becomes_json(tmp_path):
-    with dataset.create_group(tmp_path / "group.zarr", attrs={"a": "\ud800"}) as group:
-        group.create_array("x", [1, 2])
+    make_group(tmp_path / "group.zarr", {"a": "\ud800"})
     assert 'json://"\\ud800"' == back(tmp_path).attrs["a"]

@@ -171,8 +171,8 @@ def test_list_with_a_damaged_member(capfd):
     with open("g/one/zarr.json", "w") as fp:
         fp.write("{")
     assert "g/in/t/x" in said(capfd, "list", "g", code=EXIT_DAMAGED)
-    os.remove("t-zarr/y/zarr.json")
-    assert "t-zarr/x" in said(capfd, "list", "t-zarr", code=EXIT_DAMAGED)
+    os.remove("t-bcolz/y/meta/storage")
+    assert "t-bcolz/x" in said(capfd, "list", "t-bcolz", code=EXIT_DAMAGED)
 
 
 # verify

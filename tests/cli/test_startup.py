@@ -45,6 +45,7 @@ INFO = (
     *("bloscpack.defaults", "bloscpack.pretty"),
     *("bloscpack._commit", "bloscpack._commit.snapshot"),
     *("bloscpack._storage.base", "bloscpack._storage.cursor"),
+    *("bloscpack._storage.descriptors", "weakref", "_weakrefset"),
     *("bloscpack._storage.disk", "bloscpack._format", "bloscpack._format.sections"),
     *("bloscpack._format.blosc_header", "bloscpack._format.codecs"),
     *("collections.abc", "io", "itertools", "operator", "stat", "struct", "zlib"),

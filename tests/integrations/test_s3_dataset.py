@@ -72,7 +72,7 @@ def test_changes(options):
 
 
 def test_from_dask(options):
-    """A second call takes over; then a late task of the first changes nothing."""
+    """A second call takes over; then a late task of the first fails."""
     da = pytest.importorskip("dask.array", reason="dask is not installed")
     url, settings = "s3://bucket/d", {"chunks": 16, "shards": 64}
     keys = {"storage_options": options}
@@ -81,7 +81,8 @@ def test_from_dask(options):
     left.put(0, {"": ROWS[:64] + 1})
     lazy = da.from_array(ROWS, chunks=(50, 1))
     array = dataset.from_dask(url, lazy, **keys, **settings)
-    left.put(0, {"": ROWS[:64] + 1})
+    with pytest.raises(StorageError, match="another call has replaced"):
+        left.put(0, {"": ROWS[:64] + 1})
     assert ROWS.tolist() == array[:].tolist()
     assert ROWS.sum() == array.to_dask().sum().compute()
     with pytest.raises(FileExistsError):

@@ -101,7 +101,7 @@ WITH_TOTAL = {
     # name: (settings of the file, call, total)
     "append": (ROOM, lambda k: append("blp", "plain", **k), 12000),
     "append_npy": (ROOM, lambda k: append_npy("blp", "npy", grow=True, **k), 12000),
-    "grow": (NO_ROOM, lambda k: append("blp", "plain", grow=True, **k), 22000),
+    "grow": (NO_ROOM, lambda k: append("blp", "plain", grow=True, **k), 30000),
     "offsets": (
         {"offsets": False},
         lambda k: append("blp", "plain", grow=True, **k),

@@ -273,8 +273,8 @@ def committing(found: Found) -> tuple[Found, str] | None:
     """Return the table or group that commits a dataset, and the name in it.
 
     The document of a dataset of Zarr says so itself. An array of bcolz is a column if
-    the folder around it has the list of columns. Raises `FormatError` if there is no
-    such table or group.
+    the folder around it has the list of columns. Raises `FormatError` if that table or
+    group is missing.
     """
     folder, names, is_member = found.folder, [], False
     if folder.prefix:

@@ -384,7 +384,7 @@ class ZarrArray(ArrayLayout):
         self.reader = Reader(self._source, self.dtype, self.shape)
 
     def check_member(self, name: str) -> None:
-        """Raise `FormatError` if the document is that of another member."""
+        """Raise `FormatError` if the document belongs to another member."""
         if self.column_word not in (None, column_word(name)):
             message = "expected the document of the member '%s', found one of another"
             raise self.folder.damage(message % name, ZARR_JSON)
