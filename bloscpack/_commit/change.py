@@ -331,11 +331,11 @@ class Change:
     def commit(self) -> None:
         """Give the staged contents their names, all of them or none.
 
-        It sets `is_committing`.
+        It sets `is_committing`, but not before an error about the document: that it
+        would be too long, say.
         """
-        self.is_committing, self.is_joint = True, False
+        self.is_joint = False
         self.owner.check(self.store.root)
-        self._sync()
         documents, files = self._documents, self._staged
         root = documents.pop(self.document, None)
         if (
@@ -344,6 +344,8 @@ class Change:
             and len(files) < 2
             and None not in files.values()
         ):
+            self.is_committing = True
+            self._sync()
             for name, staged in files.items():
                 self._move(staged, name)  # commit point
             self._sync()
@@ -355,9 +357,13 @@ class Change:
         if self.members:
             root = with_members(root, self.members)
         if files:
-            self._stage_all()
             root = with_pending(root, {}, self._token)
-        self._replace(with_pending(root, files) if files else root)  # commit point
+        new = with_pending(root, files) if files else root
+        self.is_committing = True
+        if files:
+            self._stage_all()
+        self._sync()
+        self._replace(new)  # commit point
         self._sync()
         for name, content in {**self.stale, **documents}.items():
             if content is not None:  # a copy for readers of the member alone

@@ -426,3 +426,39 @@ def test_attributes_that_no_reader_takes(layout):
     with dataset.open("a") as array:
         assert {"deep": deep} == dict(array.attrs)
         assert numbers(10).tolist() == array[:].tolist()
+
+
+def deep_list(depth):
+    found = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize("path", ["t", "memory://hostile/t"])
+def test_attributes_of_columns_that_are_too_deep(path):
+    """The document of a table has those of its columns, within the same limits."""
+    if "://" in path:
+        pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    dataset.create_table(path, {"x": numbers(10), "y": numbers(10)}, mode="w").close()
+    with dataset.open(path, "r+") as table:
+        for _ in range(2):  # the writer goes on
+            with pytest.raises(bp.UsageError, match="nested more than"):
+                table["x"].attrs["wrong"] = deep_list(96)
+        table["x"].attrs["right"] = deep_list(94)
+        table.append({"x": [1], "y": [2]})
+    with dataset.open(path, "r+") as table:
+        assert {"right": deep_list(94)} == dict(table["x"].attrs)
+        assert [*numbers(10), 1] == table["x"][:].tolist()
+
+
+@pytest.mark.slow
+def test_documents_of_columns_that_are_too_long_together():
+    dataset.create_table("t", {"x": numbers(10), "y": numbers(10)}).close()
+    with dataset.open("t", "r+") as table:
+        table["y"].attrs["long"] = "y" * 2**25
+        with pytest.raises(bp.UsageError, match="at most"):
+            table["x"].attrs["wrong"] = "x" * 2**25
+        del table["y"].attrs["long"]
+    found = dataset.open("t")
+    assert [{}, {}] == [dict(found[name].attrs) for name in "xy"]

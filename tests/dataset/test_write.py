@@ -18,6 +18,7 @@ from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
+from bloscpack._format.committed import with_pending
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find_members
@@ -402,17 +403,20 @@ LISTS = [
 ]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("files", LISTS, ids=repr)
-def test_a_list_of_files_that_no_writer_wrote(tmp_path, files):
+def test_a_list_of_files_that_no_writer_wrote(tmp_path, layout, files):
     path, outside = tmp_path / "a", tmp_path / "other"
-    dataset.create_array(path, [1, 2], layout="bcolz").close()
+    dataset.create_array(path, [1, 2], layout=layout).close()
     outside.write_text("precious")
     (path / ".bloscpack").mkdir()
     (path / ".bloscpack" / "0").write_bytes(b"{}")
     digest = "%08x" % zlib.crc32(json.dumps(files, sort_keys=True).encode())
-    sizes = json.loads((path / "meta/sizes").read_text())
-    sizes["bloscpack-pending"] = {"files": files, "crc32": digest}
-    (path / "meta/sizes").write_text(json.dumps(sizes))
+    place = path / ("zarr.json" if layout == "zarr" else "meta/sizes")
+    document = json.loads(place.read_text())
+    holder = document["attributes"] if layout == "zarr" else document
+    holder["bloscpack-pending"] = {"files": files, "crc32": digest}
+    place.write_text(json.dumps(document))
     for mode in ("r", "r+"):
         with pytest.raises(FormatError, match="expected 'bloscpack-pending'"):
             dataset.open(path, mode)
@@ -430,6 +434,13 @@ def test_a_folder_of_changes_elsewhere(tmp_path):
     assert [1, 2] == dataset.open(path)[:].tolist()
     with pytest.raises(StorageError, match="symbolic link"):
         dataset.open(path, "r+")
+    assert ["0"] == os.listdir(other)
+    content = (path / "meta/sizes").read_bytes()
+    pending = with_pending(content, {"data/__0.blp": "0"})
+    (path / "meta/sizes").write_bytes(pending)
+    for mode in ("r", "r+"):
+        with pytest.raises(StorageError, match="symbolic link"):
+            dataset.open(path, mode)[:]
     assert ["0"] == os.listdir(other)
 
 
