@@ -99,8 +99,10 @@ def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -
         member = owner[name]
         member._owner, member._closes_owner = owner, True
         return member
-    except (KeyError, ValueError):
+    except BaseException as error:
         owner.close()
+        if not isinstance(error, (KeyError, ValueError)):
+            raise
         raise outer.folder.damage(
             "expected '%s' in the document that commits it, found none" % name
         ) from None
