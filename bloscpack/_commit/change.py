@@ -155,12 +155,14 @@ class Pending:
         """Take over the documents of a change that was committed."""
         if self.members is None and change.members:
             self.read()
-        members = self.members or {}
-        for name, content in change.members.items():
-            if content is None:
-                members.pop(name, None)
-            else:
-                members[name] = parse_json(content)
+        if self.members is not None:
+            members = dict(self.members)  # another thread may list the old ones
+            for name, content in change.members.items():
+                if content is None:
+                    members.pop(name, None)
+                else:
+                    members[name] = parse_json(content)
+            self.members = members
         if self._name is not None:
             self._version = self.store.identity(self._name)
         self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
@@ -257,7 +259,7 @@ class Change:
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
         if name == self.document or self._member_of(name):
-            if name != self.document:
+            if name != self.document or self.is_joint:
                 self._note(name)
             self._documents[name] = content
         else:

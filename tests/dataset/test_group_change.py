@@ -261,3 +261,28 @@ def test_a_document_that_another_program_has_written_again(tmp_path):
         assert {**before, "time": [*before["time"], 7, 8]} == found
         document = json.loads(root.read_bytes())
     assert [] == dataset.verify(tmp_path / "g").findings
+
+
+def test_the_first_member_of_an_empty_group_that_commits(path):
+    with dataset.create_group(path) as group:
+        with group.change():
+            pass
+        assert [1, 2] == group.create_array("x", [1, 2])[:].tolist()
+        assert ["x"] == list(group)
+    assert [1, 2] == dataset.open(path)["x"][:].tolist()
+
+
+def test_attributes_of_the_group_change_once(path):
+    fill(path)
+    with dataset.open(path, "r+") as group:
+
+        def twice():
+            with group.change():
+                group.attrs["b"] = 2
+                group.attrs["c"] = 3
+
+        with pytest.raises(UsageError, match="would be changed twice in one change"):
+            twice()
+        assert {"a": 1} == group.attrs.asdict()
+        group.attrs["c"] = 3
+    assert {"a": 1, "c": 3} == dataset.open(path).attrs.asdict()
