@@ -93,6 +93,8 @@ class Pending:
     files
         The files that a change replaces, and where their new content is until they have
         it.
+    removed
+        The files that a change removes, and that may not be removed yet.
     members
         The documents of members that the document commits, as values; None if it
         commits none.
@@ -107,6 +109,7 @@ class Pending:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.files: dict[str, str] = {}
+        self.removed: set[str] = set()
         self.members: dict[str, Json] | None = None
         self.stale: set[str] = set()
         self.is_there = False
@@ -125,6 +128,7 @@ class Pending:
             error.filename = self.store.path(name)
             raise
         self.files = {n: staged for n, staged in files.items() if staged is not None}
+        self.removed = {name for name, staged in files.items() if staged is None}
         self.is_there = bool(files)
         self.state = stated_identity(stored).rpartition(" ")[0]
         self.members = decode_members(stored, content)
@@ -273,6 +277,10 @@ class Change:
                 "assign to it" % self.store.path(name)
             )
         self._noted.add(name)
+
+    def touches(self, prefix: str) -> bool:
+        """Return whether the change has files in a folder already."""
+        return any(name.startswith(prefix) for name in self._noted)
 
     def _member_of(self, name: str) -> str:
         """Return the name of the member whose document has this name; '' for others."""
@@ -444,10 +452,12 @@ class FolderChange(Change):
 
         A change that failed, or a writer that died, may have made it.
         """
-        if name not in self._named:
+        is_there = self.store.is_folder(name)
+        # One that was removed, as with a member, may have been on the disk before.
+        if not is_there or name not in self._named:
             self._unnamed.add(name)
             self._folders.add(folder_of(name))
-        if not self.store.is_folder(name):
+        if not is_there:
             self._make_folder(name)
 
     def _make_folder(self, name: str) -> None:
@@ -643,8 +653,10 @@ class ObjectChange(Change):
 
     def _move(self, staged: str | None, name: str) -> None:
         if staged is None:
+            # Before the check: a later writer may store the object again.
+            version = self.store.object_version(name)
             self.store.check_version(self.document, self.version)
-            self.store.remove(name)
+            self.store.remove(name, version)
             return
         content = self._content(name, staged)
         if name not in self._versions:
