@@ -94,6 +94,8 @@ class Pending:
     files
         The files that a change replaces, and where their new content is until they have
         it.
+    removed
+        The files that a change removes, and that may not be removed yet.
     members
         The documents of members that the document commits, as values; None if it
         commits none.
@@ -108,6 +110,7 @@ class Pending:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.files: dict[str, str] = {}
+        self.removed: set[str] = set()
         self.members: dict[str, Json] | None = None
         self.stale: set[str] = set()
         self.is_there = False
@@ -126,6 +129,7 @@ class Pending:
             error.filename = self.store.path(name)
             raise
         self.files = {n: staged for n, staged in files.items() if staged is not None}
+        self.removed = {name for name, staged in files.items() if staged is None}
         self.is_there = bool(files)
         self.state = stated_identity(stored).rpartition(" ")[0]
         self.members = decode_members(stored, content)
@@ -156,12 +160,14 @@ class Pending:
         """Take over the documents of a change that was committed."""
         if self.members is None and change.members:
             self.read()
-        members = self.members or {}
-        for name, content in change.members.items():
-            if content is None:
-                members.pop(name, None)
-            else:
-                members[name] = parse_json(content)
+        if self.members is not None:
+            members = dict(self.members)  # another thread may list the old ones
+            for name, content in change.members.items():
+                if content is None:
+                    members.pop(name, None)
+                else:
+                    members[name] = parse_json(content)
+            self.members = members
         if self._name is not None:
             self._version = self.store.identity(self._name)
         self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
@@ -258,7 +264,7 @@ class Change:
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
         if name == self.document or self._member_of(name):
-            if name != self.document:
+            if name != self.document or self.is_joint:
                 self._note(name)
             self._documents[name] = content
         else:
@@ -272,6 +278,10 @@ class Change:
                 "assign to it" % self.store.path(name)
             )
         self._noted.add(name)
+
+    def touches(self, prefix: str) -> bool:
+        """Return whether the change has files in a folder already."""
+        return any(name.startswith(prefix) for name in self._noted)
 
     def _member_of(self, name: str) -> str:
         """Return the name of the member whose document has this name; '' for others."""
@@ -449,10 +459,12 @@ class FolderChange(Change):
 
         A change that failed, or a writer that died, may have made it.
         """
-        if name not in self._named:
+        is_there = self.store.is_folder(name)
+        # One that was removed, as with a member, may have been on the disk before.
+        if not is_there or name not in self._named:
             self._unnamed.add(name)
             self._folders.add(folder_of(name))
-        if not self.store.is_folder(name):
+        if not is_there:
             self._make_folder(name)
 
     def _make_folder(self, name: str) -> None:
@@ -649,8 +661,10 @@ class ObjectChange(Change):
 
     def _move(self, staged: str | None, name: str) -> None:
         if staged is None:
+            # Before the check: a later writer may store the object again.
+            version = self.store.object_version(name)
             self.store.check_version(self.document, self.version)
-            self.store.remove(name)
+            self.store.remove(name, version)
             return
         content = self._content(name, staged)
         if name not in self._versions:

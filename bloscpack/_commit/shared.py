@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
-from .._format.committed import STAGING
+from .._format.committed import PENDING, STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import Conflict
@@ -209,6 +209,11 @@ class SharedObjects:
         """Return the version of the document, with the token of shared writers."""
         version = self._store.object_version(ZARR_JSON)
         content = self._store.read(ZARR_JSON)[0]
+        if PENDING.encode() in content:  # of a writer that has died
+            change = ObjectChange(self._store, ZARR_JSON, version)
+            change.complete(content)
+            version = change.version
+            content = self._store.read(ZARR_JSON)[0]
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version

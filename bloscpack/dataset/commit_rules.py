@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -17,11 +18,13 @@ from .._commit.change import Change, FolderChange, check_mode
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer
-from .._format.identity import KEY, holder_of, signed, take_identity
-from .._format.zarr_metadata import encode_json
+from .._format.identity import KEY, holder_of, is_copy, signed, take_identity
+from .._format.names import is_checked_name, is_safe_part
+from .._format.zarr_metadata import ZARR_JSON, encode_json
 from .._storage.paths import is_url, local_path, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
+from ..constants import MAGIC
 from ..exceptions import FormatError, UsageValueError
 from .folder import Folder, store_at
 from .layouts import (
@@ -161,14 +164,48 @@ class Member(os.PathLike[str]):
                 "only, found '%s'" % (path, layout)
             )
         found = find_member(self._folder, self._name)
-        if found is not None or self._folder.exists(self._name):
+        if found is not None:
             if mode == "x":
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            if found is None or (found.layout, found.kind) != ("zarr", "array"):
+            if (found.layout, found.kind) != ("zarr", "array"):
                 raise UsageValueError("'%s' is no array: remove it first" % path)
             self.replacing = {"replaces": array_class("zarr")(found.folder)}
         with self._writer.change() as change:
+            if found is None and not change.touches(self.prefix):
+                self._remove_leftover()
             yield change
+
+    def _remove_leftover(self) -> None:
+        """Remove what is left of a member that was removed, or never committed.
+
+        Raises ``FileExistsError`` if there is anything else.
+        """
+        folder, path = self._folder, self.__fspath__()
+        if folder.exists(self._name) and not folder.is_folder(self._name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        left = folder.dataset(self._name)
+        folders = [""]
+        for prefix in folders:
+            for last, kind in left.entries(prefix):
+                name = prefix + last
+                if kind == stat.S_IFDIR and is_safe_part(last):
+                    folders.append(name + "/")
+                elif not (kind == stat.S_IFREG and _is_ours(left, name)):
+                    raise FileExistsError(
+                        errno.EEXIST, os.strerror(errno.EEXIST), left.path(name)
+                    )
+        folder.remove_tree(self._name)
+
+
+def _is_ours(folder: Folder, name: str) -> bool:
+    """Return whether a file is a shard, or a copy of the document of a member."""
+    if not is_checked_name(name):
+        return False
+    if name.rpartition("/")[2] != ZARR_JSON:
+        return folder.read(name, len(MAGIC)) == MAGIC
+    with suppress(FormatError):
+        return is_copy(*folder.read_document(name))
+    return False
 
 
 def new_name(path: Path | NewName) -> NewName:

@@ -235,8 +235,10 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
-        is_known = self.full(name) in self.pending.files or bool(self._copy(name))
-        return is_known or self.store.exists(self.full(name))
+        full, pending = self.full(name), self.pending
+        is_known = full in pending.files or bool(self._copy(name))
+        is_removed = full in pending.removed
+        return is_known or (not is_removed and self.store.exists(full))
 
     def is_folder(self, name: str) -> bool:
         """Return whether there may be a folder of this name, and no link."""
@@ -245,6 +247,9 @@ class Folder:
     def _pending(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
         full = self.full(name)
+        if full in self.pending.removed:
+            text = os.strerror(errno.ENOENT)
+            raise FileNotFoundError(errno.ENOENT, text, self.path(name))
         pending = self.pending.files.get(full)
         if pending is not None:
             with suppress(FileNotFoundError):  # the file has got its name meanwhile
@@ -271,6 +276,8 @@ class Folder:
     def version_of(self, name: str) -> object:
         """Return the `identity` of the file that has the content of a file now."""
         full = self.full(name)
+        if full in self.pending.removed:
+            return None
         staged = self.pending.files.get(full)
         found = None if staged is None else self.store.identity(staged)
         return self.store.identity(full) if found is None else found
@@ -286,8 +293,11 @@ class Folder:
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
-        full = map(self.full, names)
-        return self.store.total_size([self.pending.files.get(n, n) for n in full])
+        files, removed = self.pending.files, self.pending.removed
+        full = [self.full(name) for name in names]
+        return self.store.total_size(
+            [files.get(n, n) for n in full if n not in removed]
+        )
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file for reading at any position; see `Store.open`.

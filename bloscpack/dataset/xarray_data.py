@@ -142,8 +142,10 @@ def from_xarray(
             "and the mode '%s'" % mode
         )
     if mode == "a" or changes:
+        found = None
         with nullcontext() if changes else suppress(FileNotFoundError):
             found = detect(Folder.open(path, storage_options))
+        if found is not None:
             if not isinstance(data, (xarray.Dataset, xarray.DataArray)):
                 raise UsageTypeError(
                     "expected a Dataset or a DataArray of xarray to change a group, "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +13,9 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack._commit.change import FolderChange, ObjectChange
+from bloscpack._format.committed import with_pending
+from bloscpack._storage.disk import disk
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 
@@ -261,3 +266,140 @@ def test_a_document_that_another_program_has_written_again(tmp_path):
         assert {**before, "time": [*before["time"], 7, 8]} == found
         document = json.loads(root.read_bytes())
     assert [] == dataset.verify(tmp_path / "g").findings
+
+
+def test_the_first_member_of_an_empty_group_that_commits(path):
+    with dataset.create_group(path) as group:
+        with group.change():
+            pass
+        assert [1, 2] == group.create_array("x", [1, 2])[:].tolist()
+        assert ["x"] == list(group)
+    assert [1, 2] == dataset.open(path)["x"][:].tolist()
+
+
+def test_attributes_of_the_group_change_once(path):
+    fill(path)
+    with dataset.open(path, "r+") as group:
+
+        def twice():
+            with group.change():
+                group.attrs["b"] = 2
+                group.attrs["c"] = 3
+
+        with pytest.raises(UsageError, match="would be changed twice in one change"):
+            twice()
+        assert {"a": 1} == group.attrs.asdict()
+        group.attrs["c"] = 3
+    assert {"a": 1, "c": 3} == dataset.open(path).attrs.asdict()
+
+
+@pytest.mark.parametrize("fails", ["create", "block"])
+def test_a_name_is_free_after_a_member_was_not_created(path, fails):
+    """What is left of it must not be in the next member, as a sparse one, either."""
+
+    def rows():
+        yield np.arange(1, 500)
+        raise ZeroDivisionError
+
+    fill(path)
+    kept = {"chunks": 10, "shards": 10}
+    with dataset.open(path, "r+") as group:
+
+        def create():
+            if fails == "create":
+                group.create_array("new", rows(), dtype="i8", **kept)
+            with group.change():
+                group.create_array("new", np.arange(1, 500), **kept)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            create()
+        assert "new" not in group
+        new = group.create_array("new", shape=500, dtype="i8", **kept)
+        assert not new[:].any()
+    assert not dataset.open(path)["new"][:].any()
+    assert [] == dataset.verify(path).findings
+
+
+def stopped(change, *names):
+    """Raise the error of a process that is killed."""
+    raise KeyboardInterrupt
+
+
+def test_a_change_that_is_not_complete_has_removed_files(path, monkeypatch):
+    """A process dies after the commit point, before it has removed anything."""
+    kept = {"chunks": 2, "shards": 2}
+    with dataset.create_group(path) as group:
+        for name in ("a", "b"):
+            group.create_array(name, np.arange(1, 9), **kept).close()
+        with group.change():
+            pass
+    for kind in (FolderChange, ObjectChange):
+        monkeypatch.setattr(kind, "_complete", stopped)
+
+    def change(make):
+        group = dataset.open(path, "r+")
+        with pytest.raises(KeyboardInterrupt):
+            make(group)
+        group._writer._rule.release()
+
+    change(lambda g: g.create_array("a", shape=8, dtype="i4", mode="w", **kept))
+    assert not dataset.open(path)["a"][:].any()
+    assert [0, 0] == dataset.open(path)["a"][2:4].tolist()
+    monkeypatch.undo()
+    dataset.open(path, "r+").close()
+    assert not dataset.open(path)["a"][:].any()
+    for kind in (FolderChange, ObjectChange):
+        monkeypatch.setattr(kind, "_complete", stopped)
+    change(lambda g: g.__delitem__("b"))
+    monkeypatch.undo()
+    with dataset.open(path, "r+") as group:
+        assert ["a"] == list(group)
+        assert [5] == group.create_array("b", [5])[:].tolist()
+    assert [] == dataset.verify(path).findings
+
+
+def test_files_of_others_are_not_removed(tmp_path):
+    fill(tmp_path / "g")
+    (tmp_path / "g" / "new").mkdir()
+    (tmp_path / "g" / "new" / "notes").write_text("mine")
+    with dataset.open(tmp_path / "g", "r+") as group:
+        for mode in ("x", "w"):
+            with pytest.raises(FileExistsError):
+                group.create_array("new", [1], mode=mode)
+    assert "mine" == (tmp_path / "g" / "new" / "notes").read_text()
+
+
+def test_folders_of_a_member_that_is_created_again_are_synced(tmp_path, monkeypatch):
+    fill(tmp_path / "g")
+    synced = []
+    with dataset.open(tmp_path / "g", "r+") as group:
+        group.create_array("new", [1])
+        del group["new"]
+        genuine = disk.sync_folder
+        monkeypatch.setattr(
+            disk, "sync_folder", lambda path: (synced.append(path), genuine(path))
+        )
+        group.create_array("new", [1])
+    folders = {os.path.dirname(os.fspath(path)) for path in synced}
+    assert {str(tmp_path / "g" / name) for name in ("", "new", "new/c")} >= folders
+    assert str(tmp_path / "g" / "new") in folders
+
+
+@pytest.mark.skipif(not hasattr(os, "chown"), reason="there are no sticky folders")
+def test_a_document_in_a_folder_for_all_users_commits_nothing(tmp_path):
+    """Another user could let the owner of a copied column remove other files."""
+    around = tmp_path / "all"
+    dataset.create_table(tmp_path / "t", {"a": [1]}).close()
+    dataset.create_array(tmp_path / "mine", [1]).close()
+    shutil.copytree(tmp_path / "t" / "a", around / "a")
+    shutil.move(tmp_path / "mine", around / "mine")
+    content = (tmp_path / "t" / "zarr.json").read_bytes()
+    content = with_pending(content, {"mine/zarr.json": None})
+    (around / "zarr.json").write_bytes(content)
+    (around / ".bloscpack").mkdir()
+    around.chmod(0o1777)
+    with pytest.raises(FormatError, match="document that commits it"):
+        dataset.open(around / "a", "r+")
+    assert [1] == dataset.open(around / "mine")[:].tolist()
+    assert [1] == dataset.open(around / "a")[:].tolist()

@@ -558,6 +558,29 @@ def test_conflicts_of_objects(url, monkeypatch):
     assert [] == dataset.verify(url).findings
 
 
+def test_a_change_of_objects_that_is_not_complete(url, monkeypatch):
+    """The staged shards must not replace those of a shared writer later."""
+    from bloscpack._commit.change import ObjectChange
+
+    def stopped(change, files, root):
+        raise KeyboardInterrupt
+
+    def assign():
+        with dataset.open(url, "r+") as array:
+            array[:] = 1
+
+    monkeypatch.setattr(ObjectChange, "_complete", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        assign()
+    monkeypatch.undo()
+    with opened(url) as array:
+        array[0] = 2
+        assert [2, *7 * [1]] == array[:].tolist()
+    dataset.open(url, "r+").close()
+    assert [2, *7 * [1]] == dataset.open(url)[:].tolist()
+    assert [] == dataset.verify(url).findings
+
+
 def test_a_single_writer_takes_objects_over(url):
     with opened(url) as array:
         array[0] = 1

@@ -273,8 +273,9 @@ def committing(found: Found) -> tuple[Found, str] | None:
     """Return the table or group that commits a dataset, and the name in it.
 
     The document of a dataset of Zarr says so itself. An array of bcolz is a column if
-    the folder around it has the list of columns. Raises `FormatError` if that table or
-    group is missing.
+    the folder around it has the list of columns. In a folder like ``/tmp``, any user
+    may have made a document, which does not count. Raises `FormatError` if there is no
+    such table or group.
     """
     folder, names, is_member = found.folder, [], False
     if folder.prefix:
@@ -283,13 +284,16 @@ def committing(found: Found) -> tuple[Found, str] | None:
     if found.layout in ("bcolz", "blz"):
         outer = folder.around()
         columns = document_of(found.layout, "table")
-        if outer is None or found.kind == "table" or not outer[0].exists(columns):
+        if outer is None or outer[0].store.is_sticky or found.kind == "table":
+            return None
+        if not outer[0].exists(columns):
             return None
         return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
     around = folder
     while found.layout == "zarr" and _is_committed(around):
         is_member, outer = True, around.around()
-        if outer is None:
+        if outer is None or outer[0].store.is_sticky:
+            outer = None
             break
         around = outer[0]
         names.append(outer[1])

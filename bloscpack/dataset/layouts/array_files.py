@@ -120,9 +120,10 @@ class FileNames:
         return [number for number in found if number is not None]
 
     def _entries(self, folder: Folder, prefix: str) -> Iterator[str]:
-        """Yield the names in a folder, with those that a committed change adds."""
-        yield from folder.names(prefix)
+        """Yield the names in a folder, as a committed change leaves them."""
         start = folder.prefix + (prefix + "/" if prefix else "")
+        removed = folder.pending.removed
+        yield from (n for n in folder.names(prefix) if start + n not in removed)
         for name in folder.pending.files:
             if name.startswith(start):
                 yield name[len(start) :].partition("/")[0]
