@@ -70,7 +70,8 @@ class _Datasets:
                 "'%s' is the folder of the %s, which can't hold other datasets"
                 % (store.root, found[1])
             )
-        if folder.pending.members is not None:
+        inner = found is not None and committing(Found(folder, *found)) is not None
+        if inner or folder.pending.members is not None:
             raise UsageValueError(
                 "the document of '%s' commits all that is in it: open it for changes, "
                 "and create the new member there" % store.root

@@ -226,10 +226,11 @@ class OpenMembers(NamedLocks):
             if (path + self.end).startswith(start) and member.keeps_writers_away
         ]
 
-    def close(self, address: str) -> None:
-        """Close the members at a path and inside of it."""
+    def close(self, address: str, but: Node | None = None) -> None:
+        """Close the members at a path and inside of it, `but` one."""
         for member in self._inside(address):
-            member.close()
+            if member is not but:
+                member.close()
 
 
 class Group(Node, Mapping[str, Node]):
@@ -586,16 +587,17 @@ class Group(Node, Mapping[str, Node]):
         ...     len(group['day']), len(group['rain'])
         (3, 3)
         """
-        writer = self._check_writer()
-        if not self.commits_members:
-            writer = self._unite()
-        with writer.together():
+        self._check_writer()
+        with self._members.at(self._layout.folder.address_of()[0]):
+            if not self.commits_members:
+                self._unite()
+        with self._check_writer().together():
             yield self
 
-    def _unite(self) -> Writer:
-        """Let the document commit the members; return the new writer of the group."""
+    def _unite(self) -> None:
+        """Let the document commit the members; take a writer of the group for it."""
         folder = self._layout.folder
-        self._members.close(folder.address_of()[0])
+        self._members.close(folder.address_of()[0], but=self)
         found, sync = layouts.Found(folder, self.layout, "group"), self._options.sync
         with ExitStack() as held, self._check_writer().change() as change:
 
@@ -607,7 +609,6 @@ class Group(Node, Mapping[str, Node]):
         folder.forget_document()
         folder.pending.read()
         self._writer = writer_for(found, sync)
-        return self._writer
 
     def _remove_part(self, full: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

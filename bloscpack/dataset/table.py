@@ -383,7 +383,13 @@ class Table(StoredRows, ItemsNode):
     def _add_masks(self, masks: Mapping[str, str]) -> None:
         """Add columns which say that no item of another column is missing."""
         if masks:
-            self._check_writer().flush()
+            writer = self._check_writer()
+            if writer.is_joint:
+                raise exceptions.UsageError(
+                    "'%s': the first missing text of a column adds a column, which is "
+                    "a change of its own: do it before the block" % self.path
+                )
+            writer.flush()
         for name, mask in masks.items():
             self.add_column(
                 mask,

@@ -786,7 +786,8 @@ def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> No
                 change.stage(full + "/" + ZARR_JSON, inner.read(ZARR_JSON))
             if found.layout != "zarr":
                 continue
-            hold(found)
+            if not inner.prefix:  # else an inner group commits it, which is held
+                hold(found)
             if found.kind == "array":
                 own = ZarrArray(inner)._read_for_change()
                 own.identity = _member_identity(full, own.identity)
