@@ -347,7 +347,10 @@ def test_a_change_that_is_not_complete_has_removed_files(path, monkeypatch):
     assert not dataset.open(path)["a"][:].any()
     assert [0, 0] == dataset.open(path)["a"][2:4].tolist()
     monkeypatch.undo()
-    dataset.open(path, "r+").close()
+    with dataset.open(path, "r+") as group:
+        group["a"][:2] = 3
+        assert [3, 3, 0, 0] == group["a"][:4].tolist()
+        group["a"][:2] = 0
     assert not dataset.open(path)["a"][:].any()
     for kind in (FolderChange, ObjectChange):
         monkeypatch.setattr(kind, "_complete", stopped)
