@@ -254,7 +254,6 @@ class Change:
         self._token = os.urandom(8).hex()
         self.members: dict[str, bytes | None] = {}
         self.stale: dict[str, bytes] = {}
-        self.pending: Pending | None = None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""

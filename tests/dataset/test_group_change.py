@@ -406,3 +406,20 @@ def test_a_document_in_a_folder_for_all_users_commits_nothing(tmp_path):
         dataset.open(around / "a", "r+")
     assert [1] == dataset.open(around / "mine")[:].tolist()
     assert [1] == dataset.open(around / "a")[:].tolist()
+
+
+def test_closing_a_group_within_its_change(path):
+    fill(path)
+    before = content(dataset.open(path))
+    group = dataset.open(path, "r+")
+
+    def close():
+        with group.change():
+            group.attrs["b"] = 2
+            group.close()
+
+    with pytest.raises(UsageError, match="can't be closed within a change"):
+        close()
+    group.close()
+    assert before == content(dataset.open(path))
+    dataset.open(path, "r+").close()  # it is not locked
