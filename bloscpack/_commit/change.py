@@ -301,6 +301,7 @@ class Change:
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
+        self._note(name)
         self._staged[name] = None
         if self._member_of(name):
             self._documents[name] = None

@@ -423,3 +423,40 @@ def test_closing_a_group_within_its_change(path):
     group.close()
     assert before == content(dataset.open(path))
     dataset.open(path, "r+").close()  # it is not locked
+
+
+@pytest.mark.parametrize("deletes_first", [False, True])
+def test_a_member_is_not_changed_and_removed_in_one_change(path, deletes_first):
+    fill(path)
+    before = content(dataset.open(path))
+    with dataset.open(path, "r+") as group:
+
+        def change():
+            with group.change():
+                if deletes_first:
+                    del group["time"]
+                group["time"].append([4])
+                del group["time"]
+
+        with pytest.raises(UsageError, match="would be changed twice in one change"):
+            change()
+        assert before == content(group)
+        del group["time"]
+        assert "time" not in group
+    assert [] == dataset.verify(path).findings
+
+
+def test_a_member_of_a_group_that_the_same_change_creates(path):
+    fill(path)
+    before = content(dataset.open(path))
+    with dataset.open(path, "r+") as group:
+
+        def create():
+            with group.change():
+                group.create_array("other/x", [1])
+
+        with pytest.raises(UsageError, match="is there when the change has ended"):
+            create()
+        assert before == content(group)
+        group.create_array("other/x", [1])
+        assert [1] == group["other/x"][:].tolist()
