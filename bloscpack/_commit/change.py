@@ -255,7 +255,6 @@ class Change:
         self._token = os.urandom(8).hex()
         self.members: dict[str, bytes | None] = {}
         self.stale: dict[str, bytes] = {}
-        self.pending: Pending | None = None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -303,6 +302,7 @@ class Change:
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
+        self._note(name)
         self._staged[name] = None
         if self._member_of(name):
             self._documents[name] = None

@@ -273,6 +273,10 @@ class Writer:
         """Allow no more changes, when those of other threads have been made."""
         if self.owner.is_here:
             with self.turn():
+                if self._joint is not None:  # it would be committed without a lock
+                    raise UsageError(
+                        "'%s' can't be closed within a change of it" % self.path
+                    )
                 if not self.closed:
                     try:
                         self._rule.release()

@@ -494,6 +494,11 @@ class Group(Node, Mapping[str, Node]):
             raise UsageValueError(BAD_NAME % ("member", name))
         if outer:
             group = self.require_group("/".join(outer))
+            if group is None:
+                raise UsageError(
+                    "the group '%s' is there when the change has ended: create it "
+                    "before, or create '%s' after it" % ("/".join(outer), name)
+                )
             return group._created(create, last, *data, **options)
         folder = self._layout.folder
         address, storage_options = folder.address_of(last)

@@ -347,7 +347,10 @@ def test_a_change_that_is_not_complete_has_removed_files(path, monkeypatch):
     assert not dataset.open(path)["a"][:].any()
     assert [0, 0] == dataset.open(path)["a"][2:4].tolist()
     monkeypatch.undo()
-    dataset.open(path, "r+").close()
+    with dataset.open(path, "r+") as group:
+        group["a"][:2] = 3
+        assert [3, 3, 0, 0] == group["a"][:4].tolist()
+        group["a"][:2] = 0
     assert not dataset.open(path)["a"][:].any()
     for kind in (FolderChange, ObjectChange):
         monkeypatch.setattr(kind, "_complete", stopped)
@@ -403,3 +406,57 @@ def test_a_document_in_a_folder_for_all_users_commits_nothing(tmp_path):
         dataset.open(around / "a", "r+")
     assert [1] == dataset.open(around / "mine")[:].tolist()
     assert [1] == dataset.open(around / "a")[:].tolist()
+
+
+def test_closing_a_group_within_its_change(path):
+    fill(path)
+    before = content(dataset.open(path))
+    group = dataset.open(path, "r+")
+
+    def close():
+        with group.change():
+            group.attrs["b"] = 2
+            group.close()
+
+    with pytest.raises(UsageError, match="can't be closed within a change"):
+        close()
+    group.close()
+    assert before == content(dataset.open(path))
+    dataset.open(path, "r+").close()  # it is not locked
+
+
+@pytest.mark.parametrize("deletes_first", [False, True])
+def test_a_member_is_not_changed_and_removed_in_one_change(path, deletes_first):
+    fill(path)
+    before = content(dataset.open(path))
+    with dataset.open(path, "r+") as group:
+
+        def change():
+            with group.change():
+                if deletes_first:
+                    del group["time"]
+                group["time"].append([4])
+                del group["time"]
+
+        with pytest.raises(UsageError, match="would be changed twice in one change"):
+            change()
+        assert before == content(group)
+        del group["time"]
+        assert "time" not in group
+    assert [] == dataset.verify(path).findings
+
+
+def test_a_member_of_a_group_that_the_same_change_creates(path):
+    fill(path)
+    before = content(dataset.open(path))
+    with dataset.open(path, "r+") as group:
+
+        def create():
+            with group.change():
+                group.create_array("other/x", [1])
+
+        with pytest.raises(UsageError, match="is there when the change has ended"):
+            create()
+        assert before == content(group)
+        group.create_array("other/x", [1])
+        assert [1] == group["other/x"][:].tolist()
