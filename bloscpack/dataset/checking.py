@@ -209,6 +209,7 @@ class DatasetCheck:
                     message = "a folder of datasets, and no group: it has no document"
                     self.report.note("metadata", "no-document", message, file=inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
+            self._check_folders(folder, member)
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
@@ -242,6 +243,10 @@ class DatasetCheck:
             return inner.strip("/") or "."
         name = os.path.relpath(path, self.report.path)
         return name.replace(os.sep, "/")
+
+    def _shown(self, folder: Folder, full: str) -> str:
+        """Return the name that is shown of a file, whose name is `Folder.full`."""
+        return self._name(folder.store.path(full)) if full else "."
 
     def _description_failed(self, error: Exception) -> None:
         self.errors.append(error)
@@ -307,6 +312,18 @@ class DatasetCheck:
             )
             self.report.note("files", "change", message, file=shown)
 
+    def _check_folders(self, folder: Folder, member: str) -> None:
+        """Note the members that the document has, and that have no folder."""
+        for full in sorted(folder.pending.members or {}):
+            outer, _, name = full.rpartition("/")
+            if outer == folder.prefix[:-1] and not folder.is_folder(name):
+                message = (
+                    "the document of the group has this member, and its folder is "
+                    "missing: it was moved, or removed by another program"
+                )
+                shown = joined_name(member, name)
+                self.report.note("files", "no-folder", message, file=shown)
+
     # Arrays
 
     def _check_array(
@@ -325,7 +342,7 @@ class DatasetCheck:
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
             name = joined_name(member, column, *fields)
-            own = self._check_reach(layout, member, name)
+            own = self._check_reach(layout, name)
             used |= own
             report.losses += losses_of(name, checks)
             for check in checks:
@@ -336,15 +353,15 @@ class DatasetCheck:
                     check.certain = False
                 check.count()
                 check.findings = [
-                    replace(finding, file=joined_name(member, finding.file or ""))
-                    for finding in check.findings
+                    replace(f, file=self._shown(layout.folder, f.file or ""))
+                    for f in check.findings
                 ]
                 report.include(check)
                 if self._keep_sound or not (check.ok and check.certain):
                     self.files.append((name, check))
         return used
 
-    def _check_reach(self, layout: ArrayLayout, member: str, name: str) -> set[str]:
+    def _check_reach(self, layout: ArrayLayout, name: str) -> set[str]:
         """Return the shards of an array whose document was altered, else nothing.
 
         Note the rows that the document does not reach. Shards that state another array,
@@ -360,7 +377,7 @@ class DatasetCheck:
             if stop > length:
                 rows = max(start, length), stop
                 message = "the document was altered, and does not reach these rows"
-                shown = joined_name(member, file)
+                shown = self._shown(layout.folder, file)
                 self.report.note("files", "unreached", message, file=shown, rows=rows)
                 self.unreached.append(RowLoss(name, rows))
         return names

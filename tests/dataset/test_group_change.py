@@ -460,3 +460,76 @@ def test_a_member_of_a_group_that_the_same_change_creates(path):
         assert before == content(group)
         group.create_array("other/x", [1])
         assert [1] == group["other/x"][:].tolist()
+
+
+def test_a_group_that_commits_its_members_joins_a_larger_one(path):
+    with dataset.create_group(path) as group:
+        with group.create_group("in") as inner:
+            inner.create_array("x", [1, 2]).close()
+        with group["in"].change():
+            group["in/x"].append([3])
+        group.create_array("y", [1]).close()
+        with group.change():
+            group["in/x"].append([4])
+            group["y"].append([2])
+        assert [1, 2, 3, 4] == group["in/x"][:].tolist()
+    assert [1, 2] == dataset.open(path)["y"][:].tolist()
+    assert [] == dataset.verify(path).findings
+
+
+def test_threads_that_begin_to_change_a_group_as_a_whole(path):
+    with dataset.create_group(path) as group:
+        group.create_array("x", [0]).close()
+        errors = []
+        barrier = threading.Barrier(4)
+
+        def append():
+            barrier.wait()
+            try:
+                with group.change():
+                    group["x"].append([1])
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=append) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [] == errors
+        assert [0, 1, 1, 1, 1] == group["x"][:].tolist()
+
+
+def test_the_first_missing_text_in_a_change(path):
+    fill(path)
+    rows = {"k": [3], "v": np.ma.array(["c"], mask=[True], dtype=object)}
+    with dataset.open(path, "r+") as group:
+        del group["tab"]
+        group["tab"] = {"k": [1], "v": np.array(["a"], object)}
+
+        def change():
+            with group.change():
+                group["tab"].append(rows)
+
+        with pytest.raises(UsageError, match="adds a column, which is a change of"):
+            change()
+        group["tab"].append(rows)
+        with group.change():
+            group["tab"].append(rows)
+        assert [False, True, True] == group["tab"]["v_missing"][:].tolist()
+
+
+def test_creating_by_path_deep_in_a_group_that_commits_its_members(path):
+    fill(path)
+    with pytest.raises(UsageError, match="commits all that is in it"):
+        dataset.create_array("%s/in/x" % path, [1])
+
+
+def test_verify_names_files_and_missing_folders_of_members(tmp_path):
+    path = tmp_path / "g"
+    fill(path)
+    shutil.move(path / "time", tmp_path / "moved")
+    (path / "in/rain/c/0/0").write_bytes(b"x")
+    findings = dataset.verify(path).findings
+    shown = {(finding.kind, finding.file) for finding in findings}
+    assert {("no-folder", "time"), ("not-superchunk", "in/rain/c/0/0")} == shown
