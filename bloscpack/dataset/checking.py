@@ -302,10 +302,17 @@ class DatasetCheck:
         """Note what an interrupted writer has left."""
         shown = member or "."
         folder.pending.read()
-        if folder.pending.is_there:
+        has_folder = folder.lists and folder.is_folder(STAGING)
+        if folder.pending.is_there and folder.store.can_rename and not has_folder:
+            message = (
+                "a change was committed, and the folder '%s' with its files is "
+                "missing: old and new files may be mixed" % STAGING
+            )
+            self.report.add("files", "change", message, file=shown)
+        elif folder.pending.is_there:
             message = "a change was committed, and the next writer completes it"
             self.report.note("files", "change", message, file=shown)
-        elif folder.lists and folder.is_folder(STAGING) and folder.names(STAGING):
+        elif has_folder and folder.names(STAGING):
             message = (
                 "files of a change that was not committed, or is being made: the next "
                 "writer removes them"

@@ -297,6 +297,16 @@ def test_a_change_that_is_to_be_completed_is_read():
     assert 10 == report.nintact
 
 
+def test_a_copy_without_the_files_of_a_change_that_is_to_be_completed():
+    damage.new_array("a", "zarr")
+    document = Path("a/zarr.json")
+    pending = {"c/1": ".bloscpack/1-1"}
+    document.write_bytes(with_pending(document.read_bytes(), pending))
+    report = dataset.verify("a")
+    assert ["change"] == kinds_of(report)
+    assert "'.bloscpack' with its files is missing" in str(report.findings[0])
+
+
 def foreign_shard(path):
     """Rewrite a shard as other programs write it: chunks from the first byte on."""
     with open(path, "rb") as fp:

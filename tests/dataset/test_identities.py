@@ -272,8 +272,12 @@ def test_a_missing_file_over_http(create, tmp_path):
             for file in files_of(tmp_path / place):
                 kept = file.read_bytes()
                 file.unlink()
-                with pytest.raises((FormatError, OSError)):
-                    content_at(web.url, place)
+                is_column = file.name == "zarr.json" and file.parent.name != "a"
+                if create is zarr_table and is_column:  # the table has a copy
+                    assert expected == content_at(web.url, place)
+                else:
+                    with pytest.raises((FormatError, OSError)):
+                        content_at(web.url, place)
                 file.write_bytes(kept)
             assert expected == content_at(web.url, place)
 
