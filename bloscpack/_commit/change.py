@@ -82,9 +82,6 @@ class Datasets(Protocol):
     def check_group(self, store: Store) -> None:
         """Prepare a group for a new member; raise `UsageError` if it can't get one."""
 
-    def claimed(self, content: bytes) -> bytes:
-        """Return a document with a new token: it has another version than before."""
-
 
 class Pending:
     """The pending files and the members that the document of a dataset names.

@@ -54,7 +54,7 @@ def is_leftover(store: Store) -> bool:
     return False
 
 
-class GuardedObjects:
+class ClaimedObjects:
     """The right to change a dataset: its document has a token of this writer.
 
     Any program may change a group: each change finds the document anew, and raises
@@ -67,7 +67,7 @@ class GuardedObjects:
     is_shared
         Whether other writers may change the dataset between two changes.
     claimed
-        See `Datasets.claimed`.
+        A function that returns the document with a new token.
     prepare
         Called with the first change.
     """

@@ -6,7 +6,7 @@ A `Rule` has the right for one program; which one is used depends on the store:
   process ends. The first thing that a writer does is to complete the change of a writer
   that died.
 * `SharedFolder`: a group, which is locked during each change.
-* `objects.GuardedObjects` for stores of objects.
+* `objects.ClaimedObjects` for stores of objects.
 * `shared.SharedShards` and `shared.SharedObjects` for several writers of one array.
 
 A change is committed by the rule's kind of `Change`: `change` says what its commit

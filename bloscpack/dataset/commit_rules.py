@@ -118,7 +118,7 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
         locked = SharedFolder if is_shared else LockedFolder
         rule = locked(pending, document_of(layout, kind), sync, prepare)
     else:
-        rule = objects.GuardedObjects(pending, is_shared, DATASETS.claimed, prepare)
+        rule = objects.ClaimedObjects(pending, is_shared, DATASETS.claimed, prepare)
     folder.forget_doubtful_document()  # another writer may have changed it until now
     return Writer(folder.root, rule)
 
