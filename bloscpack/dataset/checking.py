@@ -303,7 +303,7 @@ class DatasetCheck:
         shown = member or "."
         folder.pending.read()
         has_folder = folder.lists and folder.is_folder(STAGING)
-        if folder.pending.is_there and folder.store.can_rename and not has_folder:
+        if folder.pending.files and folder.store.can_rename and not has_folder:
             message = (
                 "a change was committed, and the folder '%s' with its files is "
                 "missing: old and new files may be mixed" % STAGING
