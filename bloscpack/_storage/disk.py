@@ -136,8 +136,9 @@ class Disk:
             return
         try:
             last, number = _at(path)
-            path = "." if number is not None else os.path.dirname(last) or "."
-            folder = with_room(os.open, path, os.O_RDONLY, dir_fd=number)
+            # `path` keeps the number open until then.
+            outer = "." if number is not None else os.path.dirname(last) or "."
+            folder = with_room(os.open, outer, os.O_RDONLY, dir_fd=number)
             try:
                 os.fsync(folder)
             finally:
