@@ -380,12 +380,17 @@ class Change:
         if self.pending is not None:
             self.pending.committed(self)
 
-    def complete(self, root: bytes) -> None:
-        """Give the pending files in the document `root` their names."""
+    def complete(self, root: bytes) -> bytes:
+        """Give the pending files in the document `root` their names.
+
+        Returns the document without their list.
+        """
         value = decode_json(root, self.store.path(self.document))
         files = decode_pending(value, root)
         if files:
-            self._complete(files, with_pending(root, {}))
+            root = with_pending(root, {})
+            self._complete(files, root)
+        return root
 
     def _complete(self, files: Mapping[str, str | None], root: bytes) -> None:
         """Give files their names, and store the document without their list."""
@@ -684,6 +689,16 @@ class ObjectChange(Change):
     def _copy(self, name: str, content: bytes) -> None:
         with suppress(Conflict):
             self.store.put(name, content, None)
+
+
+def recover_objects(store: Store, document: str) -> tuple[bytes, str]:
+    """Complete the change of a writer that died.
+
+    Returns the document after it, and the version of that document.
+    """
+    change = ObjectChange(store, document, store.object_version(document))
+    root = change.complete(change._read_document())
+    return root, change.version
 
 
 def temporary_file() -> BinaryIO:

@@ -35,6 +35,7 @@ from .change import (
     Pending,
     check_mode,
     not_replaced,
+    recover_objects,
 )
 
 # The attribute of a document in the place of one that is not there yet.
@@ -88,12 +89,10 @@ class ClaimedObjects:
         self._prepare: Callable[[Change], object] | None = prepare
         self.has_failed = False
         self._has_claim = False
-        self._version = store.object_version(ZARR_JSON)
-        if not is_shared:
-            content = store.read(ZARR_JSON, MAX_DOCUMENT, whole=True)[0]
-            change = ObjectChange(store, ZARR_JSON, self._version)
-            change.complete(content)
-            self._version = change.version
+        if is_shared:
+            self._version = store.object_version(ZARR_JSON)
+        else:
+            self._version = recover_objects(store, ZARR_JSON)[1]
 
     def _claim(self) -> None:
         """Store the document with a new token, before the first change.

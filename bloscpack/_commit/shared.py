@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
-from .._format.committed import PENDING, STAGING
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import Conflict
@@ -43,6 +43,7 @@ from .change import (
     Pending,
     naming_dataset,
     recover,
+    recover_objects,
 )
 from .locking import FolderLock, Lock, waiting
 from .writer import WAIT
@@ -207,13 +208,7 @@ class SharedObjects:
 
     def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
         """Return the version of the document, with the token of shared writers."""
-        version = self._store.object_version(ZARR_JSON)
-        content = self._store.read(ZARR_JSON)[0]
-        if PENDING.encode() in content:  # of a writer that has died
-            change = ObjectChange(self._store, ZARR_JSON, version)
-            change.complete(content)
-            version = change.version
-            content = self._store.read(ZARR_JSON)[0]
+        content, version = recover_objects(self._store, ZARR_JSON)
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version
