@@ -13,7 +13,7 @@ encoded variable is decoded again: none may get another value than the given one
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -197,22 +197,32 @@ def from_xarray(
                         layout, array, blocks = new_array(name, items, **options)
                         layout.create(change, prefix + name + "/", array, blocks)
         if late:
-            tasks = []
             whole = Folder.open(target, storage_options)
-            for name, items, options in late:
-                at, known = whole.address_of(name)
-                options |= {"sync": sync and is_remote, "storage_options": known}
-                with naming_column(name, "variable"):
-                    tasks.append(from_dask(at, items, compute=False, **options))
-            import_dask("dask").compute(*tasks)
-            united: Any = open_node(detect(whole), Options(sync=False, writable=True))
-            with united, united.change():
-                pass  # from now on, its document commits all variables
+            _write_from_dask(whole, late, sync and is_remote)
     written = open_node(
         detect(Folder.open(path, storage_options)), Options(sync=sync, writable=True)
     )
     assert isinstance(written, Group)
     return written
+
+
+def _write_from_dask(
+    whole: Folder, variables: Iterable[tuple[str, Any, dict[str, Any]]], sync: bool
+) -> None:
+    """Add variables of Dask to a new group, each chunk computed once.
+
+    They are names, arrays and options of `create_array`.
+    """
+    tasks = []
+    for name, items, options in variables:
+        at, known = whole.address_of(name)
+        options |= {"sync": sync, "storage_options": known}
+        with naming_column(name, "variable"):
+            tasks.append(from_dask(at, items, compute=False, **options))
+    import_dask("dask").compute(*tasks)
+    group: Any = open_node(detect(whole), Options(sync=False, writable=True))
+    with group, group.change():
+        pass  # from now on, its document commits all variables
 
 
 def _dataset_of(data: Any) -> Dataset:
@@ -383,7 +393,7 @@ class Step(NamedTuple):
     Attributes
     ----------
     name, items
-        Its name, and the items as they are stored.
+        Its name, and its encoded items.
     axis
         The axis along which they are appended; None if they are assigned.
     key
