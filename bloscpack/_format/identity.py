@@ -71,9 +71,9 @@ def check_attributes(
 ) -> None:
     """Raise `UsageError` if an attribute has a name that Bloscpack uses itself.
 
-    So it does if readers in other languages would refuse the document of a Zarr node
-    because of a text. `own` has these names, and their effects; `holder` says what the
-    attributes are of.
+    Also raise it if readers in other languages would refuse the document of a Zarr node
+    because of a text. `own` has these names, and their effects; `holder` names the kind
+    of node, for the message.
     """
     for name, meaning in own.items():
         if name in attributes:

@@ -15,8 +15,8 @@ def is_safe_part(part: object) -> TypeGuard[str]:
     if not isinstance(part, str) or part in ("", ".", ".."):
         return False
     try:
-        # The surrogates of `os.fsdecode` stand for bytes of a name that are no text. A
-        # file system can't hold others, which JSON has, too.
+        # The surrogates of `os.fsdecode` represent bytes of a name that are no text. A
+        # file system can't hold other surrogates, which JSON can have.
         part.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False

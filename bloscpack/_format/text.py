@@ -36,7 +36,7 @@ def empty_item(dtype: DType) -> Any:
 
 
 def least_nbytes(count: int) -> int:
-    """Return the least number of plain bytes of so many items."""
+    """Return the least number of plain bytes of `count` items."""
     return NUMBER.size * (1 + count)
 
 

@@ -332,8 +332,9 @@ def unlikely_item(dtype: DType) -> Any:
     """Return the fill value of an array of which all items are stored.
 
     Other programs leave out what has the fill value. So it is one that data do not have
-    in all items of a shard: for numbers of several bytes that of netCDF. Booleans and
-    times have no such value: a lost mask hides its items, and a lost time is missing.
+    in all items of a shard: for numbers of several bytes the fill value of netCDF.
+    Booleans and times have no unlikely value: a lost mask hides its items, and a lost
+    time is missing.
     """
     kind, size = dtype.kind, dtype.itemsize
     item: Any = NETCDF_FILL

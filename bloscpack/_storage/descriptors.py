@@ -79,7 +79,7 @@ class Reopenable:
         _open.pop(id(self), None)
 
     def _can_reopen(self) -> bool:
-        """Return whether it can be opened again, as far as it is known."""
+        """Return whether opening it again is likely to succeed."""
         return True
 
     def _release(self) -> None:
@@ -98,7 +98,7 @@ def _most() -> int:
 
 
 def release() -> bool:
-    """Close the less recently used half of what is open; return whether it did."""
+    """Close the less recently used half of the pool; return whether any was closed."""
     found = [each for ref in _open.valuerefs() if (each := ref()) is not None]
     found.sort(key=lambda each: each._last_use)
     released = 0

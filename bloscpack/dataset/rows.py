@@ -141,7 +141,7 @@ def with_missing(items: Any) -> Any:
 
 
 def _is_missing(item: object) -> bool:
-    """Return whether an item among objects stands for none."""
+    """Return whether an item among objects means that it is missing."""
     is_nan = isinstance(item, float) and item != item
     return item is None or is_nan or type(item).__name__ == "NAType"
 

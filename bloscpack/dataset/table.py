@@ -108,7 +108,7 @@ class Table(StoredRows, ItemsNode):
         return self.columns._columns
 
     def _set_columns(self) -> None:
-        """Make the objects for new columns; those of the others stay."""
+        """Make objects for new columns; the other columns keep their objects."""
         old, new = self._columns, {}
         for name, layout in self._layout.columns.items():
             column = old.get(name)

@@ -368,7 +368,7 @@ def _arrays_of(
 
 
 class _Variables(AbstractDataStore):  # type: ignore[misc]
-    """The arrays of a dataset as they are stored, which xarray decodes."""
+    """The encoded arrays of a dataset, which xarray decodes."""
 
     def __init__(self, node: Stored, arrays: dict[str, dataset.Array]) -> None:
         self._node = node

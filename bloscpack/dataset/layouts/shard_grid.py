@@ -105,7 +105,7 @@ class Sharding:
     fill_value
         The value of items that are not stored.
     chunk_nbytes
-        Size of a chunk in bytes; for text that of the references in memory.
+        Size of a chunk in bytes; for text the size of the references in memory.
     """
 
     def __init__(
