@@ -773,6 +773,15 @@ def test_a_document_that_another_program_has_replaced(new):
     assert [*range(9), 0] == dataset.open(new)["x"][:].tolist()
 
 
+def test_attributes_of_a_table_after_its_first_append(new):
+    """The document that was read before the append must not be written again."""
+    with dataset.create_table(new, {"x": np.arange(0)}, chunks=1) as table:
+        assert "unit" not in table.attrs
+        table.append({"x": np.arange(1)})
+        table.attrs["unit"] = "m"
+        assert 1 == len(table) == len(dataset.open_table(new))
+
+
 def test_several_changes_of_a_table(new):
     """A change begins with the documents that the one before has committed."""
     with dataset.create_table(new, table_of(9), shards=4) as table:

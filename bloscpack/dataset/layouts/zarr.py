@@ -746,8 +746,10 @@ def prepare(
     """
     while True:
         try:
-            # The change reads the same document next.
-            read = folder.read_document if change is None else folder.detect_document
+            # The change may read the same document next, or only after it has replaced
+            # it. At a URL, the document that was read first would count then.
+            keeps = change is not None and not folder.is_remote
+            read = folder.detect_document if keeps else folder.read_document
             content, value = read(ZARR_JSON)
             node = decode_node(folder, content, value)
         except (FormatError, FileNotFoundError, NotADirectoryError, LinkFound):
