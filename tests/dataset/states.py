@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -402,6 +403,185 @@ class GridMachine(Machine):
 
     def teardown(self):
         assert self.opened is None or dataset.verify(self.path).ok
+        super().teardown()
+
+
+class GroupMachine(Machine):
+    """A group of arrays and tables, one of them in a group inside.
+
+    From the first joint change on, the document of the group commits all of them.
+    """
+
+    NAMES = ("a", "b", "t", "g/c", "g/u")
+
+    @initialize(rows=ROWS, chunks=st.integers(1, 9), joins=st.booleans())
+    def create(self, rows, chunks, joins):
+        self.start()
+        self.chunks = chunks
+        self.expected = {}
+        self.attributes = {"": {}, "g": {}}
+        self.opened = dataset.create_group(self.path, sync=False)
+        self.opened.create_group("g")
+        if joins:
+            with self.opened.change():
+                pass
+        for name in ("a", "t", "g/c"):
+            self.add(name, rows)
+
+    def new(self, name, rows):
+        start = self.next()
+        if name[-1] in "tu":
+            items = numbers_of(">f4", (rows, 2), start)
+            return {"x": numbers_of("i8", rows, start), "y": items}
+        return numbers_of("i8" if name == "a" else "S8", (rows, 2), start)
+
+    def add(self, name, rows):
+        new = self.new(name, rows)
+        settings = {"chunks": self.chunks, "shards": 2 * self.chunks}
+        is_table = isinstance(new, dict)
+        make = self.opened.create_table if is_table else self.opened.create_array
+        make(name, new, **settings)
+        self.expected[name] = new
+        self.attributes[name] = {}
+
+    def rows(self, name):
+        items = self.expected[name]
+        return len(items["x"] if isinstance(items, dict) else items)
+
+    def put(self, name, change):
+        """Replace what is expected of a member, by a function of arrays."""
+        items = self.expected[name]
+        if isinstance(items, dict):
+            self.expected[name] = {k: change(v, k) for k, v in items.items()}
+        else:
+            self.expected[name] = change(items, None)
+
+    def edit(self, member, name, kind, start, rows):
+        """Make a change of a member; return a function that makes the same change."""
+        if kind == "attribute":
+            value = self.next()
+            member.attrs["v"] = value
+            return lambda: self.attributes[name].update(v=value)
+        if kind == "resize":
+            member.resize(rows)
+            return lambda: self.put(name, lambda items, _: resized(items, rows))
+        if kind == "append":
+            new = self.new(name, rows)
+            member.append(new)
+
+            def join(items, column):
+                return joined(items, new if column is None else new[column])
+
+            return lambda: self.put(name, join)
+        key = slice(start, start + rows)
+        new = self.new(name, len(range(self.rows(name))[key]))
+        member[key] = new
+
+        def assign(items, column):
+            items = items.copy()
+            items[key] = new if column is None else new[column]
+            return items
+
+        return lambda: self.put(name, assign)
+
+    KINDS = st.sampled_from(["append", "append", "assign", "resize", "attribute"])
+    EDITS = st.dictionaries(
+        st.sampled_from(NAMES), st.tuples(KINDS, st.integers(0, 40), ROWS), min_size=1
+    )
+
+    def edit_all(self, group, edits):
+        known = {name: edit for name, edit in edits.items() if name in self.expected}
+        return [self.edit(group[n], n, *edit) for n, edit in known.items()]
+
+    @rule(edits=EDITS, attribute=st.booleans())
+    def change_together(self, edits, attribute):
+        with self.opened.change() as group:
+            made = self.edit_all(group, edits)
+            if attribute:
+                group.attrs["v"] = value = self.next()
+                self.attributes[""]["v"] = value
+        for take_over in made:
+            take_over()
+
+    @rule(edits=EDITS)
+    def fail_together(self, edits):
+        with suppress(RuntimeError), self.opened.change() as group:
+            self.edit_all(group, edits)
+            raise RuntimeError
+
+    @rule(edits=EDITS)
+    def change_one_by_one(self, edits):
+        for take_over in self.edit_all(self.opened, edits):
+            take_over()
+
+    @rule(edits=EDITS)
+    def change_by_own_paths(self, edits):
+        self.opened.close()
+        for name, edit in edits.items():
+            if name in self.expected:
+                path = "%s/%s" % (self.path, name)
+                with dataset.open(path, "r+", sync=False) as member:
+                    self.edit(member, name, *edit)()
+        self.opened = dataset.open(self.path, "r+", sync=False)
+
+    @rule(name=st.sampled_from(NAMES), rows=ROWS)
+    def add_or_remove_member(self, name, rows):
+        if name in self.expected:
+            del self.opened[name]
+            del self.expected[name]
+            del self.attributes[name]
+        else:
+            self.add(name, rows)
+
+    @rule(name=st.sampled_from(NAMES), rows=ROWS, edits=EDITS)
+    def add_together(self, name, rows, edits):
+        if name in self.expected:
+            return
+        with self.opened.change() as group:
+            made = self.edit_all(group, edits)
+            self.add(name, rows)
+        for take_over in made:
+            take_over()
+
+    @rule(name=st.sampled_from(["", "g"]))
+    def set_attribute_of_group(self, name):
+        group = self.opened[name] if name else self.opened
+        group.attrs["v"] = self.attributes[name]["v"] = self.next()
+
+    def set_attribute(self, name, value):
+        pass
+
+    def remove_attribute(self, name):
+        pass
+
+    def arrays(self):
+        return {}
+
+    def check(self):
+        for group in (self.opened, dataset.open(self.path)):
+            for name in self.attributes:
+                self.check_member(name, group[name] if name else group)
+        for name in self.attributes:
+            path = "%s/%s" % (self.path, name) if name else self.path
+            self.check_member(name, dataset.open(path))
+
+    def check_member(self, name, member):
+        assert self.attributes[name] == member.attrs.asdict()
+        items = self.expected.get(name)
+        if isinstance(items, dict):
+            assert [*items] == member.names
+            for column, values in items.items():
+                assert_same(values, member[column][:])
+        elif items is not None:
+            assert_same(items, member[:])
+        else:
+            start = name + "/" if name else ""
+            inside = {n[len(start) :] for n in self.attributes if n.startswith(start)}
+            assert {n.partition("/")[0] for n in inside if n} == set(member)
+
+    def teardown(self):
+        if self.opened is not None:
+            assert dataset.verify(self.path).ok
         super().teardown()
 
 
