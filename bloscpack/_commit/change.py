@@ -99,7 +99,8 @@ class Pending:
     stale
         The names of members whose own documents are old copies.
     state
-        A text that changes when a change of several files is committed.
+        A text that changes when a change of several files is committed: the identity in
+        the document, and its token, which each document keeps from the one before.
     """
 
     state = ""
@@ -153,8 +154,15 @@ class Pending:
             for name in self.stale
         }
 
+    @property
+    def token(self) -> str:
+        """The token in the document; '' if there is none."""
+        return self.state.partition(" token=")[2]
+
     def committed(self, change: Change) -> None:
         """Take over the documents of a change that was committed."""
+        if change.token != self.token:
+            self.state = "%s token=%s" % (self.state.split(" token=")[0], change.token)
         if self.members is None and change.members:
             self.read()
         if self.members is not None:
@@ -229,6 +237,8 @@ class Change:
         Documents of members that are written again, by their names.
     pending
         What takes over the documents when they are committed; None for a new dataset.
+    token
+        The token that the document gets.
     """
 
     wait = 0.0
@@ -249,7 +259,7 @@ class Change:
         self._noted: set[str] = set()
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
-        self._token = os.urandom(8).hex()
+        self.token = os.urandom(8).hex()
         self.members: dict[str, bytes | None] = {}
         self.stale: dict[str, bytes] = {}
 
@@ -295,7 +305,7 @@ class Change:
         return file
 
     def _staged_name(self) -> str:
-        return "%s/%s-%d" % (STAGING, self._token, next(self._numbers))
+        return "%s/%s-%d" % (STAGING, self.token, next(self._numbers))
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
@@ -363,8 +373,10 @@ class Change:
         self.members = {self._member_of(n): new for n, new in documents.items()}
         if self.members:
             root = with_members(root, self.members)
-        if files:
-            root = with_pending(root, {}, self._token)
+        if not files:
+            self.token = self.pending.token if self.pending else ""
+        if self.token:
+            root = with_pending(root, {}, self.token)
         new = with_pending(root, files) if files else root
         self.is_committing = True
         if files:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack.dataset.folder import Folder
 
 CHANGES = """
 import sys, time
@@ -71,3 +72,26 @@ def test_a_read_beside_assignments_of_another_process(kind, tmp_path):
         assert 0 == writer.wait()
     assert len(seen) > 1
     assert reads > 20
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_change_between_the_columns_and_another_one_after_it(
+    layout, tmp_path, monkeypatch
+):
+    """The second change must not hide that the first one has changed several files."""
+    path = tmp_path / "d"
+    table(path, layout)
+    reader, storage = dataset.open(path), Folder.storage
+
+    def changing(folder, name, end=0):
+        if folder.prefix.rstrip("/").endswith("y"):
+            monkeypatch.undo()
+            with dataset.open(path, "r+") as writer:
+                writer[:] = {"x": [1] * 20, "y": [1] * 20}
+                writer.attrs["unit"] = "m"
+                writer.append({"x": [1], "y": [1]})
+        return storage(folder, name, end)
+
+    monkeypatch.setattr(Folder, "storage", changing)
+    assert {1} == values_in(reader[:])
+    assert Folder.storage is storage
