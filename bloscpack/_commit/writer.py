@@ -321,6 +321,7 @@ class LockedFolder:
         self._lock: FolderLock | None = FolderLock(self._store)
         try:
             recover(self._store, document, sync)
+            pending.renew()  # the writer before may have changed the document
         except BaseException:
             self._lock.close()
             raise

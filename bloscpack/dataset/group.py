@@ -78,7 +78,8 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     layout.check_layout()
     if folder.store.can_rename:
         remove_leftovers(folder.in_folder)
-    writer = writer_for(found, options.sync)
+    wait = options.timeout or 0.0
+    writer = waiting(lambda: writer_for(found, options.sync), wait)
     return Group(layout, writer, options)
 
 

@@ -533,3 +533,29 @@ def test_verify_names_files_and_missing_folders_of_members(tmp_path):
     findings = dataset.verify(path).findings
     shown = {(finding.kind, finding.file) for finding in findings}
     assert {("no-folder", "time"), ("not-superchunk", "in/rain/c/0/0")} == shown
+
+
+@pytest.mark.parametrize("member", ["", "/a"])
+def test_waiting_for_the_writer_of_a_group(member, tmp_path):
+    """The next writer has what the first one has committed meanwhile."""
+    path = str(tmp_path / "g")
+    with dataset.create_group(path) as group:
+        group.create_array("a", np.arange(3), chunks=2)
+        with group.change():
+            pass
+    first = dataset.open(path, "r+")
+    with pytest.raises(StorageError, match="another writer"):
+        dataset.open(path + member, "r+", timeout=0.1)
+
+    def close():
+        first["a"].append([3])
+        first.close()
+
+    timer = threading.Timer(0.3, close)
+    timer.start()
+    with dataset.open(path + member, "r+", timeout=30) as second:
+        array = second if member else second["a"]
+        array.append([4])
+        assert [0, 1, 2, 3, 4] == array[:].tolist()
+    timer.join()
+    assert [0, 1, 2, 3, 4] == dataset.open(path)["a"][:].tolist()
