@@ -1,7 +1,7 @@
 """A cluster of two processes writes and reads a dataset that is larger than both.
 
 ``python dask_cluster.py JOB PATH``; JOB is ``array``, ``table``, ``killed``, ``lost``,
-``retried`` or ``existing``.
+``retried``, ``existing`` or ``objects``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,6 +190,38 @@ def existing(path):
         found = dataset.from_dask(path, region, region=place)
         assert np.array_equal(expected, found[:])
     assert [os.path.basename(path)] == os.listdir(os.path.dirname(path))
+
+
+def objects(path):
+    """Processes write an array in S3 and assign to it; each time, one is killed."""
+    import dask.array as da
+
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from storage.object_stores import make_bucket, moto
+
+    def check_rows():
+        assert np.array_equal(expected, dataset.open(url, storage_options=options)[:])
+        assert 0 == dataset.verify(url, storage_options=options).nerrors
+        assert os.path.exists(marker)
+        os.remove(marker)
+
+    def blocks(chunks):
+        lazy = da.zeros((2000, 100), chunks=chunks)
+        return lazy.map_blocks(make_block_and_die, kill_at=marker, dtype="f8")
+
+    url, marker, expected = "s3://bucket/a", path + ".killed", rows_from(0, 2000)
+    with moto(Path(path).parent) as options, cluster():
+        make_bucket(options)
+        there = {"storage_options": options}
+        dataset.from_dask(url, blocks((100, 100)), shards=(200, 40), **there)
+        check_rows()
+        with dataset.open(url, "r+", shared=True, **there) as array:
+            array[:] = -1
+            # Each shard has items of several blocks.
+            da.store(blocks((130, 100)), array, lock=False)
+        check_rows()
+        dataset.from_dask(url, blocks((100, 100)), mode="w", **there)
+        check_rows()
 
 
 if __name__ == "__main__":

@@ -979,7 +979,7 @@ CLUSTER = Path(__file__).with_name("dask_cluster.py")
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    "job", ["array", "table", "killed", "lost", "retried", "existing"]
+    "job", ["array", "table", "killed", "lost", "retried", "existing", "objects"]
 )
 def test_cluster(tmp_path, job):
     """Two processes, with less memory each than the dataset has bytes."""
