@@ -299,7 +299,9 @@ class DatasetCheck:
             self.report.note("metadata", "recovered", recovered, file=name)
 
     def _check_changes(self, folder: Folder, member: str) -> None:
-        """Note what an interrupted writer has left."""
+        """Note what an interrupted writer has left, which is in the whole dataset."""
+        if folder.prefix:
+            return
         shown = member or "."
         folder.pending.read()
         has_folder = folder.lists and folder.is_folder(STAGING)

@@ -525,6 +525,20 @@ def test_creating_by_path_deep_in_a_group_that_commits_its_members(path):
         dataset.create_array("%s/in/x" % path, [1])
 
 
+def test_verify_notes_a_change_of_a_group_once(tmp_path):
+    path = tmp_path / "g"
+    fill(path)
+    (path / ".bloscpack").mkdir()
+    (path / "time/c/0").rename(path / ".bloscpack/1-1")
+    document = path / "zarr.json"
+    pending = {"time/c/0": ".bloscpack/1-1"}
+    document.write_bytes(with_pending(document.read_bytes(), pending))
+    report = dataset.verify(path)
+    assert [("change", "note", ".")] == [
+        (f.kind, f.severity, f.file) for f in report.findings
+    ]
+
+
 def test_verify_names_files_and_missing_folders_of_members(tmp_path):
     path = tmp_path / "g"
     fill(path)
