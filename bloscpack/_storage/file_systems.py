@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .._types import StorageOptions
 from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
-from .http_session import Refused, open_s3_session, open_session
+from .http_session import Refused, open_session
 from .paths import MARK, public_name
 from .urls import schemes_of, with_lower_schemes
 
@@ -248,12 +248,7 @@ def has_no_bucket(error: BaseException) -> bool:
 
 
 def _behind(error: BaseException) -> BaseException:
-    """Return the error that fsspec has taken for a file that is not there.
-
-    Or the one that the client of S3 has taken for a failed connection.
-    """
-    if isinstance(error.__context__, Refused):
-        return error.__context__
+    """Return the error that fsspec has taken for a file that is not there."""
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None:
         is_http = type(cause).__module__.startswith("aiohttp.")
@@ -330,12 +325,9 @@ def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, obj
     botocore must not check the digest of a whole object: some servers send it with a
     part of the object, and every read would fail.
     """
-    from inspect import signature
-
     import fsspec.config
 
     try:
-        from aiobotocore.config import AioConfig
         from botocore.config import Config
     except ImportError:
         return options  # fsspec raises the error about the missing package
@@ -344,8 +336,6 @@ def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, obj
     own: dict[str, object] = {}
     if "response_checksum_validation" in Config.OPTION_DEFAULTS:
         own["response_checksum_validation"] = "when_required"
-    if "http_session_cls" in signature(AioConfig).parameters:
-        own["http_session_cls"] = open_s3_session
     return {**options, name: {**own, **given}}
 
 
