@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from .._types import StorageOptions
 from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
 from .http_session import Refused, open_session
-from .paths import MARK, public_name
+from .paths import public_name
 from .urls import schemes_of, with_lower_schemes
 
 if TYPE_CHECKING:
@@ -62,12 +62,11 @@ UNKNOWN_SCHEME = "Protocol not known"
 # The text about a server that sends whole files only.
 NO_RANGES = (
     "the server ignores ranges and sends the whole file, so no part of it can be read "
-    "alone; 'blpk decompress', or whole=True in open and open_ndarray, reads all of it"
+    "alone; 'blpk decompress', or whole=True in open and open_ndarray, reads all of "
+    "it, and simplecache:: in front of its URL all of an archive"
 )
 # How fsspec begins to say so, when it opens an archive on such a server.
 NO_RANGES_OF_FSSPEC = "The HTTP server doesn't appear to support range requests"
-# File systems of fsspec that read an archive from a file object.
-ARCHIVES = ("zip", "tar")
 
 
 class Temporary(Exception):
@@ -260,21 +259,6 @@ def _behind(error: BaseException) -> BaseException:
 def is_s3(fs: object) -> bool:
     """Return whether a file system is that of s3fs."""
     return "s3fs.core.S3FileSystem" in class_names(fs)
-
-
-def open_archive(url: str, location: Location, fp: BinaryIO) -> tuple[object, str]:
-    """Return the file system over an archive in a file, and the path in it.
-
-    `url` is the first link of the chain at `location`.
-    """
-    with location.translating():
-        import fsspec
-
-        scheme, _, path = url.partition(MARK)
-        own = {**location.options, **location.options.get(scheme, {})}
-        known = ("compression", "allowZip64", "index_store")
-        settings = {name: own[name] for name in known if name in own}
-        return fsspec.filesystem(scheme, fo=fp, **settings), path
 
 
 def _secrets(url: str, options: StorageOptions) -> set[str]:
