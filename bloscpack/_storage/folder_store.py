@@ -577,25 +577,6 @@ class OpenFile(Storage, Reopenable):
             raise too_long(limit, self.path, self.size)
         return self.read_at(0, self.size)
 
-    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield extents, ascending, outside of which all bytes are zero."""
-        if not hasattr(os, "SEEK_DATA"):
-            yield from super().data_extents(start, stop)
-            return
-        file = self.hold()
-        while start < stop:
-            try:
-                with self._lock:
-                    start = os.lseek(file.fileno(), start, os.SEEK_DATA)
-                    end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno != errno.ENXIO:  # some file systems can't tell
-                    yield start, stop
-                return
-            if start < stop:
-                yield start, min(end, stop)
-            start = end
-
     def close(self) -> None:
         """Close the file. It can't be read any more."""
         self._may_close = False
