@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from math import prod
 
 from .. import exceptions, log
 from .._commit.snapshot import read_snapshot
@@ -27,7 +26,7 @@ from .console import (
     plain_name,
     warn_of_second_file,
 )
-from .display import chunk_rows
+from .display import chunk_rows, deliver_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .info_text import json_text, size_text
 from .options import blosc_args, blosc_settings, metadata_of_option
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     Named: TypeAlias = "NamedFile | NamedDataset"
 
 
-# About the number of plain bytes of rows that ``cat`` reads at a time.
-READ_NBYTES = 16 * 2**20
 # Fields that `list` leaves out: their size is not limited, or only `info` shows them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
@@ -316,27 +313,6 @@ class NamedFile:
                 "%s; --grow rewrites the file with more space" % error.args[0],
             )
             raise
-
-
-def deliver_rows(
-    found: Any, rows: slice, deliver: Callable[[bytes, bool], None]
-) -> None:
-    """Pass the plain bytes of rows of an array or a table to `deliver`, in blocks."""
-    numbers = range(*rows.indices(len(found)))
-    row = prod(found.shape[1:]) * found.dtype.itemsize
-    step = max(1, READ_NBYTES // max(1, row * numbers.step))
-    for begin in range(0, len(numbers), step):
-        block = numbers[begin : begin + step]
-        deliver(plain_bytes(found[block.start : block.stop : block.step]), False)
-
-
-def plain_bytes(items: Any) -> bytes:
-    """Return the bytes of items; raise `UsageError` for text of any length."""
-    if items.dtype.hasobject:
-        text = "text of any length, and other objects, have no plain bytes"
-        raise exceptions.UsageError(text)
-    found: bytes = items.tobytes()
-    return found
 
 
 def _cat_pipe(

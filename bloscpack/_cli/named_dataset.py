@@ -20,10 +20,9 @@ from ..dataset.file_checks import DatasetRecovery, DatasetReport
 from ..exceptions import BloscpackError
 from ..log import printable
 from .console import STREAM, check_exists, console
-from .display import chunk_rows
+from .display import READ_NBYTES, chunk_rows, deliver_rows, plain_bytes
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
 from .info_text import info_lines, inner, size_text
-from .named import READ_NBYTES, deliver_rows, plain_bytes
 from .options import refuse_auto
 from .progress import Bar
 
