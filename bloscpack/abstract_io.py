@@ -43,6 +43,7 @@ from .constants import MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import DamageError, FormatError, StorageError
 from .headers import BloscpackHeader, check_range
+from .serializers import is_shard
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -341,8 +342,9 @@ def pack(
     sink.trailer = None
     if metadata is not None:
         value = metadata.value if isinstance(metadata, Section) else metadata
-        check_table(value, header)
-        sink.trailer = new_trailer(value, header)
+        if is_shard(value):
+            check_table(value, header)
+            sink.trailer = new_trailer(value, header)
     sink.write_bloscpack_header()
     if metadata is not None:
         sink.write_metadata(metadata, metadata_args)

@@ -259,12 +259,8 @@ def find_metadata(storage: Storage, sections: Sections, report: Report) -> Secti
 
 def find_header(storage: Storage, start: int, stop: int) -> int | None:
     """Return the offset of the first valid file header in an extent, if any."""
-    blocks = (
-        (position, min(READ_SIZE, last - position) + len(MAGIC) - 1)
-        for first, last in storage.data_extents(start, stop)
-        for position in range(first, last, READ_SIZE)
-    )
-    for position, size in blocks:
+    for position in range(start, stop, READ_SIZE):
+        size = min(READ_SIZE, stop - position) + len(MAGIC) - 1
         data = storage.read_at(position, size)
         at = data.find(MAGIC)
         while at >= 0:

@@ -435,10 +435,6 @@ class ChunkScan:
 
     def candidates(self, start: int, stop: int) -> Iterator[Candidate]:
         """Yield all possible chunks in an extent."""
-        for first, last in self.storage.data_extents(start, stop):
-            yield from self._candidates(first, last)
-
-    def _candidates(self, start: int, stop: int) -> Iterator[Candidate]:
         at_a_time = FIRST_SEARCH_NBYTES
         while start < stop:
             size = min(at_a_time, stop - start)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress, frames_of, is_intact
-from .._format.crc32c import crc32c, with_zeros
+from .._format.crc32c import crc32c
 from .._format.sections import read_beginning
 from .._format.shard import (
     ANY_NBYTES,
@@ -142,25 +142,21 @@ def _search(storage: Storage) -> int | None:
 
 def _separators(storage: Storage) -> Iterator[int]:
     """Yield the offsets of all separators, the last one first."""
-    for first, last in reversed([*storage.data_extents(0, storage.size)]):
-        for stop in range(last, first, -READ_SIZE):
-            start = max(first, stop - READ_SIZE)
-            # A separator may lie across two blocks.
-            block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
-            at = block.rfind(SEPARATOR)
-            while at >= 0:
-                yield start + at
-                at = block.rfind(SEPARATOR, 0, at)
+    for stop in range(storage.size, 0, -READ_SIZE):
+        start = max(0, stop - READ_SIZE)
+        # A separator may lie across two blocks.
+        block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
+        at = block.rfind(SEPARATOR)
+        while at >= 0:
+            yield start + at
+            at = block.rfind(SEPARATOR, 0, at)
 
 
 def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
     """Return the checksum of an extent, which may be too long for the memory."""
-    value, end = 0, start
-    for first, last in [*storage.data_extents(start, stop), (stop, stop)]:
-        value = with_zeros(value, first - end)
-        for at in range(first, last, READ_SIZE):
-            value = crc32c(storage.read_at(at, min(READ_SIZE, last - at)), value)
-        end = last
+    value = 0
+    for block in storage.read_blocks(start, stop):
+        value = crc32c(block, value)
     return value.to_bytes(CRC_LENGTH, "little")
 
 

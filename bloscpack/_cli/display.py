@@ -15,15 +15,18 @@ import re
 import sys
 
 from ..constants import SUFFIXES
+from ..exceptions import UsageError
 from .console import console
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from .._types import Json, JsonObject
 
+# About the number of plain bytes of rows that ``cat`` reads at a time.
+READ_NBYTES = 16 * 2**20
 # The smallest width of the help, in columns.
 LEAST_WIDTH = 20
 
@@ -95,6 +98,32 @@ def chunk_rows(
     for number in numbers:
         nbytes, cbytes = intact.get(number, (None, None))
         yield {**where, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
+
+
+# Rows
+
+
+def deliver_rows(
+    found: Any, rows: slice, deliver: Callable[[bytes, bool], None]
+) -> None:
+    """Pass the plain bytes of rows of an array or a table to `deliver`, in blocks."""
+    from math import prod
+
+    numbers = range(*rows.indices(len(found)))
+    row = prod(found.shape[1:]) * found.dtype.itemsize
+    step = max(1, READ_NBYTES // max(1, row * numbers.step))
+    for begin in range(0, len(numbers), step):
+        block = numbers[begin : begin + step]
+        deliver(plain_bytes(found[block.start : block.stop : block.step]), False)
+
+
+def plain_bytes(items: Any) -> bytes:
+    """Return the bytes of items; raise `UsageError` for text of any length."""
+    if items.dtype.hasobject:
+        text = "text of any length, and other objects, have no plain bytes"
+        raise UsageError(text)
+    found: bytes = items.tobytes()
+    return found
 
 
 # Help

@@ -1,4 +1,4 @@
-"""The checksum CRC-32C (Castagnoli), and the arithmetic to extend a CRC by zeros.
+"""The checksum CRC-32C (Castagnoli), and the arithmetic to join two of a kind.
 
 A CRC is linear over GF(2). Its state is a polynomial of degree below 32 in the
 reflected order: bit 31 is x**0.
@@ -13,7 +13,6 @@ from .._types import Buffer
 
 # The polynomial without x**32.
 POLYNOMIAL = 0x82F63B78
-ONES = 0xFFFFFFFF
 # Number of bytes up to which copying them is faster than calling NumPy.
 SHORT = 512
 
@@ -44,11 +43,6 @@ def _frombuffer() -> Any:
     import numpy
 
     return numpy.frombuffer
-
-
-def with_zeros(value: int, count: int) -> int:
-    """Return the checksum of a buffer and `count` zero bytes behind it."""
-    return multiply(value ^ ONES, power(8 * count)) ^ ONES
 
 
 # Arithmetic in GF(2)[x] modulo the polynomial

@@ -132,14 +132,6 @@ class Storage(Closing):
     def close(self) -> None:
         """Release what the storage has opened; a file object of a caller stays open."""
 
-    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield extents, ascending, outside of which all bytes are zero.
-
-        A sparse file may be much longer than its stored bytes.
-        """
-        if start < stop:
-            yield start, stop
-
     def read_blocks(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes from `start` to `stop` in blocks of at most `READ_SIZE`."""
         for position in range(start, stop, READ_SIZE):
@@ -221,11 +213,6 @@ class PartStorage(Storage):
             view[:] = self._head[offset : offset + len(view)]
             return len(view)
         return self._storage.read_into(view, self._start + offset)
-
-    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        first, last = (self._start + min(at, self.size) for at in (start, stop))
-        for at, end in self._storage.data_extents(first, last):
-            yield at - self._start, end - self._start
 
     def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
         start, size, head = self._start, self.size, self._head

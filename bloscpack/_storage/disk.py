@@ -16,6 +16,7 @@ from .descriptors import with_room
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from .._types import BinaryFile, Path
@@ -66,6 +67,16 @@ def _show_paths(error: OSError, name: str, new: str | None = None) -> None:
         error.filename = str(name)
         if new is not None:
             error.filename2 = str(new)
+
+
+def _call(function: Callable[..., None], name: str, *args: int) -> None:
+    """Make a system call for a name; an error has its full path."""
+    last, folder = _at(name)
+    try:
+        function(last, *args, dir_fd=folder)
+    except OSError as error:
+        _show_paths(error, name)
+        raise
 
 
 class Disk:
@@ -166,21 +177,11 @@ class Disk:
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        last, folder = _at(name)
-        try:
-            os.unlink(last, dir_fd=folder)
-        except OSError as error:
-            _show_paths(error, name)
-            raise
+        _call(os.unlink, name)
 
     def make_folder(self, name: str, mode: int = 0o777) -> None:
         """Make a folder."""
-        last, folder = _at(name)
-        try:
-            os.mkdir(last, mode, dir_fd=folder)
-        except OSError as error:
-            _show_paths(error, name)
-            raise
+        _call(os.mkdir, name, mode)
 
     def rename_to_free_name(self, old: str, new: str) -> None:
         """Rename a file; raise `FileExistsError` if the name is taken.
@@ -202,12 +203,7 @@ class Disk:
 
     def remove_folder(self, name: str) -> None:
         """Remove an empty folder."""
-        last, folder = _at(name)
-        try:
-            os.rmdir(last, dir_fd=folder)
-        except OSError as error:
-            _show_paths(error, name)
-            raise
+        _call(os.rmdir, name)
 
 
 def _renamed(old: str, new: str, how: int) -> int:

@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from .._types import StorageOptions
 from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
-from .http_session import Refused, open_s3_session, open_session
-from .paths import MARK, public_name
+from .http_session import Refused, open_session
+from .paths import public_name
 from .urls import schemes_of, with_lower_schemes
 
 if TYPE_CHECKING:
@@ -62,12 +62,11 @@ UNKNOWN_SCHEME = "Protocol not known"
 # The text about a server that sends whole files only.
 NO_RANGES = (
     "the server ignores ranges and sends the whole file, so no part of it can be read "
-    "alone; 'blpk decompress', or whole=True in open and open_ndarray, reads all of it"
+    "alone; 'blpk decompress', or whole=True in open and open_ndarray, reads all of "
+    "it, and simplecache:: in front of its URL all of an archive"
 )
 # How fsspec begins to say so, when it opens an archive on such a server.
 NO_RANGES_OF_FSSPEC = "The HTTP server doesn't appear to support range requests"
-# File systems of fsspec that read an archive from a file object.
-ARCHIVES = ("zip", "tar")
 
 
 class Temporary(Exception):
@@ -248,12 +247,7 @@ def has_no_bucket(error: BaseException) -> bool:
 
 
 def _behind(error: BaseException) -> BaseException:
-    """Return the error that fsspec has taken for a file that is not there.
-
-    Or the one that the client of S3 has taken for a failed connection.
-    """
-    if isinstance(error.__context__, Refused):
-        return error.__context__
+    """Return the error that fsspec has taken for a file that is not there."""
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None:
         is_http = type(cause).__module__.startswith("aiohttp.")
@@ -265,21 +259,6 @@ def _behind(error: BaseException) -> BaseException:
 def is_s3(fs: object) -> bool:
     """Return whether a file system is that of s3fs."""
     return "s3fs.core.S3FileSystem" in class_names(fs)
-
-
-def open_archive(url: str, location: Location, fp: BinaryIO) -> tuple[object, str]:
-    """Return the file system over an archive in a file, and the path in it.
-
-    `url` is the first link of the chain at `location`.
-    """
-    with location.translating():
-        import fsspec
-
-        scheme, _, path = url.partition(MARK)
-        own = {**location.options, **location.options.get(scheme, {})}
-        known = ("compression", "allowZip64", "index_store")
-        settings = {name: own[name] for name in known if name in own}
-        return fsspec.filesystem(scheme, fo=fp, **settings), path
 
 
 def _secrets(url: str, options: StorageOptions) -> set[str]:
@@ -330,12 +309,9 @@ def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, obj
     botocore must not check the digest of a whole object: some servers send it with a
     part of the object, and every read would fail.
     """
-    from inspect import signature
-
     import fsspec.config
 
     try:
-        from aiobotocore.config import AioConfig
         from botocore.config import Config
     except ImportError:
         return options  # fsspec raises the error about the missing package
@@ -344,8 +320,6 @@ def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, obj
     own: dict[str, object] = {}
     if "response_checksum_validation" in Config.OPTION_DEFAULTS:
         own["response_checksum_validation"] = "when_required"
-    if "http_session_cls" in signature(AioConfig).parameters:
-        own["http_session_cls"] = open_s3_session
     return {**options, name: {**own, **given}}
 
 

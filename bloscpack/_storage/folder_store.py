@@ -94,11 +94,7 @@ class Held(Descriptor):
             if self.number is None:
                 if os.path.islink(path):
                     raise LinkFound(path)
-                if not stat.S_ISDIR(os.stat(path).st_mode):
-                    raise NotADirectoryError(
-                        errno.ENOTDIR, os.strerror(errno.ENOTDIR), path
-                    )
-                return Held(path, None)
+                return _by_path(path)
             return Held(path, _open(last, _FLAGS | _NO_LINK, self.number))
         except OSError as error:
             raise self.explained(error, last) from None
@@ -116,6 +112,13 @@ class Held(Descriptor):
                     return LinkFound(path)
         error.filename = path
         return error
+
+
+def _by_path(path: str) -> Held:
+    """Return a folder where the system can't find names in an open folder."""
+    if not stat.S_ISDIR(os.stat(path).st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return Held(path, None)
 
 
 def _open(name: str, flags: int, folder: int | None = None) -> int:
@@ -203,11 +206,7 @@ class FolderStore(Store, Reopenable):
         if self._around is not None:
             return self._around.hold().subfolder(os.path.basename(self.root))
         if not HAS_OPEN_FOLDERS:
-            if not stat.S_ISDIR(os.stat(self.root).st_mode):
-                raise NotADirectoryError(
-                    errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.root
-                )
-            return Held(self.root, None)
+            return _by_path(self.root)
         return Held(self.root, _open(self.root, _FLAGS))
 
     @property
@@ -576,25 +575,6 @@ class OpenFile(Storage, Reopenable):
         if self.size > limit:  # it is not even read
             raise too_long(limit, self.path, self.size)
         return self.read_at(0, self.size)
-
-    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield extents, ascending, outside of which all bytes are zero."""
-        if not hasattr(os, "SEEK_DATA"):
-            yield from super().data_extents(start, stop)
-            return
-        file = self.hold()
-        while start < stop:
-            try:
-                with self._lock:
-                    start = os.lseek(file.fileno(), start, os.SEEK_DATA)
-                    end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno != errno.ENXIO:  # some file systems can't tell
-                    yield start, stop
-                return
-            if start < stop:
-                yield start, min(end, stop)
-            start = end
 
     def close(self) -> None:
         """Close the file. It can't be read any more."""

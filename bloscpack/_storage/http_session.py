@@ -1,10 +1,9 @@
-"""The sessions of aiohttp that make every request of HTTP and of S3.
+"""The session of aiohttp that makes every request of HTTP.
 
 Strategy: a response that is longer than requested or announced is not read further.
-fsspec opens its session with `open_session`, for a URL and for a chain of URLs alike,
-and the client of S3 with `open_s3_session`. A `Session` follows redirects itself:
-credentials stay with the origin (scheme, host, port) that they were given for. It
-refuses encoded responses.
+fsspec opens its session with `open_session`, for a URL and for a chain of URLs alike.
+A `Session` follows redirects itself: credentials stay with the origin (scheme, host,
+port) that they were given for. It refuses encoded responses.
 """
 
 from __future__ import annotations
@@ -13,10 +12,7 @@ import errno
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..exceptions import UsageError
-
 if TYPE_CHECKING:
-    from aiobotocore.httpsession import AIOHTTPSession
     from aiohttp import ClientResponse, ClientSession, StreamReader
     from yarl import URL
 
@@ -25,9 +21,6 @@ MAX_REDIRECTS = 10
 # Maximum number of bytes of a response whose length neither the request nor the server
 # states: such a response may have no end.
 MAX_UNANNOUNCED = 2**30
-# Maximum number of bytes of a response of S3 that is no part of an object, such as a
-# page of a listing: it has at most 1000 names of 1024 bytes.
-MAX_OF_DOCUMENT = 2**24
 # Seconds without a byte from the server after which a request has timed out.
 STALL_SECONDS = 30.0
 # Seconds for a request as a whole, to which those for the bytes that are sent and
@@ -38,9 +31,6 @@ MIN_SPEED = 1000
 MAX_OF_ERROR = 2**16
 # Size in bytes of the blocks in which a response is read into memory.
 BLOCK_SIZE = 2**20
-# Headers of S3 with the size of the sent content. Content with digests is sent in
-# chunks; the second header has its size without them.
-SENT_SIZES = ("Content-Length", "X-Amz-Decoded-Content-Length")
 REDIRECTS = (301, 302, 303, 307, 308)
 # Largest size of a file: offsets are signed numbers of 64 bits.
 MAX_SIZE = 2**63 - 1
@@ -234,51 +224,6 @@ def _size_of(range_: str) -> int:
     first, _, last = range_.removeprefix("bytes=").partition("-")
     ends = size_in(first), size_in(last)
     return ends[1] + 1 - ends[0] if min(ends) >= 0 else -1
-
-
-def open_s3_session(*arguments: object, **settings: object) -> AIOHTTPSession:
-    """Return a session for the client of S3, whose responses have an end."""
-    from aiobotocore.httpsession import AIOHTTPSession
-
-    session = AIOHTTPSession(*arguments, **settings)
-    find = getattr(session, "_get_session", None)
-    if find is None:
-        raise UsageError(
-            "this release of aiobotocore is not supported: its session has no "
-            "'_get_session', through which responses are limited; install an older one"
-        )
-
-    async def find_bounded(*key: object) -> BoundedSession:
-        return BoundedSession(await find(*key))
-
-    session._get_session = find_bounded
-    return session
-
-
-class BoundedSession:
-    """A session whose responses are limited in time and length."""
-
-    def __init__(self, own: ClientSession) -> None:
-        self._own = own
-
-    async def request(self, method: str, **settings: Any) -> ClientResponse:
-        """Make a request; only one with a range may have a long response."""
-        from aiohttp import ClientTimeout
-
-        headers = settings["headers"]
-        wanted = _size_of(headers.get("Range", ""))
-        sizes = [size_in(headers.get(name, "")) for name in SENT_SIZES]
-        given = settings.get("timeout") or self._own.timeout
-        settings["timeout"] = ClientTimeout(
-            total=REQUEST_SECONDS + max(wanted, *sizes, 0) / MIN_SPEED,
-            sock_connect=given.sock_connect,
-            sock_read=given.sock_read,
-        )
-        response = await self._own.request(method, **settings)
-        # `S3File` counts the bytes of a range itself.
-        if wanted < 0 or response.status not in (200, 206):
-            _bound_response(response, "", MAX_OF_DOCUMENT)
-        return response
 
 
 def size_in(text: str) -> int:

@@ -24,7 +24,6 @@ from ..exceptions import StorageError
 from . import remote_files
 from .base import Storage
 from .file_systems import IgnoresRanges, Location, has_no_bucket, is_s3, status_of
-from .http_session import MAX_UNANNOUNCED
 from .paths import public_name
 from .remote import RemoteStorage
 from .store import Store, conflict, too_long
@@ -44,10 +43,6 @@ REQUESTS = 32
 LIST_SECONDS = 1800.0
 # Maximum number of times that a file is opened or read anew if a writer replaces it.
 ATTEMPTS = 5
-# Memory in bytes for a name in a listing, besides its characters.
-ENTRY_SIZE = 512
-# What a page of a listing counts for, so that empty pages have an end, too.
-PAGE_SIZE = 2**18
 # What S3 answers if an object does not have the expected version, or is removed.
 CHANGED = (404, 409, 412)
 # What servers answer that don't know a condition of S3.
@@ -203,19 +198,13 @@ class ObjectStore(Store):
     def content_version(self) -> object:
         """Return a value that changes when any file is replaced.
 
-        No other object has it if the store lists no files, too many, or no versions of
-        them: then files may change unnoticed.
+        No other object has it if the store lists no files, or no versions of them: then
+        files may change unnoticed.
         """
         from uuid import uuid4
 
         found: list[list[str]] = []
-        try:
-            entries = self._below("", recursive=True) if self.lists else []
-        except StorageError as error:
-            if error.errno != errno.EFBIG:
-                raise
-            entries = []
-        for info in entries:
+        for info in self._below("", recursive=True) if self.lists else ():
             versions = [
                 str(info[key]) for key in remote_files.VERSION_FIELDS if info.get(key)
             ]
@@ -264,8 +253,6 @@ class ObjectStore(Store):
         location = self._location_of(name)
 
         async def find(fs: AbstractFileSystem, path: str) -> list[Entry]:
-            if is_s3(fs) and path.strip("/"):
-                return await _list_objects(fs, path, recursive, location)
             if recursive:
                 return list((await fs._find(path, detail=True)).values())
             return list(await fs._ls(path, detail=True))
@@ -434,47 +421,3 @@ def _remove_if(fs: AbstractFileSystem, path: str, version: str) -> bool:
         if status_of(error) not in CHANGED:
             raise
     return True
-
-
-async def _list_objects(
-    fs: AbstractFileSystem, path: str, recursive: bool, location: Location
-) -> list[Entry]:
-    """Return what is below a path: objects, and folders unless it is `recursive`.
-
-    Raises `StorageError` if the listing needs more memory than the longest may: it has
-    no end then.
-    """
-    bucket, key, _ = fs.split_path(path)
-    prefix = key.strip("/") + "/" if key.strip("/") else ""
-    settings = {"Bucket": bucket, "Prefix": prefix, **fs.req_kw}
-    if not recursive:
-        settings["Delimiter"] = "/"
-    found: list[Entry] = []
-    size = 0
-    while True:
-        begin = len(found)
-        page = await fs._call_s3("list_objects_v2", **settings)
-        for folder in page.get("CommonPrefixes", ()):
-            found.append(_entry(bucket, folder["Prefix"][:-1], "directory", {}))
-        for item in page.get("Contents", ()):
-            found.append(_entry(bucket, item["Key"], "file", item))
-        size += PAGE_SIZE + sum(ENTRY_SIZE + len(e["name"]) for e in found[begin:])
-        if not page.get("IsTruncated"):
-            return found
-        token = page.get("NextContinuationToken")
-        if token in (None, settings.get("ContinuationToken")):
-            text = "the server sends the same part of a listing again and again"
-            raise location.error(errno.EIO, text)
-        if size > MAX_UNANNOUNCED:
-            text = "the server lists more than '%d' names, and more follow"
-            raise location.error(errno.EFBIG, text % len(found))
-        settings["ContinuationToken"] = token
-
-
-def _entry(bucket: str, key: str, kind: str, item: Entry) -> Entry:
-    """Return an object or a folder as fsspec describes it."""
-    kept: Entry = {
-        name: item[name] for name in ("ETag", "LastModified") if name in item
-    }
-    name = "%s/%s" % (bucket, key)
-    return {"name": name, "type": kind, "size": item.get("Size", 0), **kept}

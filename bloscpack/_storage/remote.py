@@ -23,11 +23,9 @@ from ..constants import BLOSCPACK_HEADER_LENGTH, MAX_DOCUMENT
 from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
 from .base import FileObjectStorage, Storage, StorageFile, naming_errors
-from .file_systems import ARCHIVES, NO_RANGES, IgnoresRanges, Location, open_archive
+from .file_systems import IgnoresRanges, Location
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
-from .paths import MARK
 from .remote_files import HEAD_SIZE, remote_file_for
-from .urls import split_chain
 
 Result = TypeVar("Result")
 
@@ -92,7 +90,7 @@ class RemoteStorage(Storage):
         most: int | None = None,
         end: int = 0,
     ) -> None:
-        # What is closed with the storage: a spool, an archive, an open file.
+        # What is closed with the storage: a spool, an open file.
         self._opened = ExitStack()
         self._most = MAX_SIZE if most is None else most
         self._limits = effective_limits(limits)
@@ -100,12 +98,7 @@ class RemoteStorage(Storage):
         self.name = self._location.name
         # The whole file, if it was read at once.
         self._whole: Storage | None = None
-        try:
-            fs, path = self._location.find()
-        except IgnoresRanges:
-            if whole is False:
-                raise
-            fs, path = self._open_whole_archive(url)
+        fs, path = self._location.find()
         from fsspec.asyn import get_loop
 
         self._loop, self._pid = get_loop(), os.getpid()
@@ -120,18 +113,6 @@ class RemoteStorage(Storage):
         self.size = self._file.size
         if version := self._file.version:
             self.identity = self.version = (self.name, self.size, *version)
-
-    def _open_whole_archive(self, url: str) -> tuple[object, str]:
-        """Read the archive that a chain of URLs is about; return as fsspec does."""
-        first, others = split_chain(url)
-        if first.partition(MARK)[0] not in ARCHIVES:
-            raise self._location.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
-        options = self._location.options
-        own = {name: options[name] for name in options if name + MARK in others}
-        archive = RemoteStorage(others, storage_options=own, whole=True)
-        self._opened.callback(archive.close)
-        fp = io.BufferedReader(StorageFile(archive))
-        return open_archive(first, self._location, fp)
 
     def _open(self, whole: bool | None, end: int) -> tuple[int, bytes]:
         """Return the first bytes of a file of which parts are read, and their offset.

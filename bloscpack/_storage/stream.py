@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from .._types import Buffer, Path, Readable
 from .base import Storage, bytes_left, read_up_to, write_all
-from .local import find_holes, outside_of, storage_of, writes_at_end
+from .local import spans_of_data, storage_of, writes_at_end
 
 # Number of bytes at the beginning of a pipe that are its sample.
 HEAD = 4 * 2**20
@@ -107,7 +107,7 @@ class SparseWriter:
         """Write all of `plain`, except for blocks of zeros."""
         view = memoryview(plain).cast("B")
         position = 0
-        for start, stop in outside_of(len(view), find_holes(view, self._offset)):
+        for start, stop in spans_of_data(view, self._offset):
             self._pending += start - position
             self._skip()
             write_all(self._fp, view[start:stop])

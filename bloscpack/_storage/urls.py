@@ -69,12 +69,6 @@ def _secrets_in_part(rest: str, shown: str) -> dict[str, str]:
     return found
 
 
-def split_chain(url: str) -> tuple[str, str]:
-    """Return the first URL of a chain, and the others; they are empty for one URL."""
-    first, *others = parts_of(with_lower_schemes(url))
-    return first, LINK.join(others)
-
-
 def joined_url(url: str, name: str) -> str:
     """Return the URL of a file in the folder at a URL, which may be a chain.
 

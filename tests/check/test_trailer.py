@@ -10,6 +10,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack._format.shard import SEPARATOR
+from bloscpack._storage import base
 from bloscpack._storage.base import MemoryStorage
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.recover import recover_fp
@@ -246,7 +247,8 @@ def test_search_reads_a_long_index_in_parts(monkeypatch):
             self.longest = max(self.longest, nbytes)
             return super().read_at(offset, nbytes)
 
-    monkeypatch.setattr(trailer, "READ_SIZE", 100)
+    for module in (trailer, base):
+        monkeypatch.setattr(module, "READ_SIZE", 100)
     content = shard(max_app_chunks=50)
     storage = Counting(content)
     assert content.index(SEPARATOR) == trailer._search(storage)

@@ -55,13 +55,6 @@ def test_parts(first):
     assert crc32c.crc32c(data) == crc32c.crc32c(data[first:], value)
 
 
-def test_zeros_count():
-    assert 3 == len({crc32c.crc32c(bytes(2**14 * n)) for n in (1, 2, 3)})
-    for count in (0, 1, 7, 2**14):
-        expected = crc32c.crc32c(b"abc" + bytes(count))
-        assert expected == crc32c.with_zeros(crc32c.crc32c(b"abc"), count)
-
-
 def test_nothing_is_imported_before_the_first_use():
     script = (
         "import sys, bloscpack.checksums as c; "

@@ -14,7 +14,7 @@ import pytest
 from support import environment
 
 import bloscpack
-from bloscpack._storage.local import BLOCK, HOLE_BLOCKS, find_holes
+from bloscpack._storage.local import BLOCK, spans_of_data
 from bloscpack.file_io import PlainFPSink, unpack_fp_to_fp
 from bloscpack.npy_io import unpack_npy_from_file
 
@@ -44,44 +44,43 @@ def used(path):
 # Which bytes are left out
 
 
+DATA = b"x" * BLOCK
+ZEROS = bytes(BLOCK)
+
+
 @pytest.mark.parametrize(
-    ("holes", "plain", "offset"),
+    ("spans", "plain", "offset"),
     [
         ([], b"", 0),
-        ([], b"x" * 100, 0),
-        ([(0, 100)], bytes(100), 0),
-        ([(0, 100)], bytes(100), 4090),
-        ([(0, 3 * BLOCK)], bytes(3 * BLOCK), 0),
-        ([(0, 5 * BLOCK)], bytes(5 * BLOCK), 128),
-        ([(0, 2 * BLOCK)], bytes(2 * BLOCK) + b"x", 0),
-        ([(BLOCK, 3 * BLOCK)], b"x" + bytes(3 * BLOCK - 1), 0),
-        # Too short between data.
-        ([], b"x" * BLOCK + bytes((HOLE_BLOCKS - 1) * BLOCK) + b"x" * BLOCK, 0),
-        (
-            [(BLOCK, (1 + HOLE_BLOCKS) * BLOCK)],
-            b"x" * BLOCK + bytes(HOLE_BLOCKS * BLOCK) + b"x" * BLOCK,
-            0,
-        ),
+        ([(0, 100)], b"x" * 100, 0),
+        ([], bytes(100), 0),
+        ([], bytes(100), BLOCK - 6),
+        ([], 3 * ZEROS, 0),
+        ([], 5 * ZEROS, 128),
+        ([(2 * BLOCK, 2 * BLOCK + 1)], 2 * ZEROS + b"x", 0),
+        ([(0, BLOCK)], b"x" + bytes(3 * BLOCK - 1), 0),
+        ([(0, BLOCK), (2 * BLOCK, 3 * BLOCK)], DATA + ZEROS + DATA, 0),
         # The blocks are those of the file, not those of the chunk.
-        ([(0, BLOCK - 28)], bytes(BLOCK - 28) + b"x" * 10, 28),
-        ([], b"x" + bytes(BLOCK - 1) + b"x" * BLOCK, 0),
+        ([(BLOCK - 28, BLOCK - 18)], bytes(BLOCK - 28) + b"x" * 10, 28),
+        ([(0, 3 * BLOCK)], DATA + ZEROS + DATA, 1),
         # One byte in the middle of a block.
-        ([], bytes(1000) + b"x" + bytes(BLOCK - 1001), 0),
+        ([(0, BLOCK)], bytes(1000) + b"x" + bytes(BLOCK - 1001), 0),
     ],
 )
-def test_find_holes(holes, plain, offset):
-    assert holes == find_holes(plain, offset)
+def test_spans_of_data(spans, plain, offset):
+    assert spans == [*spans_of_data(plain, offset)]
 
 
-def test_find_holes_in_random_data():
+def test_spans_of_random_data():
     chance = random.Random(2)
-    for _ in range(300):
-        sizes = [chance.randrange(6 * BLOCK) for _ in range(5)]
+    for _ in range(100):
+        sizes = [chance.randrange(3 * BLOCK) for _ in range(5)]
         plain = b"".join(chance.choice([bytes(n), NOISE[:n]]) for n in sizes)
         position = 0
-        for start, stop in find_holes(plain, chance.randrange(3 * BLOCK)):
-            assert position <= start < stop <= len(plain)
-            assert bytes(stop - start) == plain[start:stop]
+        spans = [*spans_of_data(plain, chance.randrange(3 * BLOCK))]
+        for start, stop in [*spans, (len(plain), len(plain))]:
+            assert position <= start <= stop <= len(plain)
+            assert bytes(start - position) == plain[position:start]
             position = stop
 
 

@@ -13,8 +13,8 @@ from ...args import BloscArgs
 from ...constants import MAGIC, MAX_BUFFERSIZE
 from ...exceptions import UsageError
 from .. import inputs, options, outputs
-from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
-from ..exit_codes import EXIT_COULD_NOT, WrongUsage
+from ..console import STREAM, descriptor_of, name_of_input, name_of_output
+from ..exit_codes import WrongUsage
 from ..inputs import size_of
 from ..progress import shown
 
@@ -140,7 +140,8 @@ def run(args: Namespace) -> int:
     else:
         todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
     metadata = options.metadata_of_option(args)
-    wanted = [job for job in todo if _is_wanted(job[0], args)]
+    for name, _ in todo:
+        _warn_of_packed_input(name, args)
 
     removals = outputs.Removals(args)
 
@@ -148,25 +149,18 @@ def run(args: Namespace) -> int:
         before = compress(args, in_file, out_file, settings, metadata)
         removals.add(in_file, before, out_file)
 
-    code = inputs.run_jobs(wanted, act, size_of, args.progress)
-    code = max(code, removals.finish())
-    return code if len(wanted) == len(todo) else max(code, EXIT_COULD_NOT)
+    code = inputs.run_jobs(todo, act, size_of, args.progress)
+    return max(code, removals.finish())
 
 
-def _is_wanted(in_file: str, args: Namespace) -> bool:
-    """Return whether to compress an input: ask if it is a Bloscpack file.
-
-    Without a terminal such a file is compressed, as in 0.16, with a warning.
-    """
+def _warn_of_packed_input(in_file: str, args: Namespace) -> None:
+    """Warn the user if an input is a Bloscpack file: it is compressed, as in 0.16."""
     if args.force or in_file == STREAM or not os.access(in_file, os.R_OK):
-        return True
-    if not inputs.begins_with(in_file, MAGIC):
-        return True
-    already = "'%s' is a Bloscpack file already" % in_file
-    if console.can_ask:
-        return console.ask(already + ": compress it again?")
-    log.notice(already + ", and is compressed again")
-    return True
+        return
+    if inputs.begins_with(in_file, MAGIC):
+        log.notice(
+            "'%s' is a Bloscpack file already, and is compressed again" % in_file
+        )
 
 
 def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
