@@ -221,8 +221,8 @@ class Change:
         Number of seconds to wait for another writer of a file that is locked.
     is_joint
         Whether several calls make it together.
-    has_failed
-        Whether a part of it can't be committed, so that nothing is.
+    lacks_part
+        Whether one of these calls has failed, so that nothing is committed.
     members
         The documents of members that were committed; None for one that was removed.
     stale
@@ -232,7 +232,7 @@ class Change:
     """
 
     wait = 0.0
-    has_failed = False
+    lacks_part = False
     is_joint = False
     pending: Pending | None = None
 

@@ -19,7 +19,7 @@ that has inherited a writer may not use it.
 from __future__ import annotations
 
 import errno
-from _thread import RLock
+from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -76,9 +76,12 @@ class Writer:
     buffer
         The rows that wait in memory, see `row_buffer`; each other change writes them
         first. None if rows are written when they are appended.
+    outer
+        The writer of the group, if its document does not commit this dataset.
     """
 
     wait = 60.0
+    outer: Writer | None = None
 
     def __init__(self, path: str, rule: Rule) -> None:
         self.path = path
@@ -91,6 +94,7 @@ class Writer:
         self._changing = False
         # The change that several calls make together, and what takes it over.
         self._joint: tuple[Change, list[Callable[[], object]]] | None = None
+        self._joint_thread = 0
         self.renew_locks()
         renew_after_fork(self)
 
@@ -107,8 +111,17 @@ class Writer:
     @property
     def is_joint(self) -> bool:
         """Whether the changes of this thread are parts of one, see `together`."""
-        with self.owner:
-            return self._joint is not None
+        return self._joint is not None and self._joint_thread == get_ident()
+
+    def _check_outer(self) -> None:
+        """Raise `UsageError` in a change of the group, which can't contain this one."""
+        if self.outer is not None and self.outer.is_joint:
+            with self.outer.turn():
+                raise UsageError(
+                    "the document of the group '%s' does not commit '%s', which has "
+                    "another layout or was made by another program: change it outside "
+                    "of the block" % (self.outer.path, self.path)
+                )
 
     @property
     def has_failed(self) -> bool:
@@ -119,7 +132,9 @@ class Writer:
     def turn(self) -> Iterator[None]:
         """Keep the other threads from changing and closing the dataset.
 
-        Raises `UsageError` in another process, and within a change of this thread.
+        An error in the block lets the whole change fail that several calls make
+        together. Raises `UsageError` in another process, and within a change of this
+        thread.
         """
         with self.owner:
             if self._changing:
@@ -127,7 +142,12 @@ class Writer:
                     "'%s' can't be changed or closed while rows for a change of it are "
                     "produced" % self.path
                 )
-            yield
+            try:
+                yield
+            except BaseException:
+                if self._joint is not None:
+                    self._joint[0].lacks_part = True
+                raise
 
     @contextmanager
     def change(
@@ -146,6 +166,7 @@ class Writer:
         the name of the shard that changes, by a rule for shards; if it raises
         `Conflict`, another writer was faster.
         """
+        self._check_outer()
         with self.turn():
             if self.closed:
                 raise UsageValueError("the dataset is closed: '%s'" % self.path)
@@ -185,17 +206,18 @@ class Writer:
             with self._rule.changing() as change:
                 joint: tuple[Change, list[Callable[[], object]]] = change, []
                 self._joint, change.is_joint = joint, True
+                self._joint_thread = get_ident()
                 try:
                     yield
                 finally:
                     self._joint = None
-                if not joint[1]:
-                    return
-                if change.has_failed:
+                if change.lacks_part:
                     raise UsageError(
                         "nothing of '%s' was changed: one of the changes has failed"
                         % self.path
                     )
+                if not joint[1]:
+                    return
 
                 def take_over() -> None:
                     for each in joint[1]:
@@ -211,10 +233,8 @@ class Writer:
     ) -> Iterator[Change]:
         """Yield a change that several calls make together."""
         self._changing = True
-        has_failed, change.has_failed = change.has_failed, True
         try:
             yield change
-            change.has_failed = has_failed
             taking_over.append(take_over)
         finally:
             self._changing = False
@@ -229,6 +249,7 @@ class Writer:
         """Let rows of arrays wait in memory; return False if they are to be written."""
         if self.buffer is None:
             return False
+        self._check_outer()
         with self.turn():
             if self.closed:
                 raise UsageValueError("the dataset is closed: '%s'" % self.path)

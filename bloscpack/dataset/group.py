@@ -75,7 +75,7 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     if not options.writable:
         return Group(layout, options=options)
     opening.check_changeable(found)
-    layout.check_layout()
+    layout.check_writable()
     if folder.store.can_rename:
         remove_leftovers(folder.in_folder)
     writer = writer_for(found, options.sync)
@@ -338,6 +338,9 @@ class Group(Node, Mapping[str, Node]):
         """Note that a member was opened or created, and return it."""
         if isinstance(member, Group):
             member._members = self._members
+        member._group = self if self._writer is not None else self._group
+        if member._writer is not None and member._writer is not self._writer:
+            member._writer.outer = self._writer
         if self._options.writable:
             self._members.put(path, member)
         return member
@@ -507,7 +510,10 @@ class Group(Node, Mapping[str, Node]):
         replaces = options.get("mode") == "w"
         if self.commits_members:
             writer = self._check_writer()
-            with self._members.closed_at(address) if replaces else nullcontext():
+            with (
+                self._members.closed_at(address) if replaces else nullcontext(),
+                writer.turn() if writer.is_joint else nullcontext(),
+            ):
                 create(Member(writer, folder, last), *data, **options)
             return None if writer.is_joint else self[last]
         with (
@@ -566,7 +572,8 @@ class Group(Node, Mapping[str, Node]):
         The block changes each member once: it appends to it, assigns to it, resizes it,
         or sets its attributes. It may create and remove members, which are there when
         it has ended: creating returns None. Other threads wait. Reads in the block
-        return the state before.
+        return the state before. A member that the document does not commit, of another
+        layout than ``'zarr'`` say, can't be changed in the block.
 
         The first use lets the document of the group commit the members from now on,
         those of groups inside of it, too. The group then has one writer at a time.

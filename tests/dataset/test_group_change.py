@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import dataset.golden_directories as golden
 import numpy as np
 import pytest
 
@@ -104,6 +105,101 @@ def test_a_change_that_fails(path):
         group["time"].append([4])
         assert [0, 1, 2, 3, 4] == group["time"][:].tolist()
     assert [0, 1, 2, 3, 4] == dataset.open(path)["time"][:].tolist()
+
+
+def grow(group):
+    group["tab"].append({"k": [3], "v": ["c"]})
+
+
+@pytest.mark.parametrize("others", [[], [grow]])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda group: group["time"].append(blocks()),
+        lambda group: group["time"].append(["text"]),
+        lambda group: group["time"].resize((1, 2)),
+        lambda group: group["tab"].append({"k": [1]}),
+        lambda group: group.create_array("new", [1], shape="text"),
+    ],
+)
+def test_a_call_that_failed_counts_when_its_error_is_caught(path, call, others):
+    fill(path)
+    before = content(dataset.open(path))
+
+    def change(group):
+        with group.change():
+            for other in others:
+                other(group)
+            with pytest.raises((UsageError, ValueError, TypeError)):
+                call(group)
+
+    with dataset.open(path, "r+") as group:
+        with pytest.raises(UsageError, match="one of the changes has failed"):
+            change(group)
+        assert before == content(group)
+
+
+def fill_with_others(path):
+    """Make a group of an array and members that it can't commit.
+
+    Return how these are changed.
+    """
+    zarr = pytest.importorskip("zarr", minversion="3")
+    with dataset.create_group(path) as group:
+        group.create_array("time", [1]).close()
+        group.create_array("chunk", [1, 2], layout="superchunk").close()
+        group.create_table("bc", {"a": [1, 2]}, layout="bcolz").close()
+    for kind in "barray", "btable":
+        found = golden.entries().items()
+        first = next(name for name, entry in found if entry["kind"] == kind)
+        golden.extract(first, path / kind)
+    gzip = zarr.codecs.GzipCodec()
+    zarr.create_array(str(path / "gzip"), data=np.arange(4), compressors=gzip)
+    zarr.open_group(str(path / "old"), mode="w", zarr_format=2)
+    zarr.create_array(str(path / "old/x"), data=np.arange(4), zarr_format=2)
+    return {
+        "chunk": lambda member: member.append([3]),
+        "bc": lambda member: member["a"].__setitem__(0, 3),
+        "barray": lambda member: member.append([3]),
+        "btable": lambda member: member.resize(1),
+        "gzip": lambda member: member.append([3]),
+        "old": lambda member: member.create_array("y", [1]),
+        "old/x": lambda member: member.attrs.update(x=1),
+    }
+
+
+def test_members_that_the_group_does_not_commit(tmp_path):
+    """Each is named by the error, and nothing is changed."""
+    path = tmp_path / "g"
+    changes = fill_with_others(path)
+    before = content(dataset.open(path))
+    for name, change in changes.items():
+
+        def stops(group, name=name, change=change):
+            with group.change():
+                group["time"].append([4])
+                change(group[name])
+
+        def goes_on(group, name=name, change=change):
+            with group.change():
+                group["time"].append([4])
+                with pytest.raises(UsageError):
+                    change(group[name])
+
+        with dataset.open(path, "r+") as group:
+            with pytest.raises(UsageError, match="%s'.*(layout|format|codec)" % name):
+                stops(group)
+            with pytest.raises(UsageError, match="one of the changes has failed"):
+                goes_on(group)
+            assert before == content(group)
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["time"].append([2])
+        for name in "chunk", "bc":
+            changes[name](group[name])
+        assert [1, 2] == group["time"][:].tolist()
+        assert [1, 2, 3] == group["chunk"][:].tolist()
+        assert [3, 2] == group["bc/a"][:].tolist()
 
 
 def blocks():

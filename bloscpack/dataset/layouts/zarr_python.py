@@ -444,9 +444,9 @@ class OtherArray(ArrayLayout):
         if ZARR_JSON in self.description_files:
             reason = why_not_native(self._document) or ""
         raise UsageError(
-            "this array of another program can only be read, through zarr-python: %s. "
-            "'blpk convert' makes an array of it that can be changed: '%s'"
-            % (reason, self.folder.path())
+            "'%s': this array of another program can only be read, through "
+            "zarr-python: %s. 'blpk convert' makes an array of it that can be changed"
+            % (self.folder.path(), reason)
         )
 
     @classmethod
