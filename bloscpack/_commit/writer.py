@@ -53,6 +53,10 @@ Prepare = Callable[[Change], object]
 
 Result = TypeVar("Result")
 
+# The change that several calls make together, what takes it over, and what is kept
+# alive until it ends.
+Joint = tuple[Change, list[Callable[[], object]], list[object]]
+
 
 # Number of seconds that a change of a group waits for the changes of other writers.
 WAIT = 5.0
@@ -92,8 +96,7 @@ class Writer:
         self.owner = OwnLock(path)
         self.buffer: Any = None
         self._changing = False
-        # The change that several calls make together, and what takes it over.
-        self._joint: tuple[Change, list[Callable[[], object]]] | None = None
+        self._joint: Joint | None = None
         self._joint_thread = 0
         self.renew_locks()
         renew_after_fork(self)
@@ -112,6 +115,11 @@ class Writer:
     def is_joint(self) -> bool:
         """Whether the changes of this thread are parts of one, see `together`."""
         return self._joint is not None and self._joint_thread == get_ident()
+
+    def keep(self, part: object) -> None:
+        """Keep an object alive until the change ends that several calls make."""
+        if self._joint is not None and self.is_joint:
+            self._joint[2].append(part)
 
     def _check_outer(self) -> None:
         """Raise `UsageError` in a change of the group, which can't contain this one."""
@@ -176,7 +184,7 @@ class Writer:
                     "open it without, to change anything else" % self.path
                 )
             if self._joint is not None:
-                yield from self._part(*self._joint, take_over)
+                yield from self._part(*self._joint[:2], take_over)
                 return
             if flushes:
                 self.flush()
@@ -204,7 +212,7 @@ class Writer:
                 raise UsageError("'%s' is being changed already" % self.path)
             self.flush()
             with self._rule.changing() as change:
-                joint: tuple[Change, list[Callable[[], object]]] = change, []
+                joint: Joint = change, [], []
                 self._joint, change.is_joint = joint, True
                 self._joint_thread = get_ident()
                 try:

@@ -317,6 +317,8 @@ class Group(Node, Mapping[str, Node]):
                 member = self._adopted(address, waiting(opening_it, DROPPED_WAIT))
         if member is None or (rest and isinstance(member, Array)):
             raise KeyError(key)
+        if self._writer is not None:  # who opens it in `change` gets this object
+            self._writer.keep(member)
         if not rest:
             return member
         try:

@@ -107,6 +107,21 @@ def test_a_change_that_fails(path):
     assert [0, 1, 2, 3, 4] == dataset.open(path)["time"][:].tolist()
 
 
+def test_a_member_that_is_opened_again_in_its_change(path):
+    """Another thread may do that, which waits for the change to end."""
+    fill(path)
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["time"].append([4])
+            group["tab"].append({"k": [3], "v": ["c"]})
+            time, table = group["time"], group["tab"]
+            assert (4, 2) == (len(time), len(table))
+        time.append([5])
+        table.append({"k": [4], "v": ["d"]})
+        assert [0, 1, 2, 3, 4, 5] == time[:].tolist()
+        assert 4 == len(table)
+
+
 def grow(group):
     group["tab"].append({"k": [3], "v": ["c"]})
 
