@@ -500,6 +500,30 @@ def test_folders_of_a_member_that_is_created_again_are_synced(tmp_path, monkeypa
     assert str(tmp_path / "g" / "new") in folders
 
 
+def test_many_small_files_are_synced_together(tmp_path, monkeypatch):
+    """And all of them before the document that commits them."""
+    fill(tmp_path / "g")
+    begins, threads, genuine = [], set(), disk.sync
+
+    def sync(fp):
+        genuine(fp)
+        with open(fp.name, "rb") as written:
+            begins.append(written.read(4))
+        threads.add(threading.get_ident())
+
+    with dataset.open(tmp_path / "g", "r+") as group:
+        monkeypatch.setattr(disk, "sync", sync)
+        with group.change():
+            for number in range(40):
+                group.create_array("new%d" % number, [number])
+            assert [] == begins
+        assert [b"blpk"] * 40 == begins[:40]
+        assert [b"{"] == [content[:1] for content in begins[40:]]
+        assert len(threads) > 1
+        assert [39] == group["new39"][:].tolist()
+    assert [] == dataset.verify(tmp_path / "g").findings
+
+
 @pytest.mark.skipif(not hasattr(os, "chown"), reason="there are no sticky folders")
 def test_a_document_in_a_folder_for_all_users_commits_nothing(tmp_path):
     """Another user could let the owner of a copied column remove other files."""
