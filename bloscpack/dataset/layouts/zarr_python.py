@@ -368,13 +368,21 @@ class OtherArray(ArrayLayout):
             )
         buffer = _register_blosc(is_zarr_3)
         files = Files(folder, buffer)
-        for name, document in zip(self.description_files, documents, strict=True):
-            files[name] = buffer(json.dumps(document).encode())
         with _named(folder.path()), warnings.catch_warnings():
             # Data types that are no part of the standard.
             warnings.simplefilter("ignore")
-            store = storage.MemoryStore(files) if is_zarr_3 else files
-            found = zarr.open_array(store, mode="r")
+            if is_zarr_3:  # `open_array` would wait for another thread
+                document = documents[0]
+                if is_old:
+                    document["attributes"] = documents[1] if documents[1:] else {}
+                place = storage.StorePath(storage.MemoryStore(files))
+                found = zarr.Array.from_dict(place, document)
+            else:
+                for name, content in zip(
+                    self.description_files, documents, strict=True
+                ):
+                    files[name] = json.dumps(content).encode()
+                found = zarr.open_array(files, mode="r")
             self.dtype, self.shape = numpy.dtype(found.dtype), tuple(found.shape)
             chunk = tuple(max(1, n) for n in found.chunks)
             self.shards = getattr(found, "shards", None)
