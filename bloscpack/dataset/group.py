@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.writer import Writer
+from .._commit.writer import WAIT, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
@@ -622,7 +622,10 @@ class Group(Node, Mapping[str, Node]):
         self._check_writer().close()
         folder.forget_document()
         folder.pending.read()
-        self._writer = writer_for(found, sync)
+        # Another writer may lock it in between, and change it.
+        self._writer = waiting(partial(writer_for, found, sync), WAIT)
+        folder.forget_document()
+        folder.pending.read()
 
     def _remove_part(self, full: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

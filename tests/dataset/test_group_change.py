@@ -15,8 +15,11 @@ import pytest
 
 from bloscpack import dataset
 from bloscpack._commit.change import FolderChange, ObjectChange
+from bloscpack._commit.locking import FolderLock
+from bloscpack._commit.writer import Writer
 from bloscpack._format.committed import with_pending
 from bloscpack._storage.disk import disk
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 
@@ -633,6 +636,25 @@ def test_threads_that_begin_to_change_a_group_as_a_whole(path):
             thread.join()
         assert [] == errors
         assert [0, 1, 1, 1, 1] == group["x"][:].tolist()
+
+
+def test_a_writer_between_the_first_change_and_its_lock(tmp_path, monkeypatch):
+    """Another process may lock the group for a moment then."""
+    path, genuine, locks = tmp_path / "g", Writer.close, []
+
+    def close(writer):
+        genuine(writer)
+        if writer.path == str(path) and not locks:
+            locks.append(FolderLock(FolderStore(str(path))))
+            threading.Timer(0.2, locks[0].close).start()
+
+    with dataset.create_group(path) as group:
+        group.create_array("x", [0]).close()
+        monkeypatch.setattr(Writer, "close", close)
+        with group.change():
+            group["x"].append([1])
+        assert 1 == len(locks)
+        assert [0, 1] == group["x"][:].tolist()
 
 
 def test_the_first_missing_text_in_a_change(path):
