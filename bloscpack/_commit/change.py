@@ -229,8 +229,8 @@ class Change:
         Number of seconds to wait for another writer of a file that is locked.
     is_joint
         Whether several calls make it together.
-    has_failed
-        Whether a part of it can't be committed, so that nothing is.
+    lacks_part
+        Whether one of these calls has failed, so that nothing is committed.
     members
         The documents of members that were committed; None for one that was removed.
     stale
@@ -242,7 +242,7 @@ class Change:
     """
 
     wait = 0.0
-    has_failed = False
+    lacks_part = False
     is_joint = False
     pending: Pending | None = None
 
@@ -351,8 +351,9 @@ class Change:
         It sets `is_committing`, but not before an error about the document: that it
         would be too long, say.
         """
-        self.is_joint = False
         self.owner.check(self.store.root)
+        self.is_joint = False
+        self._sync_files()
         documents, files = self._documents, self._staged
         root = documents.pop(self.document, None)
         if (
@@ -419,6 +420,9 @@ class Change:
         """Return the document that is in the file now."""
         return self.store.read(self.document, MAX_DOCUMENT, whole=True)[0]
 
+    def _sync_files(self) -> None:
+        """Wait until all contents are on the disk that several calls have written."""
+
     def _stage_all(self) -> None:
         """Let all staged contents be where their list says."""
 
@@ -462,6 +466,8 @@ class FolderChange(Change):
         self._named: set[str] = set() if named is None else named
         self._unnamed: set[str] = set()  # folders in use that are not in `_named`
         self._staging: FolderStore | None = None  # the folder of changes, held open
+        # Files that are not synced yet, by their staged names; None for a staged one.
+        self._unsynced: dict[str, str | None] = {}
 
     def model_of(self, name: str) -> Model | None:
         """Return the access of a dataset inside of a new one."""
@@ -521,12 +527,25 @@ class FolderChange(Change):
         return staging
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Give a file its name, `at_once` like `write`, or else like `stage`."""
-        self._close(file, self._does_sync)
-        if at_once:
+        """Give a file its name, `at_once` like `write`, or else like `stage`.
+
+        If several calls make the change, their files are synced together.
+        """
+        is_late = self.is_joint and self._does_sync
+        self._close(file, self._does_sync and not is_late)
+        if is_late:
+            self._unsynced[file.staged] = file.name if at_once else None
+        elif at_once:
             self._move(file.staged, file.name)
-        else:
+        if not at_once:
             self._staged[file.name] = file.staged
+
+    def _sync_files(self) -> None:
+        self.store.sync_files(self._unsynced)
+        for staged, name in self._unsynced.items():
+            if name is not None:
+                self._move(staged, name)
+        self._unsynced.clear()
 
     def _close(self, file: UnfinishedFile, sync: bool) -> None:
         with file.fp:

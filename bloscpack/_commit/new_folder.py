@@ -23,7 +23,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from dataclasses import dataclass
 from .._engine.forks import Owner
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.disk import disk
 from .._storage.folder_store import FolderStore, replaced
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
@@ -54,9 +52,6 @@ Limits = AccessLimits | None
 Replaced = FolderStore | None
 # How the name of a folder begins that is not complete, or that was replaced.
 TEMPORARY = ".%s.bloscpack-"
-# How a file is opened to be synced. Its owner may not be allowed to write it. Windows
-# syncs only what is open for writing.
-SYNC_MODE = "r+b" if os.name == "nt" else "rb"
 LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 # The file in a temporary folder that shows that a writer made the folder.
 MARK = ".bloscpack-new"
@@ -144,14 +139,8 @@ def building(
         owner.check(target.path)  # the block may have forked
         built = hidden.subfolder(target.name)
         access.give_all(built)
-        for name, kind in built.walk() if sync else ():
-            if kind == stat.S_IFDIR:
-                built.sync_folder(name)
-            elif kind == stat.S_IFREG:
-                with disk.open(built.at(name), SYNC_MODE) as fp:
-                    disk.sync(fp)
         if sync:
-            built.sync_folder()
+            built.sync_tree()
         put(hidden, target, sync, mode, old)
 
 

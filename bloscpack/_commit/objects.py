@@ -26,7 +26,6 @@ from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.store import Store
 from .._storage.upload import check_writable
-from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError
 from .change import (
     Change,
@@ -88,22 +87,22 @@ class ClaimedObjects:
         self._claimed = claimed
         self._prepare: Callable[[Change], object] | None = prepare
         self.has_failed = False
-        self._has_claim = False
+        # The document of this version, which the first change claims.
+        self._unclaimed: bytes | None = None
         if is_shared:
             self._version = store.object_version(ZARR_JSON)
         else:
-            self._version = recover_objects(store, ZARR_JSON)[1]
+            self._unclaimed, self._version = recover_objects(store, ZARR_JSON)
 
-    def _claim(self) -> None:
+    def _claim(self, content: bytes) -> None:
         """Store the document with a new token, before the first change.
 
         Raises `Conflict` if another writer has changed the dataset since it was read.
         """
-        content = self._store.read(ZARR_JSON, MAX_DOCUMENT, whole=True)[0]
         claimed = self._claimed(content)
         self._version = self._store.put(ZARR_JSON, claimed, self._version)
         self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
-        self._has_claim = True
+        self._unclaimed = None
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -116,8 +115,8 @@ class ClaimedObjects:
             self._version = self._store.object_version(ZARR_JSON)
         else:
             self.has_failed = True
-            if not self._has_claim:
-                self._claim()
+            if self._unclaimed is not None:
+                self._claim(self._unclaimed)
         change = ObjectChange(self._store, ZARR_JSON, self._version)
         self._pending.prepare(change)
         try:

@@ -19,7 +19,7 @@ that has inherited a writer may not use it.
 from __future__ import annotations
 
 import errno
-from _thread import RLock
+from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -53,6 +53,10 @@ Prepare = Callable[[Change], object]
 
 Result = TypeVar("Result")
 
+# The change that several calls make together, what takes it over, and what is kept
+# alive until it ends.
+Joint = tuple[Change, list[Callable[[], object]], list[object]]
+
 
 # Number of seconds that a change of a group waits for the changes of other writers.
 WAIT = 5.0
@@ -76,9 +80,12 @@ class Writer:
     buffer
         The rows that wait in memory, see `row_buffer`; each other change writes them
         first. None if rows are written when they are appended.
+    outer
+        The writer of the group, if its document does not commit this dataset.
     """
 
     wait = 60.0
+    outer: Writer | None = None
 
     def __init__(self, path: str, rule: Rule) -> None:
         self.path = path
@@ -89,8 +96,8 @@ class Writer:
         self.owner = OwnLock(path)
         self.buffer: Any = None
         self._changing = False
-        # The change that several calls make together, and what takes it over.
-        self._joint: tuple[Change, list[Callable[[], object]]] | None = None
+        self._joint: Joint | None = None
+        self._joint_thread = 0
         self.renew_locks()
         renew_after_fork(self)
 
@@ -107,8 +114,22 @@ class Writer:
     @property
     def is_joint(self) -> bool:
         """Whether the changes of this thread are parts of one, see `together`."""
-        with self.owner:
-            return self._joint is not None
+        return self._joint is not None and self._joint_thread == get_ident()
+
+    def keep(self, part: object) -> None:
+        """Keep an object alive until the change ends that several calls make."""
+        if self._joint is not None and self.is_joint:
+            self._joint[2].append(part)
+
+    def _check_outer(self) -> None:
+        """Raise `UsageError` in a change of the group, which can't contain this one."""
+        if self.outer is not None and self.outer.is_joint:
+            with self.outer.turn():
+                raise UsageError(
+                    "the document of the group '%s' does not commit '%s', which has "
+                    "another layout or was made by another program: change it outside "
+                    "of the block" % (self.outer.path, self.path)
+                )
 
     @property
     def has_failed(self) -> bool:
@@ -119,7 +140,9 @@ class Writer:
     def turn(self) -> Iterator[None]:
         """Keep the other threads from changing and closing the dataset.
 
-        Raises `UsageError` in another process, and within a change of this thread.
+        An error in the block lets the whole change fail that several calls make
+        together. Raises `UsageError` in another process, and within a change of this
+        thread.
         """
         with self.owner:
             if self._changing:
@@ -127,7 +150,12 @@ class Writer:
                     "'%s' can't be changed or closed while rows for a change of it are "
                     "produced" % self.path
                 )
-            yield
+            try:
+                yield
+            except BaseException:
+                if self._joint is not None:
+                    self._joint[0].lacks_part = True
+                raise
 
     @contextmanager
     def change(
@@ -146,6 +174,7 @@ class Writer:
         the name of the shard that changes, by a rule for shards; if it raises
         `Conflict`, another writer was faster.
         """
+        self._check_outer()
         with self.turn():
             if self.closed:
                 raise UsageValueError("the dataset is closed: '%s'" % self.path)
@@ -155,7 +184,7 @@ class Writer:
                     "open it without, to change anything else" % self.path
                 )
             if self._joint is not None:
-                yield from self._part(*self._joint, take_over)
+                yield from self._part(*self._joint[:2], take_over)
                 return
             if flushes:
                 self.flush()
@@ -183,19 +212,20 @@ class Writer:
                 raise UsageError("'%s' is being changed already" % self.path)
             self.flush()
             with self._rule.changing() as change:
-                joint: tuple[Change, list[Callable[[], object]]] = change, []
+                joint: Joint = change, [], []
                 self._joint, change.is_joint = joint, True
+                self._joint_thread = get_ident()
                 try:
                     yield
                 finally:
                     self._joint = None
-                if not joint[1]:
-                    return
-                if change.has_failed:
+                if change.lacks_part:
                     raise UsageError(
                         "nothing of '%s' was changed: one of the changes has failed"
                         % self.path
                     )
+                if not joint[1]:
+                    return
 
                 def take_over() -> None:
                     for each in joint[1]:
@@ -211,10 +241,8 @@ class Writer:
     ) -> Iterator[Change]:
         """Yield a change that several calls make together."""
         self._changing = True
-        has_failed, change.has_failed = change.has_failed, True
         try:
             yield change
-            change.has_failed = has_failed
             taking_over.append(take_over)
         finally:
             self._changing = False
@@ -229,6 +257,7 @@ class Writer:
         """Let rows of arrays wait in memory; return False if they are to be written."""
         if self.buffer is None:
             return False
+        self._check_outer()
         with self.turn():
             if self.closed:
                 raise UsageValueError("the dataset is closed: '%s'" % self.path)

@@ -33,10 +33,15 @@ Result = TypeVar("Result")
 HAS_OPEN_FOLDERS = {os.open, os.rename, os.unlink, os.mkdir, os.rmdir, os.stat} <= (
     os.supports_dir_fd
 ) and os.scandir in os.supports_fd
-# Number of folders that are synced at the same time, if there are at least as many.
+# Number of files and folders that are synced at the same time, if there are at least as
+# many.
 SYNCED_AT_ONCE = 16
 # Maximum number of folders inside of a folder that are kept open with it.
 KEPT_INSIDE = 2
+
+# How a file is opened to be synced. Its owner may not be allowed to write it. Windows
+# syncs only what is open for writing.
+SYNC_MODE = "r+b" if os.name == "nt" else "rb"
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 # How a file is opened.
@@ -479,13 +484,23 @@ class FolderStore(Store, Reopenable):
         disk.sync_folder(self.at(name + "/name" if name else "name"))
 
     def sync_folders(self, names: Iterable[str]) -> None:
-        """Wait until the names in several folders are on the disk.
+        """Wait until the names in several folders are on the disk."""
+        _sync_all(self.sync_folder, sorted(names))
 
-        Many are synced at once: a file system writes them together.
-        """
-        wanted = sorted(names)
-        nthreads = SYNCED_AT_ONCE if len(wanted) >= SYNCED_AT_ONCE else 1
-        ordered(wanted, self.sync_folder, lambda _: None, nthreads, waits=True)
+    def sync_files(self, names: Iterable[str]) -> None:
+        """Wait until the contents of several files are on the disk."""
+        _sync_all(self._sync_file, list(names))
+
+    def _sync_file(self, name: str) -> None:
+        with disk.open(self.at(name), SYNC_MODE) as fp:
+            disk.sync(fp)
+
+    def sync_tree(self) -> None:
+        """Wait until all that is in the folder is on the disk."""
+        found = list(self.walk())
+        self.sync_files(name for name, kind in found if kind == stat.S_IFREG)
+        folders = [name for name, kind in found if kind == stat.S_IFDIR]
+        self.sync_folders(["", *folders])
 
     def clear(self, last: str = "") -> None:
         """Remove all that is in the folder, and the file `last` behind all others.
@@ -509,6 +524,15 @@ class FolderStore(Store, Reopenable):
             disk.remove_folder(folder._around.hold().at(os.path.basename(folder.root)))
         if last and self.exists(last):
             self.remove(last)
+
+
+def _sync_all(sync: Callable[[str], None], names: list[str]) -> None:
+    """Call `sync` for each name, at once if there are many.
+
+    A file system writes them together then.
+    """
+    nthreads = SYNCED_AT_ONCE if len(names) >= SYNCED_AT_ONCE else 1
+    ordered(names, sync, lambda _: None, nthreads, waits=True)
 
 
 class OpenFile(Storage, Reopenable):

@@ -44,7 +44,13 @@ def is_url(name: object) -> TypeGuard[str]:
 
 
 def local_path(path: Path) -> Path:
-    """Return the path in a ``file://`` URL; return other names unchanged."""
+    """Return the path in a ``file://`` URL; return other names unchanged.
+
+    Raises `UsageTypeError` for what is no name.
+    """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        found = type(path).__name__
+        raise UsageTypeError("expected a path or a URL, found %r" % found)
     if isinstance(path, str) and MARK in path:
         scheme, _, rest = path.partition(MARK)
         if scheme.lower() in ("file", "local") and is_url(path):

@@ -236,11 +236,6 @@ class Array(StoredArray, ItemsNode):
 
     # Changing
 
-    def _check_writer(self) -> Writer:
-        if self._layout.name == "zarr-python":
-            self._layout.check_writable()  # its error says what to do
-        return super()._check_writer()
-
     def _check_resizable(self) -> Writer:
         writer = self._check_writer()
         if self._is_column:
@@ -279,14 +274,14 @@ class Array(StoredArray, ItemsNode):
                 "axis %d is out of bounds for an array of %d axes" % (axis, self.ndim)
             )
         axis %= self.ndim
-        if axis == 0:
-            rows = stream_of(values, self.dtype, self.shape[1:])
-            if rows.length != 0 and not writer.buffered({layout: rows}):
-                append_rows(writer, {layout: rows})
-            return
-        check_mask(values)
-        items = values if is_array(values) else items_of(values)
         with writer.turn():
+            if axis == 0:
+                rows = stream_of(values, self.dtype, self.shape[1:])
+                if rows.length != 0 and not writer.buffered({layout: rows}):
+                    append_rows(writer, {layout: rows})
+                return
+            check_mask(values)
+            items = values if is_array(values) else items_of(values)
             writer.flush()
             old, found = self.shape, tuple(items.shape)
             before, after = old[:axis], old[axis + 1 :]
@@ -319,9 +314,10 @@ class Array(StoredArray, ItemsNode):
         """
         writer = self._check_resizable()
         is_shape = isinstance(shape, (tuple, list))
-        new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
-        with writer.change(lambda: self.resized(new)) as change:
-            self.stage_resize(change, new)
+        with writer.turn():
+            new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
+            with writer.change(lambda: self.resized(new)) as change:
+                self.stage_resize(change, new)
 
     def __setitem__(self, key: Key, values: object) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.

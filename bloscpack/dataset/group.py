@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.writer import Writer
+from .._commit.writer import WAIT, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
@@ -75,7 +75,7 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     if not options.writable:
         return Group(layout, options=options)
     opening.check_changeable(found)
-    layout.check_layout()
+    layout.check_writable()
     if folder.store.can_rename:
         remove_leftovers(folder.in_folder)
     wait = options.timeout or 0.0
@@ -318,6 +318,8 @@ class Group(Node, Mapping[str, Node]):
                 member = self._adopted(address, waiting(opening_it, DROPPED_WAIT))
         if member is None or (rest and isinstance(member, Array)):
             raise KeyError(key)
+        if self._writer is not None:  # who opens it in `change` gets this object
+            self._writer.keep(member)
         if not rest:
             return member
         try:
@@ -339,6 +341,9 @@ class Group(Node, Mapping[str, Node]):
         """Note that a member was opened or created, and return it."""
         if isinstance(member, Group):
             member._members = self._members
+        member._group = self if self._writer is not None else self._group
+        if member._writer is not None and member._writer is not self._writer:
+            member._writer.outer = self._writer
         if self._options.writable:
             self._members.put(path, member)
         return member
@@ -508,7 +513,10 @@ class Group(Node, Mapping[str, Node]):
         replaces = options.get("mode") == "w"
         if self.commits_members:
             writer = self._check_writer()
-            with self._members.closed_at(address) if replaces else nullcontext():
+            with (
+                self._members.closed_at(address) if replaces else nullcontext(),
+                writer.turn() if writer.is_joint else nullcontext(),
+            ):
                 create(Member(writer, folder, last), *data, **options)
             return None if writer.is_joint else self[last]
         with (
@@ -567,7 +575,8 @@ class Group(Node, Mapping[str, Node]):
         The block changes each member once: it appends to it, assigns to it, resizes it,
         or sets its attributes. It may create and remove members, which are there when
         it has ended: creating returns None. Other threads wait. Reads in the block
-        return the state before.
+        return the state before. A member that the document does not commit, of another
+        layout than ``'zarr'`` say, can't be changed in the block.
 
         The first use lets the document of the group commit the members from now on,
         those of groups inside of it, too. The group then has one writer at a time.
@@ -614,7 +623,10 @@ class Group(Node, Mapping[str, Node]):
         self._check_writer().close()
         folder.forget_document()
         folder.pending.read()
-        self._writer = writer_for(found, sync)
+        # Another writer may lock it in between, and change it.
+        self._writer = waiting(partial(writer_for, found, sync), WAIT)
+        folder.forget_document()
+        folder.pending.read()
 
     def _remove_part(self, full: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,6 +68,8 @@ class Node:
         # to close it.
         self._owner: Node | None = None
         self._closes_owner = False
+        # The group around it that is open for changes.
+        self._group: Node | None = None
         # The values of `attrs` under the key "known", once they are read. `setdefault`
         # does not replace the values of a change by another thread.
         self._values: dict[str, JsonObject] = {}
@@ -136,6 +138,10 @@ class Node:
         self._layout = layout
 
     def _check_writer(self) -> Writer:
+        outer = None if self._group is None else self._group._writer
+        if self._writer is None:
+            with nullcontext() if outer is None else outer.turn():
+                self._layout.check_writable()  # its error says what to do
         return checked(self._writer, self.path)
 
     def _read(self, function: Callable[[], Result]) -> Result:

@@ -107,7 +107,7 @@ def _open(found: Found, options: Options) -> Array | Table:
         # In a store without locks, another writer may be changing it.
         attempts = ATTEMPTS if folder.is_remote else 0
         layout = read_table(kind, folder, allow_pickle, attempts)
-        layout.check_layout()
+        layout.check_writable()
         for column in layout.columns.values():
             column.check_writable()
         table = Table(layout, writer)

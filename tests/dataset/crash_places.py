@@ -15,17 +15,12 @@ from contextlib import contextmanager
 import pytest
 
 import bloscpack._commit.change
-import bloscpack._commit.new_folder
 import bloscpack._storage.folder_store
 from bloscpack._storage import object_store
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.store import MemoryStore
 
-MODULES = (
-    bloscpack._storage.folder_store,
-    bloscpack._commit.change,
-    bloscpack._commit.new_folder,
-)
+MODULES = (bloscpack._storage.folder_store, bloscpack._commit.change)
 
 
 # What the names of all files of changes contain.

@@ -9,13 +9,17 @@ import subprocess
 import sys
 import threading
 
+import dataset.golden_directories as golden
 import numpy as np
 import pytest
 
 from bloscpack import dataset
 from bloscpack._commit.change import FolderChange, ObjectChange
+from bloscpack._commit.locking import FolderLock
+from bloscpack._commit.writer import Writer
 from bloscpack._format.committed import with_pending
 from bloscpack._storage.disk import disk
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 
@@ -104,6 +108,116 @@ def test_a_change_that_fails(path):
         group["time"].append([4])
         assert [0, 1, 2, 3, 4] == group["time"][:].tolist()
     assert [0, 1, 2, 3, 4] == dataset.open(path)["time"][:].tolist()
+
+
+def test_a_member_that_is_opened_again_in_its_change(path):
+    """Another thread may do that, which waits for the change to end."""
+    fill(path)
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["time"].append([4])
+            group["tab"].append({"k": [3], "v": ["c"]})
+            time, table = group["time"], group["tab"]
+            assert (4, 2) == (len(time), len(table))
+        time.append([5])
+        table.append({"k": [4], "v": ["d"]})
+        assert [0, 1, 2, 3, 4, 5] == time[:].tolist()
+        assert 4 == len(table)
+
+
+def grow(group):
+    group["tab"].append({"k": [3], "v": ["c"]})
+
+
+@pytest.mark.parametrize("others", [[], [grow]])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda group: group["time"].append(blocks()),
+        lambda group: group["time"].append(["text"]),
+        lambda group: group["time"].resize((1, 2)),
+        lambda group: group["tab"].append({"k": [1]}),
+        lambda group: group.create_array("new", [1], shape="text"),
+    ],
+)
+def test_a_call_that_failed_counts_when_its_error_is_caught(path, call, others):
+    fill(path)
+    before = content(dataset.open(path))
+
+    def change(group):
+        with group.change():
+            for other in others:
+                other(group)
+            with pytest.raises((UsageError, ValueError, TypeError)):
+                call(group)
+
+    with dataset.open(path, "r+") as group:
+        with pytest.raises(UsageError, match="one of the changes has failed"):
+            change(group)
+        assert before == content(group)
+
+
+def fill_with_others(path):
+    """Make a group of an array and members that it can't commit.
+
+    Return how these are changed.
+    """
+    zarr = pytest.importorskip("zarr", minversion="3")
+    with dataset.create_group(path) as group:
+        group.create_array("time", [1]).close()
+        group.create_array("chunk", [1, 2], layout="superchunk").close()
+        group.create_table("bc", {"a": [1, 2]}, layout="bcolz").close()
+    for kind in "barray", "btable":
+        found = golden.entries().items()
+        first = next(name for name, entry in found if entry["kind"] == kind)
+        golden.extract(first, path / kind)
+    gzip = zarr.codecs.GzipCodec()
+    zarr.create_array(str(path / "gzip"), data=np.arange(4), compressors=gzip)
+    zarr.open_group(str(path / "old"), mode="w", zarr_format=2)
+    zarr.create_array(str(path / "old/x"), data=np.arange(4), zarr_format=2)
+    return {
+        "chunk": lambda member: member.append([3]),
+        "bc": lambda member: member["a"].__setitem__(0, 3),
+        "barray": lambda member: member.append([3]),
+        "btable": lambda member: member.resize(1),
+        "gzip": lambda member: member.append([3]),
+        "old": lambda member: member.create_array("y", [1]),
+        "old/x": lambda member: member.attrs.update(x=1),
+    }
+
+
+def test_members_that_the_group_does_not_commit(tmp_path):
+    """Each is named by the error, and nothing is changed."""
+    path = tmp_path / "g"
+    changes = fill_with_others(path)
+    before = content(dataset.open(path))
+    for name, change in changes.items():
+
+        def stops(group, name=name, change=change):
+            with group.change():
+                group["time"].append([4])
+                change(group[name])
+
+        def goes_on(group, name=name, change=change):
+            with group.change():
+                group["time"].append([4])
+                with pytest.raises(UsageError):
+                    change(group[name])
+
+        with dataset.open(path, "r+") as group:
+            with pytest.raises(UsageError, match="%s'.*(layout|format|codec)" % name):
+                stops(group)
+            with pytest.raises(UsageError, match="one of the changes has failed"):
+                goes_on(group)
+            assert before == content(group)
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["time"].append([2])
+        for name in "chunk", "bc":
+            changes[name](group[name])
+        assert [1, 2] == group["time"][:].tolist()
+        assert [1, 2, 3] == group["chunk"][:].tolist()
+        assert [3, 2] == group["bc/a"][:].tolist()
 
 
 def blocks():
@@ -389,6 +503,30 @@ def test_folders_of_a_member_that_is_created_again_are_synced(tmp_path, monkeypa
     assert str(tmp_path / "g" / "new") in folders
 
 
+def test_many_small_files_are_synced_together(tmp_path, monkeypatch):
+    """And all of them before the document that commits them."""
+    fill(tmp_path / "g")
+    begins, threads, genuine = [], set(), disk.sync
+
+    def sync(fp):
+        genuine(fp)
+        with open(fp.name, "rb") as written:
+            begins.append(written.read(4))
+        threads.add(threading.get_ident())
+
+    with dataset.open(tmp_path / "g", "r+") as group:
+        monkeypatch.setattr(disk, "sync", sync)
+        with group.change():
+            for number in range(40):
+                group.create_array("new%d" % number, [number])
+            assert [] == begins
+        assert [b"blpk"] * 40 == begins[:40]
+        assert [b"{"] == [content[:1] for content in begins[40:]]
+        assert len(threads) > 1
+        assert [39] == group["new39"][:].tolist()
+    assert [] == dataset.verify(tmp_path / "g").findings
+
+
 @pytest.mark.skipif(not hasattr(os, "chown"), reason="there are no sticky folders")
 def test_a_document_in_a_folder_for_all_users_commits_nothing(tmp_path):
     """Another user could let the owner of a copied column remove other files."""
@@ -498,6 +636,25 @@ def test_threads_that_begin_to_change_a_group_as_a_whole(path):
             thread.join()
         assert [] == errors
         assert [0, 1, 1, 1, 1] == group["x"][:].tolist()
+
+
+def test_a_writer_between_the_first_change_and_its_lock(tmp_path, monkeypatch):
+    """Another process may lock the group for a moment then."""
+    path, genuine, locks = tmp_path / "g", Writer.close, []
+
+    def close(writer):
+        genuine(writer)
+        if writer.path == str(path) and not locks:
+            locks.append(FolderLock(FolderStore(str(path))))
+            threading.Timer(0.2, locks[0].close).start()
+
+    with dataset.create_group(path) as group:
+        group.create_array("x", [0]).close()
+        monkeypatch.setattr(Writer, "close", close)
+        with group.change():
+            group["x"].append([1])
+        assert 1 == len(locks)
+        assert [0, 1] == group["x"][:].tolist()
 
 
 def test_the_first_missing_text_in_a_change(path):

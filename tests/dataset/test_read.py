@@ -348,6 +348,29 @@ def test_a_store_object_is_no_path():
         dataset.open(object())
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        dataset.describe,
+        dataset.find,
+        dataset.verify,
+        dataset.create_group,
+        lambda store: dataset.convert(store, "new.zarr"),
+        lambda store: dataset.convert("old.zarr", store),
+        lambda store: dataset.create_array(store, [1]),
+        lambda store: dataset.create_table(store, {"a": [1]}),
+        lambda store: dataset.open_array(store),
+        lambda store: dataset.open_group(store, "a"),
+        lambda store: dataset.recover(store, "new"),
+        lambda store: dataset.recover("old", store),
+    ],
+)
+def test_every_function_expects_a_path(call):
+    zarr = pytest.importorskip("zarr")
+    with pytest.raises(UsageError, match="expected a path or a URL, found 'Group'"):
+        call(zarr.group())
+
+
 # Damage
 
 

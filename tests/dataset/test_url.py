@@ -991,6 +991,27 @@ def test_a_change_between_the_detection_of_an_array_and_its_writer():
     assert (11,) == ZarrArray(folder).shape
 
 
+def test_the_first_change_claims_the_document_that_was_opened(monkeypatch):
+    """Each request takes long; if it has changed since, storing it is a conflict."""
+    requests = []
+
+    def recorded(do, name):
+        def call(store, file, *args, **options):
+            requests.append((name, file))
+            return do(store, file, *args, **options)
+
+        monkeypatch.setattr(ObjectStore, name, call)
+
+    recorded(ObjectStore.read, "read")
+    recorded(ObjectStore.put, "put")
+    dataset.create_array("memory://claim/a", [1, 2]).close()
+    with dataset.open("memory://claim/a", "r+") as array:
+        requests.clear()
+        array.append([3])
+        assert ("put", "zarr.json") == requests[0]
+        assert [1, 2, 3] == array[:].tolist()
+
+
 def test_a_wrong_index_leaves_the_writer_usable():
     with dataset.create_array("memory://wrong-index/a", ROWS) as array:
         with pytest.raises(IndexError, match="out of bounds"):

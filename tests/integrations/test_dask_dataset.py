@@ -971,6 +971,14 @@ def test_store_into_a_shared_array(scheduler, tmp_path):
     assert [] == dataset.verify(tmp_path / "a").findings
 
 
+def test_store_from_other_processes_names_what_is_missing(tmp_path):
+    with dataset.create_array(tmp_path / "a", [0.0, 0.0]) as array:
+        lazy = da.ones(2, chunks=1)
+        with pytest.raises(UsageError, match=r"worker of Dask, .*shared=True"):
+            da.store(lazy, array, lock=False, scheduler="processes")
+        assert [0, 0] == array[:].tolist()
+
+
 # Several processes
 
 CLUSTER = Path(__file__).with_name("dask_cluster.py")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.cli import main
 from bloscpack.exceptions import DamageError, FormatError, UsageError
 
@@ -469,3 +470,43 @@ def test_zarr_2_reads_no_format_3(monkeypatch):
     monkeypatch.setattr(zarr.storage, "DirectoryStore", None, raising=False)
     with pytest.raises(UsageError, match=r"format 3 needs zarr 3, found zarr \d"):
         dataset.open("a")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"fill_value": 5, "shards": (20, 10)},
+        {"zarr_format": 2, "fill_value": 5},
+        {"zarr_format": 2, "fill_value": None},
+        {"chunk_key_encoding": {"name": "v2", "separator": "."}},
+    ],
+)
+def test_files_that_are_missing_are_not_looked_for(settings, monkeypatch):
+    """zarr looks for each by itself."""
+    there = zarr.create_array(
+        "a", shape=(305, 300), chunks=(10, 10), dtype="i4", **settings
+    )
+    there[3:22, 15:31] = np.arange(19 * 16).reshape(19, 16)
+    there[300:, 290:] = 7
+    opened, genuine = [], FolderStore.descriptor
+
+    def descriptor(store, name, *flags):
+        opened.append(name)
+        return genuine(store, name, *flags)
+
+    monkeypatch.setattr(FolderStore, "descriptor", descriptor)
+    array = dataset.open("a")
+    for index in (
+        ...,
+        np.s_[5:, 20:295],
+        np.s_[::-1, :],
+        np.s_[300:, 100:],
+        np.s_[30:200],
+    ):
+        assert there[...][index].tolist() == array[index].tolist()
+    assert len(opened) < 60
+    there[100] = 9  # another program writes a file
+    assert there[...].tolist() == array[:].tolist()
+    there[...] = 11
+    assert (array[:] == 11).all()

@@ -295,6 +295,13 @@ class NodeLayout(ABC):
                 % (cls.kind, cls.name, *INSTEAD, CONTENTS[cls.kind])
             )
 
+    def check_writable(self) -> None:
+        """Raise `UsageError` if this dataset can only be read."""
+        try:
+            self.check_layout()
+        except UsageError as error:
+            raise UsageError("'%s': %s" % (self.folder.path(), error)) from None
+
 
 class ArrayLayout(NodeLayout):
     """An array on disk.
@@ -384,10 +391,6 @@ class ArrayLayout(NodeLayout):
     @abstractmethod
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-
-    def check_writable(self) -> None:
-        """Raise `UsageError` if this array can only be read."""
-        self.check_layout()
 
     @classmethod
     @abstractmethod

@@ -784,7 +784,8 @@ def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> No
     for prefix, group in groups:
         for name, found in find_members(group):
             full, inner = prefix + name, found.folder
-            if found.layout == "zarr-python":  # other programs see the copies only
+            # Other programs see the copies only; those of format 2 are not theirs.
+            if found.layout == "zarr-python" and inner.exists(ZARR_JSON):
                 change.stage(full + "/" + ZARR_JSON, inner.read(ZARR_JSON))
             if found.layout != "zarr":
                 continue

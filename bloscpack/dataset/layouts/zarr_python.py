@@ -50,6 +50,7 @@ from ..rows import check_nbytes
 from .array_files import NUMBER, FileNames, check_whole
 from .base import ArrayLayout, GroupLayout, NewArray
 from .chunk_files import SingleChunks
+from .shard_files import LISTED_FROM
 
 # The documents of format 2.
 ZARRAY, ZGROUP, ZATTRS = ".zarray", ".zgroup", ".zattrs"
@@ -69,6 +70,12 @@ CODECS = frozenset(
         *("transpose",),
     )
 )
+
+# A folder with up to this number of files for each file that is read is listed: looking
+# for a file takes about as long as listing so many.
+LISTED_SHARE = 64
+# Files are read one by one if they are at most this part of all, which the others lack.
+FEW = 4
 
 
 def detect(folder: Folder) -> str | None:
@@ -305,6 +312,35 @@ class ZarrChunks(SingleChunks):
         with _named(self.folder.path()):
             return numpy.asarray(self._found[index], self.dtype)
 
+    def of_few_files(self, index: tuple[slice, ...]) -> Array | None:
+        """Return the items in a box of which most files are missing; None for others.
+
+        The folder is listed: zarr would look for each file by itself.
+        """
+        shard, fill = self.cut.shard, self._found.fill_value
+        pairs = list(zip(index, shard, strict=True))
+        count = math.prod(-(-a.stop // n) - a.start // n for a, n in pairs)
+        is_listed = count > LISTED_FROM and count * LISTED_SHARE >= self.nfiles
+        if self.folder.is_remote or not is_listed or any(a.step != 1 for a in index):
+            return None
+        parts = []
+        for number in self.stored():
+            box = tuple(
+                slice(max(a.start, b.start), min(a.stop, b.stop))
+                for a, b in zip(index, self.cut.shard_box(number), strict=True)
+            )
+            if all(axis.start < axis.stop for axis in box):
+                parts.append(box)
+        if len(parts) > count // FEW:
+            return None
+        shape = lengths(index)
+        items: Array = numpy.full(shape, 0 if fill is None else fill, self.dtype)
+        for box in parts:
+            inside = zip(box, index, strict=True)
+            at = tuple(slice(b.start - a.start, b.stop - a.start) for b, a in inside)
+            items[at] = self.items(box)
+        return items
+
 
 class ZarrReader(Reader):
     """Reads many chunks by one call of zarr, which uses several threads."""
@@ -320,7 +356,10 @@ class ZarrReader(Reader):
         if not is_box or nbytes < 2 * self._chunks.chunk_size:
             return super()._read(selection, dtype, offset)
         index = tuple(slice(axis.start, axis.stop, axis.step) for axis in ranges)
-        found: Array = selection.in_order(self._chunks.items(index))
+        items = self._chunks.of_few_files(index)
+        if items is None:
+            items = self._chunks.items(index)
+        found: Array = selection.in_order(items)
         return found
 
 
@@ -368,13 +407,21 @@ class OtherArray(ArrayLayout):
             )
         buffer = _register_blosc(is_zarr_3)
         files = Files(folder, buffer)
-        for name, document in zip(self.description_files, documents, strict=True):
-            files[name] = buffer(json.dumps(document).encode())
         with _named(folder.path()), warnings.catch_warnings():
             # Data types that are no part of the standard.
             warnings.simplefilter("ignore")
-            store = storage.MemoryStore(files) if is_zarr_3 else files
-            found = zarr.open_array(store, mode="r")
+            if is_zarr_3:  # `open_array` would wait for another thread
+                document = documents[0]
+                if is_old:
+                    document["attributes"] = documents[1] if documents[1:] else {}
+                place = storage.StorePath(storage.MemoryStore(files))
+                found = zarr.Array.from_dict(place, document)
+            else:
+                for name, content in zip(
+                    self.description_files, documents, strict=True
+                ):
+                    files[name] = json.dumps(content).encode()
+                found = zarr.open_array(files, mode="r")
             self.dtype, self.shape = numpy.dtype(found.dtype), tuple(found.shape)
             chunk = tuple(max(1, n) for n in found.chunks)
             self.shards = getattr(found, "shards", None)
@@ -444,9 +491,9 @@ class OtherArray(ArrayLayout):
         if ZARR_JSON in self.description_files:
             reason = why_not_native(self._document) or ""
         raise UsageError(
-            "this array of another program can only be read, through zarr-python: %s. "
-            "'blpk convert' makes an array of it that can be changed: '%s'"
-            % (reason, self.folder.path())
+            "'%s': this array of another program can only be read, through "
+            "zarr-python: %s. 'blpk convert' makes an array of it that can be changed"
+            % (self.folder.path(), reason)
         )
 
     @classmethod
