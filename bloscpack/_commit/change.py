@@ -259,7 +259,8 @@ class Change:
         self._noted: set[str] = set()
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
-        self.token = os.urandom(8).hex()
+        self._token = os.urandom(8).hex()
+        self.token = ""
         self.members: dict[str, bytes | None] = {}
         self.stale: dict[str, bytes] = {}
 
@@ -305,7 +306,7 @@ class Change:
         return file
 
     def _staged_name(self) -> str:
-        return "%s/%s-%d" % (STAGING, self.token, next(self._numbers))
+        return "%s/%s-%d" % (STAGING, self._token, next(self._numbers))
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
@@ -374,8 +375,10 @@ class Change:
         self.members = {self._member_of(n): new for n, new in documents.items()}
         if self.members:
             root = with_members(root, self.members)
-        if not files:
-            self.token = self.pending.token if self.pending else ""
+        if files:
+            self.token = self._token
+        elif self.pending is not None:
+            self.token = self.pending.token
         if self.token:
             root = with_pending(root, {}, self.token)
         new = with_pending(root, files) if files else root
