@@ -64,11 +64,15 @@ NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 KIND, TABLE = "bloscpack.kind", "table"
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
-# Attributes whose values have the type of the items.
+# The attributes of CF for the values that items may have, and for a word for each.
+FLAG_VALUES, FLAG_MEANINGS = "flag_values", "flag_meanings"
+# Attributes whose values have the type of the items, and one that has it unless the
+# items are packed by one of others.
 OF_ITEMS = (
     *(MASK, "missing_value", "valid_min", "valid_max", "valid_range"),
-    *("flag_values", "flag_masks"),
+    *(FLAG_VALUES, "flag_masks"),
 )
+ACTUAL_RANGE, PACKING = "actual_range", {"scale_factor", "add_offset"}
 NUMBERS = "biuf"
 # The units of time of NumPy that netCDF has, and its words for them.
 UNITS = {
@@ -129,6 +133,7 @@ class _Tree:
         # length of each scale, by its address.
         self._axes: list[tuple[Rows, list[Axis]]] = []
         self._lengths: dict[int, int] = {}
+        self._noted: set[str] = set()
 
     def _address(self, found: object) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
@@ -143,7 +148,7 @@ class _Tree:
             names: list[str | None] = [None] * len(array.shape)
             for axis, found in enumerate(axes):
                 if isinstance(found, int):
-                    path = text_of(self._paths.get(found, b""))
+                    path = self.text_of(self._paths.get(found, b""))
                     names[axis] = path.rpartition("/")[2] or None
                 else:
                     names[axis] = found or None
@@ -154,10 +159,33 @@ class _Tree:
                 array.shape = records, *array.shape[1:]
                 array.array.filled_to(array)
 
+    def text_of(self, text: bytes | str) -> str:
+        """Return text of HDF5, which is read as Latin-1 if it is no UTF-8.
+
+        In text of h5py, surrogates stand for the bytes that are no UTF-8.
+        """
+        try:
+            if isinstance(text, str):
+                text = text.encode("utf-8", "surrogateescape")
+            return text.decode("utf-8")
+        except UnicodeDecodeError:
+            found = text.decode("latin-1")  # type: ignore[union-attr]
+            what = "the encoding of text that is not UTF-8, such as '%s'"
+            self._lose_once(what, found)
+            return found
+
+    def _lose_once(self, what: str, *example: object) -> None:
+        """Note something that has no equal in the contents; one example is enough."""
+        if what not in self._noted:
+            self._noted.add(what)
+            self._request.note_loss(what % example)
+
     def _lose(self, what: str, path: bytes) -> None:
         """Note something at a path that has no equal in the contents."""
         is_named = len(self._request.lost) < MAX_NAMED
-        self._request.note_loss(what % text_of(path) if is_named else "more of these")
+        self._request.note_loss(
+            what % self.text_of(path) if is_named else "more of these"
+        )
 
     def group(self, group: Group, path: bytes, depth: int) -> Content:
         """Return the contents of a group, which has a path in the file."""
@@ -186,8 +214,11 @@ class _Tree:
                 except UsageError as error:
                     why = str(error).replace("%", "%%")
                     self._lose("'%%s' (%s)" % why, inner)
-            if content is not None:
-                found.members[text_of(link)] = content
+            name = self.text_of(link)
+            if name in found.members:  # the same name in another encoding
+                self._lose("'%s'", inner)
+            elif content is not None:
+                found.members[name] = content
         found.attrs = self._attributes(group, path)
         is_table = found.attrs.pop(KIND, None) == TABLE
         table = joined_arrays(found) if is_table else None
@@ -205,18 +236,22 @@ class _Tree:
         if found.shape is None:
             raise UsageTypeError("it has no items, and no shape")
         dataset = self.h5py.Dataset(found)
-        is_scale = _plain(self._value(dataset, "CLASS")) == SCALE
+        is_scale = self._plain(self._value(dataset, "CLASS")) == SCALE
         if is_scale and found.rank == 1:
             self._lengths[self._address(found)] = found.shape[0]
-        name = _plain(self._value(dataset, "NAME")) if is_scale else None
+        name = self._plain(self._value(dataset, "NAME")) if is_scale else None
         if isinstance(name, str) and name.startswith(NO_VARIABLE):
             return None
         items, shape = _Items(self, dataset, path), dataset.shape
         array = Rows(items.dtype, shape + items.inner, items, may_be_lost=True)
-        given = settings.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED
-        if given and not items.is_text:
-            array.fill_value = numpy.asarray(dataset.fillvalue).astype(items.dtype)[()]
-        array.attrs = self._attributes(dataset, path)
+        if items.fill is not None:
+            array.fill_value = numpy.asarray(items.fill).astype(items.dtype)[()]
+        array.attrs = self._attributes(dataset, path, items.dtype)
+        if items.dtype.kind in "SU" and MASK in array.attrs:
+            # xarray opens no text with this attribute: the array has the fill value.
+            mask, fill = array.attrs.pop(MASK), items.fill
+            if not isinstance(fill, (str, bytes)) or mask != self.text_of(fill):
+                self._lose("the attribute '" + MASK + "' of '%s'", path)
         if array.row_nbytes > MAX_ROW_NBYTES:
             text = "a row has '%d' bytes, expected at most '%d'"
             raise UsageValueError(text % (array.row_nbytes, MAX_ROW_NBYTES))
@@ -231,24 +266,41 @@ class _Tree:
                     scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
                     axes.append(self._address(scale))
                 else:
-                    axes.append(None if labels is None else _plain(labels[axis]))
+                    label = None if labels is None else self._plain(labels[axis])
+                    axes.append(label)
         self._axes.append((array, axes))
-        if self.h5py.check_enum_dtype(dataset.dtype) and dataset.dtype.kind != "b":
+        kind, check = dataset.dtype, self.h5py.check_enum_dtype
+        meanings = {} if kind.kind == "b" else check(kind) or {}
+        is_free = array.attrs.keys().isdisjoint((FLAG_VALUES, FLAG_MEANINGS))
+        if meanings and is_free and all(word.split() == [word] for word in meanings):
+            array.attrs[FLAG_VALUES] = [*meanings.values()]
+            array.attrs[FLAG_MEANINGS] = " ".join(meanings)
+        elif meanings or any(check(kind[field]) for field in kind.names or ()):
             self._lose("the names of the values of '%s'", path)
         return array
 
-    def _attributes(self, found: HLObject, path: bytes) -> JsonObject:
-        """Return the attributes of an object; a note names those that JSON lacks."""
+    def _attributes(
+        self, found: HLObject, path: bytes, dtype: DType | None = None
+    ) -> JsonObject:
+        """Return the attributes of an object; notes name what JSON lacks."""
         attrs: JsonObject = {}
         for name in found.attrs:
             if name in RESERVED:
                 continue
-            value = _plain(self._value(found, name))
+            value = self._plain(self._value(found, name))
             if value is None:
                 text = "the attribute '%s' of '%%s'" % name.replace("%", "%%")
                 self._lose(text, path or b"/")
             else:
-                attrs[name] = value
+                attrs[self.text_of(name)] = value
+        for name in found.attrs:
+            if name in attrs and found.attrs.get_id(name).dtype.kind in NUMBERS:
+                kept = _attribute(name, attrs, dtype).dtype
+                stored = found.attrs.get_id(name).dtype
+                if kept.newbyteorder("=") != stored.newbyteorder("="):
+                    where = stored, name, self.text_of(path or b"/")
+                    text = "the types of attributes, such as '%s' of '%s' of '%s'"
+                    self._lose_once(text, *where)
         return attrs
 
     def _value(self, found: HLObject, name: str) -> Any:
@@ -262,37 +314,27 @@ class _Tree:
             is_large = size > self.most_texts
         return None if is_large else found.attrs[name]
 
+    def _plain(self, value: Any) -> Json:
+        """Return the value of an attribute for JSON; None if JSON can't hold it.
 
-def text_of(name: bytes) -> str:
-    """Return the name of an object as text."""
-    return name.decode("utf-8", "surrogateescape")
-
-
-def _plain(value: Any) -> Json:
-    """Return the value of an attribute for JSON; None if JSON can't hold it.
-
-    An array of one item counts as this item: netCDF has no other numbers.
-    """
-    if isinstance(value, (bytes, str)):
-        # Text in another encoding has bytes, or surrogates, that UTF-8 does not have.
-        try:
-            encoded = value.encode("utf-8") if isinstance(value, str) else value
-            return encoded.decode("utf-8")
-        except UnicodeError:
+        An array of one item counts as this item: netCDF has no other numbers.
+        """
+        if isinstance(value, (bytes, str)):
+            return self.text_of(value)
+        if not isinstance(value, (numpy.ndarray, numpy.generic)):
+            # netCDF has text without characters as an attribute without a value.
+            is_text = getattr(value, "shape", ()) is None and value.dtype.kind in "SO"
+            return "" if is_text else None
+        items: list[Json] = value.ravel().tolist()
+        if value.dtype.kind in "SO":
+            is_text = all(isinstance(item, (bytes, str)) for item in items)
+            items = [self._plain(item) for item in items] if is_text else [None]
+        elif value.dtype.kind not in NUMBERS or value.dtype.itemsize > 8:
             return None
-    if not isinstance(value, (numpy.ndarray, numpy.generic)):
-        # netCDF has text without characters as an attribute without a value.
-        is_text = getattr(value, "shape", ()) is None and value.dtype.kind in "SO"
-        return "" if is_text else None
-    items: list[Json] = value.ravel().tolist()
-    if value.dtype.kind in "SO":
-        items = [_plain(i) if isinstance(i, (bytes, str)) else None for i in items]
-    elif value.dtype.kind not in NUMBERS or value.dtype.itemsize > 8:
-        return None
-    if None in items or len(items) == 1:
-        return items[0] if len(items) == 1 else None
-    nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
-    return nested
+        if None in items or len(items) == 1:
+            return items[0] if len(items) == 1 else None
+        nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
+        return nested
 
 
 def _without_objects(dtype: DType) -> DType:
@@ -326,10 +368,12 @@ class _Items:
         The shape of the chunks; empty without chunks.
     cbytes
         Number of stored bytes.
+    fill
+        The fill value; None without one.
     """
 
     def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
-        self._tree, self._path, self._name = tree, path, text_of(path)
+        self._tree, self._path, self._name = tree, path, tree.text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.is_growing = dataset.maxshape[:1] == (None,)
         self._missing: Array | None = None
@@ -338,12 +382,17 @@ class _Items:
         check_known(dataset.dtype)
         text = tree.h5py.check_string_dtype(dataset.dtype)
         self.is_text = bool(text and (text.length is None or text.encoding == "utf-8"))
-        kind = dataset.dtype
+        kind, given = dataset.dtype, tree.h5py.h5d.FILL_VALUE_USER_DEFINED
+        is_given = dataset.id.get_create_plist().fill_value_defined() == given
+        self.fill = dataset.fillvalue if is_given else None
         if self.is_text:  # its type is that of the longest value
             if 0 < self.cbytes * MAX_RATIO < dataset.size * self._itemsize:
                 why = "'%d' stored bytes can't hold '%d' texts"
                 raise UsageValueError(why % (self.cbytes, dataset.size))
             lengths = Lengths()
+            if self.fill is not None:
+                self.fill = tree.text_of(self.fill)
+                lengths.add([self.fill])
             for values in self._texts(dataset, ...) if self.cbytes else ():
                 lengths.add(decoded(values.ravel(), self._name))
             kind = lengths.dtype(self._name)
@@ -518,6 +567,8 @@ class _Writer:
 
         fill = array.fill_value if array.has_fill_value else None
         fill = None if fill is None else items(numpy.array(fill, array.dtype))[()]
+        if fill is not None and array.dtype.kind in "SU":
+            attrs = {MASK: fill, **attrs}
         settings: dict[str, Any] = {}
         if array.dtype.kind != "U" and array.nbytes > SMALL_NBYTES:
             rows = CHUNK_NBYTES // max(1, array.row_nbytes)
@@ -555,14 +606,11 @@ class _Writer:
         self, found: HLObject, attrs: JsonObject, path: str, dtype: DType | None = None
     ) -> None:
         """Write attributes; a notice names those that HDF5 can't hold."""
-        for name, value in attrs.items():
+        for name in attrs:
             try:
                 if name in RESERVED:
                     raise ValueError("the name has another meaning in HDF5")
-                stored = _attribute(value)
-                if name in OF_ITEMS and dtype is not None and dtype.kind in NUMBERS:
-                    same = stored.astype(dtype)
-                    stored = same if numpy.array_equal(same, stored, True) else stored
+                stored = _attribute(name, attrs, dtype)
                 is_text = stored.dtype.kind == "O"
                 found.attrs.create(name, stored, dtype=self._text if is_text else None)
             except (TypeError, ValueError, OSError, RuntimeError):
@@ -597,12 +645,25 @@ def _unit(dtype: DType) -> DType | None:
     return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
 
 
-def _attribute(value: Json) -> Array:
-    """Return the value of an attribute as an array; raise an error for none."""
-    items: Array = numpy.array(value, object)
+def _attribute(name: str, attrs: JsonObject, dtype: DType | None) -> Array:
+    """Return an attribute of an array as an array; raise an error for none.
+
+    JSON has no types. Attributes with values of items get the type of the items if it
+    holds them, except floats for integers: these are unpacked values.
+    """
+    items: Array = numpy.array(attrs[name], object)
     if items.size and all(isinstance(item, str) for item in items.flat):
         return items
-    found: Array = numpy.array(value)
-    if found.dtype.kind not in NUMBERS:
+    found: Array = numpy.array(attrs[name])
+    if found.dtype.kind not in NUMBERS + "S":  # only fill values are bytes
         raise TypeError("neither a number, a text nor a list of one of them")
-    return found
+    is_of_items = name in OF_ITEMS or (
+        name == ACTUAL_RANGE and attrs.keys().isdisjoint(PACKING)
+    )
+    if not is_of_items or dtype is None or dtype.kind not in NUMBERS:
+        return found
+    kinds, same = found.dtype.kind + dtype.kind, found.astype(dtype)
+    if name == MASK and kinds == "ff":
+        return same
+    is_packed = name == MASK or kinds not in ("fi", "fu")
+    return same if is_packed and numpy.array_equal(same, found, True) else found
