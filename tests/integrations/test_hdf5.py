@@ -252,6 +252,86 @@ def test_fewer_records_than_the_axis_has():
         assert ["a", "", "", "", ""] == group["t"][:].tolist()
 
 
+def test_fewer_items_along_several_axes():
+    """The longest variable says how long an axis is, as netCDF stores it."""
+    with h5py.File("a.nc", "w") as file:
+        scale = file.create_dataset("time", (2,), "f8", maxshape=(None,), fillvalue=9)
+        scale[:] = 0
+        scale.make_scale("time")
+        # netCDF gives an axis without coordinates no length.
+        bare = file.create_dataset("m", (0,), ">f4", maxshape=(None,))
+        bare.make_scale("This is a netCDF dimension but not a netCDF variable.%10d" % 0)
+        shapes = {"v": ("time",), "w": ("time", "m"), "x": ("m", "time"), "z": ("m",)}
+        for name, lengths in (("v", [4]), ("w", [3, 1]), ("x", [2, 2]), ("z", [3])):
+            most = [None] * len(lengths)
+            made = file.create_dataset(name, lengths, "i2", maxshape=most, fillvalue=-5)
+            made[...] = 1
+            for axis, dim in enumerate(shapes[name]):
+                made.dims[axis].attach_scale(file[dim])
+        text = {"dtype": h5py.string_dtype(), "maxshape": (None,), "fillvalue": "none"}
+        file.create_dataset("t", (1,), **text)[:] = "a"
+        file["t"].dims[0].attach_scale(file["m"])
+    assert [] == dataset.convert("a.nc", "b.zarr").lost
+    gap = [-5]
+    with dataset.open("b.zarr") as group:
+        assert [0, 0, 9, 9] == group["time"][:].tolist()
+        assert [1, 1, 1, 1] == group["v"][:].tolist()
+        assert [[1, -5, -5]] * 3 + [gap * 3] == group["w"][:].tolist()
+        assert [[1, 1, -5, -5]] * 2 + [gap * 4] == group["x"][:].tolist()
+        assert [[1, -5, -5]] * 2 == group["w"][1:3].tolist()
+        assert ["a", "none", "none"] == group["t"][:].tolist()
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    with xarray.open_zarr("b.zarr", consolidated=False) as found:
+        assert {"time": 4, "m": 3} == dict(found.sizes)
+
+
+def test_axes_without_a_limit():
+    """They are an attribute of the group, as `from_xarray` stores them."""
+    with h5py.File("a.nc", "w") as file:
+        for name, length in (("time", 0), ("g/day", 3)):
+            made = file.create_dataset(name, (length,), "f8", maxshape=(None,))
+            made.make_scale(name)
+        made = file.create_dataset("g/v", (0, 3), "i2", maxshape=(None, None))
+        for axis, dim in enumerate(("time", "g/day")):
+            made.dims[axis].attach_scale(file[dim])
+    assert [] == dataset.convert("a.nc", "b.zarr").lost
+    with dataset.open("b.zarr") as group:
+        assert ["time"] == group.attrs["unlimited_dims"]
+        assert ["day"] == group["g"].attrs["unlimited_dims"]
+    with dataset.open("b.zarr", "r+") as group:
+        group.create_array("text", ["a"], dims=["n"]).close()
+        group.attrs["unlimited_dims"] = ["time", "n"]
+    assert [] == dataset.convert("b.zarr", "c.nc").lost
+    with h5py.File("c.nc") as file:
+        for name in ("time", "g/day", "n", "text"):
+            assert (None,) == file[name].maxshape, name
+        assert ((0, 3), (None, None)) == (file["g/v"].shape, file["g/v"].maxshape)
+        assert file["g/day"] == file["g/v"].dims[1][0]
+
+
+def test_a_coordinate_with_several_axes():
+    """netCDF stores the names of its axes in another way."""
+    with dataset.create_group("a.zarr") as group:
+        letters = np.array([[b"a", b"b"], [b"c", b"d"], [b"e", b"f"]])
+        for name, items, dims in (
+            *(("station", letters, ["station", "letter"]), ("x", [5], ["x"])),
+            *(("v", np.ones(3), ["station"]), ("u", np.ones((3, 1)), ["u", "x"])),
+        ):
+            group.create_array(name, items, dims=dims).close()
+    dataset.convert("a.zarr", "b.nc")
+    expected = {"station": ["station", "letter"], "x": ["x"], "u": ["u", "x"]}
+    assert {**expected, "v": ["station"]} == dims_of("b.nc")
+    with h5py.File("b.nc") as file:
+        ids = [file[name].attrs["_Netcdf4Dimid"] for name in ("station", "letter")]
+        assert ids == [*file["station"].attrs["_Netcdf4Coordinates"]]
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    with xarray.open_dataset("b.nc", engine="h5netcdf", decode_cf=False) as found:
+        assert ("station", "letter") == found["station"].dims
+        assert ("station",) == found["v"].dims
+
+
 TYPED = {
     "valid_range": np.array([0, 9], "i2"),
     "actual_range": np.array([1, 2], "i2"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from shutil import copyfileobj
@@ -32,6 +32,7 @@ from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueErr
 from ..arrow_arrays import decoded
 from ..labels import ROW, STRUCTURE
 from ..rows import RowStream, converted, joined
+from ..xarray_data import UNLIMITED
 from .contents import (
     Content,
     Members,
@@ -49,14 +50,15 @@ from .parquet_files import Lengths, fixed
 if TYPE_CHECKING:
     from h5py import Dataset, File, Group, HLObject
 
-# The address of the scale of an axis, or its label.
+# The address of the scale of an axis, or its label. A negative number stands for the id
+# that netCDF gives a dimension, -1 for 0.
 Axis = int | str | None
 MISSING = "HDF5 needs the package %s"
 # The errors of h5py about wrong bytes, and of filters that are missing.
 WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
 # Attributes that HDF5 and netCDF use themselves.
 RESERVED = STRUCTURE["h5py"]
-DIMENSION_ID = "_Netcdf4Dimid"
+DIMENSION_ID, DIMENSION_IDS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
 SCALE = "DIMENSION_SCALE"
 # The name that netCDF gives a scale that has no items, and only a length.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
@@ -129,35 +131,47 @@ class _Tree:
         self._paths = {self._address(file.id): b""}
         # The items that were read last, and their dataset: its cache takes memory.
         self.opened: tuple[object, Any] = (None, None)
-        # The address of the scale of each axis of an array, or its label; and the
-        # length of each scale, by its address.
+        # The address of the scale of each axis of an array, or its label; the length
+        # of each scale, by its address; and the addresses by the ids of netCDF.
         self._axes: list[tuple[Rows, list[Axis]]] = []
         self._lengths: dict[int, int] = {}
+        self._ids: dict[Axis, int] = {}
+        # The names of the scales that may grow, by the paths of their groups.
+        self._unlimited: dict[bytes, list[str]] = {}
         self._noted: set[str] = set()
 
     def _address(self, found: object) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
 
     def finish_axes(self) -> None:
-        """Name the axes of all arrays, and add the records that some lack.
+        """Name the axes of all arrays, and add the items that some lack.
 
-        All scales have been seen. netCDF lets a variable have fewer records than its
-        axis; the others have the fill value.
+        All scales have been seen. netCDF lets a variable be shorter along an axis that
+        grows than other variables; the items that it lacks have the fill value.
         """
         for array, axes in self._axes:
+            axes[:] = [self._ids.get(axis, axis) for axis in axes]
+            for number, axis in enumerate(axes):
+                if isinstance(axis, int) and array.array.growing[number]:
+                    length = array.shape[number]
+                    self._lengths[axis] = max(length, self._lengths.get(axis, 0))
+        for array, axes in self._axes:
             names: list[str | None] = [None] * len(array.shape)
-            for axis, found in enumerate(axes):
-                if isinstance(found, int):
-                    path = self.text_of(self._paths.get(found, b""))
-                    names[axis] = path.rpartition("/")[2] or None
+            shape = [*array.shape]
+            for number, axis in enumerate(axes):
+                if isinstance(axis, int):
+                    path = self.text_of(self._paths.get(axis, b""))
+                    names[number] = path.rpartition("/")[2] or None
+                    if array.array.growing[number]:
+                        shape[number] = self._lengths[axis]
                 else:
-                    names[axis] = found or None
+                    names[number] = axis or None
             if any(names):
                 array.dims = names
-            records = self._lengths.get(axes[0], 0) if axes else 0  # type: ignore
-            if array.array.is_growing and records > array.shape[0]:
-                array.shape = records, *array.shape[1:]
-                array.array.filled_to(array)
+            if array.shape != (*shape,):
+                array.shape = (*shape,)
+                _check_row(array)
+                array.array.extend_to(array)
 
     def text_of(self, text: bytes | str) -> str:
         """Return text of HDF5, which is read as Latin-1 if it is no UTF-8.
@@ -220,6 +234,8 @@ class _Tree:
             elif content is not None:
                 found.members[name] = content
         found.attrs = self._attributes(group, path)
+        if path in self._unlimited:
+            found.attrs[UNLIMITED] = sorted(self._unlimited[path])
         is_table = found.attrs.pop(KIND, None) == TABLE
         table = joined_arrays(found) if is_table else None
         if table is None:
@@ -237,8 +253,16 @@ class _Tree:
             raise UsageTypeError("it has no items, and no shape")
         dataset = self.h5py.Dataset(found)
         is_scale = self._plain(self._value(dataset, "CLASS")) == SCALE
-        if is_scale and found.rank == 1:
-            self._lengths[self._address(found)] = found.shape[0]
+        is_scale = is_scale and found.rank > 0
+        if is_scale:
+            address = self._address(found)
+            self._lengths[address] = found.shape[0]
+            dimension = self._plain(self._value(dataset, DIMENSION_ID))
+            if isinstance(dimension, int):
+                self._ids[-1 - dimension] = address
+            if dataset.maxshape[0] is None:
+                group, _, link = path.rpartition(b"/")
+                self._unlimited.setdefault(group, []).append(self.text_of(link))
         name = self._plain(self._value(dataset, "NAME")) if is_scale else None
         if isinstance(name, str) and name.startswith(NO_VARIABLE):
             return None
@@ -252,19 +276,21 @@ class _Tree:
             mask, fill = array.attrs.pop(MASK), items.fill
             if not isinstance(fill, (str, bytes)) or mask != self.text_of(fill):
                 self._lose("the attribute '" + MASK + "' of '%s'", path)
-        if array.row_nbytes > MAX_ROW_NBYTES:
-            text = "a row has '%d' bytes, expected at most '%d'"
-            raise UsageValueError(text % (array.row_nbytes, MAX_ROW_NBYTES))
+        _check_row(array)
+        # A scale with more axes is a variable of netCDF with the name of its first one.
         axes: list[Axis] = [self._address(found)]
         if not (is_scale and found.rank == 1):
             # The functions of HDF5 for scales crash if these attributes are damaged.
             scales = self._value(dataset, "DIMENSION_LIST")
             labels = self._value(dataset, "DIMENSION_LABELS")
+            ids = self._value(dataset, DIMENSION_IDS) if is_scale else None
             axes = []
             for axis in range(len(shape)):
                 if scales is not None and len(scales[axis]):
                     scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
                     axes.append(self._address(scale))
+                elif ids is not None:
+                    axes.append(-1 - int(ids[axis]))
                 else:
                     label = None if labels is None else self._plain(labels[axis])
                     axes.append(label)
@@ -337,6 +363,13 @@ class _Tree:
         return nested
 
 
+def _check_row(array: Rows) -> None:
+    """Raise `UsageError` if a row does not fit the memory."""
+    if array.row_nbytes > MAX_ROW_NBYTES:
+        text = "a row has '%d' bytes, expected at most '%d'"
+        raise UsageValueError(text % (array.row_nbytes, MAX_ROW_NBYTES))
+
+
 def _without_objects(dtype: DType) -> DType:
     """Return a type without what NumPy does not store: padding, names of values.
 
@@ -362,8 +395,8 @@ class _Items:
         The axes of an item that is an array.
     is_text
         Whether the items have been text of variable length, or in UTF-8.
-    is_growing
-        Whether the array may get more rows.
+    growing
+        Whether the array may get more items, for each axis.
     chunks
         The shape of the chunks; empty without chunks.
     cbytes
@@ -375,8 +408,8 @@ class _Items:
     def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
         self._tree, self._path, self._name = tree, path, tree.text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
-        self.is_growing = dataset.maxshape[:1] == (None,)
-        self._missing: Array | None = None
+        self.growing = [most is None for most in dataset.maxshape]
+        self._filled: Array | None = None
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
         check_known(dataset.dtype)
@@ -399,12 +432,12 @@ class _Items:
         kind = _without_objects(kind)
         self.dtype, self.inner = kind.base, kind.shape
 
-    def filled_to(self, array: Rows) -> None:
-        """Let the rows of an array that are not in the file have the fill value."""
-        row: Array = numpy.zeros((1, *array.shape[1:]), self.dtype)
+    def extend_to(self, array: Rows) -> None:
+        """Let the items of an array that are not in the file have the fill value."""
+        item: Array = numpy.zeros((), self.dtype)
         if array.fill_value is not None:
-            row[...] = array.fill_value
-        self._missing = numpy.broadcast_to(row, array.shape)
+            item[...] = array.fill_value
+        self._filled = numpy.broadcast_to(item, array.shape)
 
     def _texts(self, dataset: Dataset, key: Any) -> Iterator[Array]:
         """Yield some rows of texts, as few at a time as fit the memory."""
@@ -446,9 +479,12 @@ class _Items:
                 else:
                     items = numpy.asarray(part).astype(dtype, copy=False).view(dtype)
                 parts.append(items)
-        if self._missing is not None:
-            parts.append(self._missing[key][sum(map(len, parts)) :])
-        return joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
+        found = joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
+        if self._filled is None:
+            return found
+        filled: Array = self._filled[key].copy()
+        filled[tuple(map(slice, found.shape))] = found
+        return filled
 
 
 # Writing
@@ -466,7 +502,7 @@ def write(content: Content, request: Request) -> None:
         target = _Target(fp)
         try:
             with h5py.File(target, "w", track_order=True) as file:
-                _Writer(h5py, request, target).write(file, content, {}, "")
+                _Writer(h5py, request, target).write(file, content, {}, set(), "")
         finally:
             target.check()
         if streamed:
@@ -510,9 +546,16 @@ class _Writer:
         self._nscales = 0
 
     def write(
-        self, group: Group, content: Content, scales: Mapping[str, Dataset], path: str
+        self,
+        group: Group,
+        content: Content,
+        scales: Mapping[str, Dataset],
+        unlimited: Set[str],
+        path: str,
     ) -> None:
-        """Write a group or a table; `scales` are those of the groups around.
+        """Write a group or a table.
+
+        `scales` are those of the groups around, and axes of the names `unlimited` grow.
 
         A scale names the axes of the arrays that it is attached to. A name that a scale
         can't have, or that has another length, is a label. No new scale gets the name
@@ -522,33 +565,45 @@ class _Writer:
         if is_table(content):
             attrs, columns = {**attrs, KIND: TABLE}, as_table(content).columns
             members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}
+        grows = attrs.get(UNLIMITED)
+        if isinstance(grows, list) and all(isinstance(dim, str) for dim in grows):
+            attrs = {name: attrs[name] for name in attrs if name != UNLIMITED}
+            unlimited = {*unlimited, *grows}
         self._write_attributes(group, attrs, path)
         for name, member in sorted(members.items(), key=_order):
             inner = "%s/%s" % (path, name)
             if not isinstance(member, Rows) or is_table(member):
                 found = group.create_group(name, track_order=True)
-                self.write(found, member, scales, inner)
+                self.write(found, member, scales, unlimited, inner)
                 continue
             try:
-                dataset = self._write_array(group, name, member, inner)
-                if _is_scale(name, member):
+                dataset = self._write_array(group, name, member, unlimited, inner)
+                is_scale, ids = _is_scale(name, member), []
+                if is_scale:
                     scales[name] = self._scale(dataset, name)
-                    continue
                 for axis, dim in enumerate(member.dims or ()):
                     length = member.shape[axis]
                     if dim and "/" not in dim and dim not in (*scales, *members):
                         # netCDF makes such a scale for an axis without coordinates.
-                        bare = group.create_dataset(dim, (length,), ">f4")
-                        title = "%s%10d" % (NO_VARIABLE, length)
+                        most = None if dim in unlimited else length
+                        shape, title = (length,), "%s%10d" % (NO_VARIABLE, length)
+                        bare = group.create_dataset(dim, shape, ">f4", maxshape=(most,))
                         scales[dim] = self._scale(bare, title)
-                    if dim and dim in scales and scales[dim].shape == (length,):
-                        dataset.dims[axis].attach_scale(scales[dim])
+                    if dim and dim in scales and scales[dim].shape[0] == length:
+                        ids.append(scales[dim].attrs[DIMENSION_ID])
+                        if not is_scale:
+                            dataset.dims[axis].attach_scale(scales[dim])
                     elif dim:
                         dataset.dims[axis].label = dim
+                if is_scale and len(ids) == len(member.shape) > 1:
+                    # No scale can be attached to another one.
+                    dataset.attrs[DIMENSION_IDS] = ids
             except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
-    def _write_array(self, group: Group, name: str, array: Rows, path: str) -> Dataset:
+    def _write_array(
+        self, group: Group, name: str, array: Rows, unlimited: Set[str], path: str
+    ) -> Dataset:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
@@ -580,6 +635,9 @@ class _Writer:
                 chunk[longest] = -(-chunk[longest] // 2)
             settings = {"chunks": (*chunk,), "shuffle": True, "compression": 1}
         shape = array.shape
+        for axis, dim in enumerate(array.dims or ()):
+            if dim in unlimited:
+                settings.setdefault("maxshape", [*shape])[axis] = None
         found = group.create_dataset(name, shape, stored, fillvalue=fill, **settings)
         self._write_attributes(found, attrs, path, stored)
         blocks = self._request.counted(array.blocks())
@@ -620,13 +678,19 @@ class _Writer:
 
 def _order(named: tuple[str, Content]) -> int:
     """Return the order of members: coordinates are the scales of those that follow."""
-    return 0 if _is_scale(*named) else 1 if isinstance(named[1], Rows) else 2
+    member = named[1]
+    if not isinstance(member, Rows):
+        return 3
+    return min(len(member.shape) - 1, 1) if _is_scale(*named) else 2
 
 
 def _is_scale(name: str, member: Content) -> bool:
-    """Return whether a member has the coordinates of the axis of its name."""
-    has_axis = isinstance(member, Rows) and len(member.shape) == 1
-    return has_axis and [*(member.dims or ())] == [name]  # type: ignore[union-attr]
+    """Return whether a member has the coordinates of the axis of its name.
+
+    With more axes, such as those of text of characters, the others have names, too.
+    """
+    dims = [*(member.dims or ())] if isinstance(member, Rows) else []
+    return all(dims) and dims[:1] == [name]
 
 
 def _unit(dtype: DType) -> DType | None:
