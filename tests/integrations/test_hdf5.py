@@ -332,6 +332,40 @@ def test_a_coordinate_with_several_axes():
         assert ("station",) == found["v"].dims
 
 
+def test_axes_that_netcdf_needs():
+    """It opens no variable of which some axes have names, and others have none."""
+    with dataset.create_group("a.zarr", attrs={"unlimited_dims": ["t"]}) as group:
+        for name, shape, dims in (
+            *(("v", (2, 3), ["t", None]), ("t", (2,), ["t"])),
+            # The name of an axis is that of another variable.
+            *(("y", (2,), ["t"]), ("w", (4, 2), ["y", "t"])),
+        ):
+            group.create_array(name, np.ones(shape), dims=dims).close()
+        # The axis of a group inside is another one.
+        with group.create_group("g") as inner:
+            inner.create_array("u", np.ones((4, 5)), dims=["t", "x"]).close()
+        rows = {"n": [1, 2], "vectors": np.ones((2, 3))}
+        group.create_table("rows", rows).close()
+    assert [] == dataset.convert("a.zarr", "b.nc").lost
+    assert [] == dataset.convert("b.nc", "c.zarr").lost
+    with dataset.open("c.zarr") as group:
+        assert {"v", "t", "y", "w", "g", "rows"} == {*group}
+        assert ("t", None) == group["v"].dims
+        assert ("y", "t") == group["w"].dims
+        assert ["n", "vectors"] == group["rows"].names
+    with h5py.File("b.nc") as file:
+        assert ((None, 3), (4, 5)) == (file["v"].maxshape, file["g/u"].maxshape)
+    h5netcdf = pytest.importorskip("h5netcdf")
+    with h5netcdf.File("b.nc") as file:
+        assert ("y", "t") == file["w"].dimensions
+        assert (("t",), {"t", "y", "v_axis_1"}) == (
+            file["y"].dimensions,
+            {*file.dimensions},
+        )
+        assert ("row", "vectors_axis_1") == file["rows/vectors"].dimensions
+        assert 4 == file["g"].dimensions["t"].size
+
+
 TYPED = {
     "valid_range": np.array([0, 9], "i2"),
     "actual_range": np.array([1, 2], "i2"),

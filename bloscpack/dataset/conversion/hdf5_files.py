@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from shutil import copyfileobj
@@ -30,7 +30,7 @@ from ..._types import Json, JsonObject
 from ...constants import MAX_DOCUMENT
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
-from ..labels import ROW, STRUCTURE
+from ..labels import ROW, STRUCTURE, given_dims, stored_dims
 from ..rows import RowStream, converted, joined
 from ..xarray_data import UNLIMITED
 from .contents import (
@@ -62,6 +62,8 @@ DIMENSION_ID, DIMENSION_IDS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
 SCALE = "DIMENSION_SCALE"
 # The name that netCDF gives a scale that has no items, and only a length.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
+# netCDF puts this before the name of a variable that is the name of an axis of others.
+NO_COORDINATE = "_nc4_non_coord_"
 # The attribute of a group that is a table, and its value.
 KIND, TABLE = "bloscpack.kind", "table"
 # The name of an array that has none: each array in a file has a name.
@@ -166,8 +168,8 @@ class _Tree:
                         shape[number] = self._lengths[axis]
                 else:
                     names[number] = axis or None
-            if any(names):
-                array.dims = names
+            name = array.array.name.rpartition("/")[2].removeprefix(NO_COORDINATE)
+            array.dims = given_dims(name, names)
             if array.shape != (*shape,):
                 array.shape = (*shape,)
                 _check_row(array)
@@ -228,7 +230,7 @@ class _Tree:
                 except UsageError as error:
                     why = str(error).replace("%", "%%")
                     self._lose("'%%s' (%s)" % why, inner)
-            name = self.text_of(link)
+            name = self.text_of(link).removeprefix(NO_COORDINATE)
             if name in found.members:  # the same name in another encoding
                 self._lose("'%s'", inner)
             elif content is not None:
@@ -389,6 +391,8 @@ class _Items:
 
     Attributes
     ----------
+    name
+        The path in the file.
     dtype
         Their type.
     inner
@@ -406,7 +410,7 @@ class _Items:
     """
 
     def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
-        self._tree, self._path, self._name = tree, path, tree.text_of(path)
+        self._tree, self._path, self.name = tree, path, tree.text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.growing = [most is None for most in dataset.maxshape]
         self._filled: Array | None = None
@@ -427,8 +431,8 @@ class _Items:
                 self.fill = tree.text_of(self.fill)
                 lengths.add([self.fill])
             for values in self._texts(dataset, ...) if self.cbytes else ():
-                lengths.add(decoded(values.ravel(), self._name))
-            kind = lengths.dtype(self._name)
+                lengths.add(decoded(values.ravel(), self.name))
+            kind = lengths.dtype(self.name)
         kind = _without_objects(kind)
         self.dtype, self.inner = kind.base, kind.shape
 
@@ -474,8 +478,8 @@ class _Items:
             parts = []
             for part in self._texts(dataset, key) if self.is_text else [dataset[key]]:
                 if self.is_text:
-                    values = decoded(part.ravel(), self._name)
-                    items = fixed(values, dtype, self._name).reshape(part.shape)
+                    values = decoded(part.ravel(), self.name)
+                    items = fixed(values, dtype, self.name).reshape(part.shape)
                 else:
                     items = numpy.asarray(part).astype(dtype, copy=False).view(dtype)
                 parts.append(items)
@@ -555,54 +559,97 @@ class _Writer:
     ) -> None:
         """Write a group or a table.
 
-        `scales` are those of the groups around, and axes of the names `unlimited` grow.
+        `scales` are those of the groups around, and new ones of the names `unlimited`
+        grow.
 
-        A scale names the axes of the arrays that it is attached to. A name that a scale
-        can't have, or that has another length, is a label. No new scale gets the name
-        of a member.
+        A scale names the axes of the arrays that it is attached to. netCDF needs one
+        for each axis, or for none. A name that a scale can't have, or that has another
+        length, is a label.
         """
         attrs, members, scales = content.attrs, content.members, dict(scales)
         if is_table(content):
             attrs, columns = {**attrs, KIND: TABLE}, as_table(content).columns
             members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}
-        grows = attrs.get(UNLIMITED)
+        unlimited, grows = unlimited - scales.keys(), attrs.get(UNLIMITED)
         if isinstance(grows, list) and all(isinstance(dim, str) for dim in grows):
             attrs = {name: attrs[name] for name in attrs if name != UNLIMITED}
-            unlimited = {*unlimited, *grows}
+            unlimited |= {*grows}
         self._write_attributes(group, attrs, path)
+        arrays = {
+            name: member
+            for name, member in members.items()
+            if isinstance(member, Rows) and not is_table(member)
+        }
+        axes = {dim for array in arrays.values() for dim in array.dims or ()}
+        taken = {n for n, m in members.items() if n not in arrays or _is_scale(n, m)}
         for name, member in sorted(members.items(), key=_order):
             inner = "%s/%s" % (path, name)
-            if not isinstance(member, Rows) or is_table(member):
+            if name not in arrays:
                 found = group.create_group(name, track_order=True)
                 self.write(found, member, scales, unlimited, inner)
                 continue
+            member, is_scale = arrays[name], _is_scale(name, member)
+            dims, shape = member.dims, member.shape
+            named = stored_dims(name, len(shape), dims) if any(dims or ()) else []
+            others = [*zip(named, shape, strict=bool(named))][is_scale:]
             try:
-                dataset = self._write_array(group, name, member, unlimited, inner)
-                is_scale, ids = _is_scale(name, member), []
+                attached = [
+                    self._scale_of(group, dim, length, scales, unlimited, taken)
+                    for dim, length in others
+                ]
+                most = [
+                    length if scale is None else scale.maxshape[0]
+                    for scale, (_, length) in zip(attached, others, strict=True)
+                ]
+                if is_scale:
+                    most = [None if name in unlimited else shape[0], *most]
+                elif name in axes:
+                    name = NO_COORDINATE + name
+                dataset = self._write_array(group, name, member, most, inner)
                 if is_scale:
                     scales[name] = self._scale(dataset, name)
-                for axis, dim in enumerate(member.dims or ()):
-                    length = member.shape[axis]
-                    if dim and "/" not in dim and dim not in (*scales, *members):
-                        # netCDF makes such a scale for an axis without coordinates.
-                        most = None if dim in unlimited else length
-                        shape, title = (length,), "%s%10d" % (NO_VARIABLE, length)
-                        bare = group.create_dataset(dim, shape, ">f4", maxshape=(most,))
-                        scales[dim] = self._scale(bare, title)
-                    if dim and dim in scales and scales[dim].shape[0] == length:
-                        ids.append(scales[dim].attrs[DIMENSION_ID])
-                        if not is_scale:
-                            dataset.dims[axis].attach_scale(scales[dim])
-                    elif dim:
-                        dataset.dims[axis].label = dim
-                if is_scale and len(ids) == len(member.shape) > 1:
-                    # No scale can be attached to another one.
-                    dataset.attrs[DIMENSION_IDS] = ids
+                    if attached and all(attached):
+                        # No scale can be attached to another one.
+                        both = dataset, *attached
+                        ids = [scale.attrs[DIMENSION_ID] for scale in both]
+                        dataset.attrs[DIMENSION_IDS] = ids
+                for axis, scale in enumerate(attached, is_scale):
+                    if scale is None:
+                        dataset.dims[axis].label = named[axis]
+                    elif not is_scale:
+                        dataset.dims[axis].attach_scale(scale)
             except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
+    def _scale_of(
+        self,
+        group: Group,
+        dim: str,
+        length: int,
+        scales: dict[str, Dataset],
+        unlimited: Set[str],
+        taken: Set[str],
+    ) -> Dataset | None:
+        """Return the scale of an axis, as netCDF makes one for no coordinates.
+
+        Returns None if the name can't be that of a scale: it is `taken` by a member.
+        """
+        if dim in scales and scales[dim].shape[0] == length:
+            return scales[dim]
+        if "/" in dim or dim in taken or dim in group:
+            return None
+        most = None if dim in unlimited else length
+        bare = group.create_dataset(dim, (length,), ">f4", maxshape=(most,))
+        scales[dim] = self._scale(bare, "%s%10d" % (NO_VARIABLE, length))
+        return scales[dim]
+
     def _write_array(
-        self, group: Group, name: str, array: Rows, unlimited: Set[str], path: str
+        self,
+        group: Group,
+        name: str,
+        array: Rows,
+        most: Sequence[int | None],
+        path: str,
     ) -> Dataset:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
@@ -635,9 +682,8 @@ class _Writer:
                 chunk[longest] = -(-chunk[longest] // 2)
             settings = {"chunks": (*chunk,), "shuffle": True, "compression": 1}
         shape = array.shape
-        for axis, dim in enumerate(array.dims or ()):
-            if dim in unlimited:
-                settings.setdefault("maxshape", [*shape])[axis] = None
+        if None in most:
+            settings["maxshape"] = most
         found = group.create_dataset(name, shape, stored, fillvalue=fill, **settings)
         self._write_attributes(found, attrs, path, stored)
         blocks = self._request.counted(array.blocks())
