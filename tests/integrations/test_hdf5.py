@@ -565,6 +565,27 @@ def test_xarray():
             xarray.testing.assert_equal(a, b.load())
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_missing_items_of_xarray(zarr_format):
+    """In format 2 of Zarr, the fill value says which are missing."""
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    pytest.importorskip("zarr")
+    made = xarray.Dataset({"p": ("x", [0, np.nan, 2.5]), "n": ((), np.float32("nan"))})
+    packed = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}
+    written = {"encoding": {"p": packed}, "zarr_format": zarr_format}
+    made.to_zarr("a.zarr", consolidated=False, **written)
+    dataset.convert("a.zarr", "b.nc")
+    dataset.convert("a.zarr", "c.zarr")
+    with xarray.open_dataset("b.nc", engine="h5netcdf") as found:
+        xarray.testing.assert_identical(made, found.load())
+    with xarray.open_zarr("c.zarr", consolidated=False) as found:
+        xarray.testing.assert_equal(made, found.load())
+    with h5py.File("b.nc") as file:
+        assert (-9, "int16") == (file["p"].attrs["_FillValue"], file["p"].dtype)
+        assert np.isnan(file["n"].attrs["_FillValue"])
+
+
 # Hostile files
 
 
