@@ -419,9 +419,11 @@ class _Items:
         check_known(dataset.dtype)
         text = tree.h5py.check_string_dtype(dataset.dtype)
         self.is_text = bool(text and (text.length is None or text.encoding == "utf-8"))
-        kind, given = dataset.dtype, tree.h5py.h5d.FILL_VALUE_USER_DEFINED
-        is_given = dataset.id.get_create_plist().fill_value_defined() == given
-        self.fill = dataset.fillvalue if is_given else None
+        kind, settings = dataset.dtype, dataset.id.get_create_plist()
+        given = tree.h5py.h5d.FILL_VALUE_USER_DEFINED
+        has_fill = settings.fill_value_defined() == given
+        is_readable = self.is_text or not kind.hasobject
+        self.fill = dataset.fillvalue if has_fill and is_readable else None
         if self.is_text:  # its type is that of the longest value
             if 0 < self.cbytes * MAX_RATIO < dataset.size * self._itemsize:
                 why = "'%d' stored bytes can't hold '%d' texts"
