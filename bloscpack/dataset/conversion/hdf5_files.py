@@ -317,7 +317,8 @@ class _Tree:
                 continue
             value = self._plain(self._value(found, name))
             if value is None:
-                text = "the attribute '%s' of '%%s'" % name.replace("%", "%%")
+                text = self.text_of(name).replace("%", "%%")
+                text = "the attribute '%s' of '%%s'" % text
                 self._lose(text, path or b"/")
             else:
                 attrs[self.text_of(name)] = value
