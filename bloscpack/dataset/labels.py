@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .._format.zarr_metadata import decode_mask, with_mask
+from .._format.zarr_metadata import MASK, decode_mask, with_mask
 from .._storage.paths import local_path
 from .._types import JsonObject, Path
 from ..exceptions import UsageValueError
@@ -145,13 +145,22 @@ def labels_of(data: object) -> tuple[Dims, JsonObject]:
         )
     library = type(data).__module__.partition(".")[0]
     dims = getattr(getattr(data, "metadata", None), "dimension_names", None)
-    if library == "zarr" and dims is None:  # of format 2
-        dims = attrs.get("_ARRAY_DIMENSIONS")
+    is_old = library == "zarr" and dims is None  # of format 2
+    dims = attrs.get("_ARRAY_DIMENSIONS") if is_old else dims
     names = [_name_of_axis(dim) for dim in dims or getattr(data, "dims", None) or ()]
     hidden = STRUCTURE.get(library, ())
     kept = {name: _text(value) for name, value in attrs.items() if name not in hidden}
     if library == "zarr" and hasattr(data, "dtype"):
         kept = with_mask(kept, data.dtype, decode_mask)
+        fill = getattr(data, "fill_value", None)
+        if (
+            is_old
+            and dims is not None
+            and fill is not None
+            and data.dtype.kind in "biuf"
+        ):
+            # xarray reads that of format 2 as the value of missing items.
+            kept.setdefault(MASK, fill.item())
     return (names if any(names) else None), kept
 
 

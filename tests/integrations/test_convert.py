@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import output_of
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -373,6 +374,15 @@ class TestCsv:
             dataset.convert("a.npy", "c.csv")
         assert not os.path.exists("c.csv")
 
+    def test_a_block_of_long_text(self):
+        """The shards of a table are made for the size of its texts."""
+        with open("a.csv", "w") as fp:
+            fp.write("x\n" + "y\n" * 5000 + ("z" * 40_000 + "\n") * 1000)
+        dataset.convert("a.csv", "b.zarr")
+        with dataset.open("b.zarr") as found:
+            assert found["x"].shards[0] * 40_000 <= 2 * parquet_files.BLOCK_TEXT_NBYTES
+            assert 40_000_000 + 5000 == sum(map(len, found["x"][:]))
+
 
 class TestParquet:
     @pytest.fixture(autouse=True)
@@ -556,13 +566,42 @@ class TestParquet:
         monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", None)
         with pytest.raises(UsageError, match="'x' has missing values"):
             dataset.convert("a.parquet", "b.npy")
-        empty = pyarrow.list_(pyarrow.int64(), 2**27 + 1)
-        schema = pyarrow.schema([("x", empty)])
-        pyarrow.parquet.write_table(schema.empty_table(), "a.parquet")
-        with pytest.raises(UsageError, match="'x': a row has more than '1073741824'"):
-            dataset.convert("a.parquet", "b.npy")
+        nothing = pyarrow.list_(pyarrow.int8(), 0)
+        for kind in (
+            pyarrow.list_(pyarrow.int64(), 2**27 + 1),
+            pyarrow.list_(nothing, 2**31 - 1),
+        ):
+            schema = pyarrow.schema([("x", kind)])
+            pyarrow.parquet.write_table(schema.empty_table(), "a.parquet")
+            why = "'x': a row has more than '1073741824'"
+            with pytest.raises(UsageError, match=why):
+                dataset.convert("a.parquet", "b.npy")
 
-    @pytest.mark.parametrize("text", [b"[" * 10**5, b"{", b"\xff", b'{"a":' * 10**5])
+    @pytest.mark.parametrize(("target", "count"), [("b.zarr", 5000), ("b.csv", 1500)])
+    def test_long_text_that_follows_short_text(self, pyarrow, target, count):
+        """Rows are read and written by the size of the texts, in limited memory."""
+        pytest.importorskip("resource")
+        indices = np.repeat(np.arange(2, dtype="i4"), [8 * count, count])
+        text = pyarrow.DictionaryArray.from_arrays(indices, ["", "x" * 40_000])
+        self.write(pyarrow, text)
+        assert os.path.getsize("a.parquet") < 10_000
+        code = """
+import resource
+from bloscpack import dataset
+import pyarrow.parquet
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+dataset.convert("a.parquet", "%s")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+        assert int(output_of(code % target)) < 250 * 1024
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *(b"[" * 10**5, b"{", b"\xff", b'{"a":' * 10**5),
+            b'{"a": %s1%s}' % (b"[" * 200, b"]" * 200),
+        ],
+    )
     def test_wrong_attributes(self, pyarrow, text):
         metadata = {b"bloscpack.attributes": text}
         field = pyarrow.field("x", pyarrow.int64(), metadata=metadata)

@@ -237,6 +237,8 @@ class Rows:
         The columns of a table by name; empty for an array.
     may_be_lost
         Whether the array is left out, and named, if the target can't hold it.
+    text_nbytes
+        About the number of bytes of a text of variable length; zero if unknown.
     """
 
     dtype: DType
@@ -248,6 +250,7 @@ class Rows:
     order: str = "C"
     columns: dict[str, Rows] = field(default_factory=dict)
     may_be_lost: bool = False
+    text_nbytes: int = 0
 
     @property
     def kind(self) -> str:
@@ -266,8 +269,10 @@ class Rows:
 
     @property
     def row_nbytes(self) -> int:
-        """Number of plain bytes of a row."""
-        return math.prod(self.shape[1:]) * self.dtype.itemsize
+        """Number of plain bytes of a row, or about that number for text."""
+        if self.columns:
+            return sum(column.row_nbytes for column in self.columns.values())
+        return math.prod(self.shape[1:]) * max(self.dtype.itemsize, self.text_nbytes)
 
     @property
     def nbytes(self) -> int:

@@ -101,6 +101,8 @@ def read(path: str, request: contents.Request) -> contents.Content:
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
         column.array = contents.Stream(read_column, column.dtype, column.shape)
+    for column, scan in zip(columns.values(), scans, strict=True):
+        column.text_nbytes = scan.lengths.text_nbytes if column.dtype == TEXT else 0
     return contents.new_table(columns, length, partial(file.blocks, dtypes))
 
 
@@ -529,6 +531,7 @@ def write(content: contents.Content, request: contents.Request) -> None:
                 unit = "%d%s" % (count, unit) if count > 1 else unit
                 request.note_loss("the unit '%s' of the column '%s'" % (unit, name))
     step = max(1, WRITTEN_VALUES // len(table.columns))
+    step = min(step, contents.rows_in_block(table.row_nbytes))
     with request.new_file() as out_fp:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
         # A terminal would obey some characters.

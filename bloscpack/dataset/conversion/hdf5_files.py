@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from shutil import copyfileobj
@@ -30,8 +30,9 @@ from ..._types import Json, JsonObject
 from ...constants import MAX_DOCUMENT
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
-from ..labels import ROW, STRUCTURE
+from ..labels import ROW, STRUCTURE, given_dims, stored_dims
 from ..rows import RowStream, converted, joined
+from ..xarray_data import UNLIMITED
 from .contents import (
     Content,
     Members,
@@ -49,26 +50,33 @@ from .parquet_files import Lengths, fixed
 if TYPE_CHECKING:
     from h5py import Dataset, File, Group, HLObject
 
-# The address of the scale of an axis, or its label.
+# The address of the scale of an axis, or its label. A negative number stands for the id
+# that netCDF gives a dimension, -1 for 0.
 Axis = int | str | None
 MISSING = "HDF5 needs the package %s"
 # The errors of h5py about wrong bytes, and of filters that are missing.
 WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
 # Attributes that HDF5 and netCDF use themselves.
 RESERVED = STRUCTURE["h5py"]
-DIMENSION_ID = "_Netcdf4Dimid"
+DIMENSION_ID, DIMENSION_IDS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
 SCALE = "DIMENSION_SCALE"
 # The name that netCDF gives a scale that has no items, and only a length.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
+# netCDF puts this before the name of a variable that is the name of an axis of others.
+NO_COORDINATE = "_nc4_non_coord_"
 # The attribute of a group that is a table, and its value.
 KIND, TABLE = "bloscpack.kind", "table"
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
-# Attributes whose values have the type of the items.
+# The attributes of CF for the values that items may have, and for a word for each.
+FLAG_VALUES, FLAG_MEANINGS = "flag_values", "flag_meanings"
+# Attributes whose values have the type of the items, and one that has it unless the
+# items are packed by one of others.
 OF_ITEMS = (
     *(MASK, "missing_value", "valid_min", "valid_max", "valid_range"),
-    *("flag_values", "flag_masks"),
+    *(FLAG_VALUES, "flag_masks"),
 )
+ACTUAL_RANGE, PACKING = "actual_range", {"scale_factor", "add_offset"}
 NUMBERS = "biuf"
 # The units of time of NumPy that netCDF has, and its words for them.
 UNITS = {
@@ -125,39 +133,75 @@ class _Tree:
         self._paths = {self._address(file.id): b""}
         # The items that were read last, and their dataset: its cache takes memory.
         self.opened: tuple[object, Any] = (None, None)
-        # The address of the scale of each axis of an array, or its label; and the
-        # length of each scale, by its address.
+        # The address of the scale of each axis of an array, or its label; the length
+        # of each scale, by its address; and the addresses by the ids of netCDF.
         self._axes: list[tuple[Rows, list[Axis]]] = []
         self._lengths: dict[int, int] = {}
+        self._ids: dict[Axis, int] = {}
+        # The names of the scales that may grow, by the paths of their groups.
+        self._unlimited: dict[bytes, list[str]] = {}
+        self._noted: set[str] = set()
 
     def _address(self, found: object) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
 
     def finish_axes(self) -> None:
-        """Name the axes of all arrays, and add the records that some lack.
+        """Name the axes of all arrays, and add the items that some lack.
 
-        All scales have been seen. netCDF lets a variable have fewer records than its
-        axis; the others have the fill value.
+        All scales have been seen. netCDF lets a variable be shorter along an axis that
+        grows than other variables; the items that it lacks have the fill value.
         """
         for array, axes in self._axes:
+            axes[:] = [self._ids.get(axis, axis) for axis in axes]
+            for number, axis in enumerate(axes):
+                if isinstance(axis, int) and array.array.growing[number]:
+                    length = array.shape[number]
+                    self._lengths[axis] = max(length, self._lengths.get(axis, 0))
+        for array, axes in self._axes:
             names: list[str | None] = [None] * len(array.shape)
-            for axis, found in enumerate(axes):
-                if isinstance(found, int):
-                    path = text_of(self._paths.get(found, b""))
-                    names[axis] = path.rpartition("/")[2] or None
+            shape = [*array.shape]
+            for number, axis in enumerate(axes):
+                if isinstance(axis, int):
+                    path = self.text_of(self._paths.get(axis, b""))
+                    names[number] = path.rpartition("/")[2] or None
+                    if array.array.growing[number]:
+                        shape[number] = self._lengths[axis]
                 else:
-                    names[axis] = found or None
-            if any(names):
-                array.dims = names
-            records = self._lengths.get(axes[0], 0) if axes else 0  # type: ignore
-            if array.array.is_growing and records > array.shape[0]:
-                array.shape = records, *array.shape[1:]
-                array.array.filled_to(array)
+                    names[number] = axis or None
+            name = array.array.name.rpartition("/")[2].removeprefix(NO_COORDINATE)
+            array.dims = given_dims(name, names)
+            if array.shape != (*shape,):
+                array.shape = (*shape,)
+                _check_row(array)
+                array.array.extend_to(array)
+
+    def text_of(self, text: bytes | str) -> str:
+        """Return text of HDF5, which is read as Latin-1 if it is no UTF-8.
+
+        In text of h5py, surrogates stand for the bytes that are no UTF-8.
+        """
+        try:
+            if isinstance(text, str):
+                text = text.encode("utf-8", "surrogateescape")
+            return text.decode("utf-8")
+        except UnicodeDecodeError:
+            found = text.decode("latin-1")  # type: ignore[union-attr]
+            what = "the encoding of text that is not UTF-8, such as '%s'"
+            self._lose_once(what, found)
+            return found
+
+    def _lose_once(self, what: str, *example: object) -> None:
+        """Note something that has no equal in the contents; one example is enough."""
+        if what not in self._noted:
+            self._noted.add(what)
+            self._request.note_loss(what % example)
 
     def _lose(self, what: str, path: bytes) -> None:
         """Note something at a path that has no equal in the contents."""
         is_named = len(self._request.lost) < MAX_NAMED
-        self._request.note_loss(what % text_of(path) if is_named else "more of these")
+        self._request.note_loss(
+            what % self.text_of(path) if is_named else "more of these"
+        )
 
     def group(self, group: Group, path: bytes, depth: int) -> Content:
         """Return the contents of a group, which has a path in the file."""
@@ -186,9 +230,14 @@ class _Tree:
                 except UsageError as error:
                     why = str(error).replace("%", "%%")
                     self._lose("'%%s' (%s)" % why, inner)
-            if content is not None:
-                found.members[text_of(link)] = content
+            name = self.text_of(link).removeprefix(NO_COORDINATE)
+            if name in found.members:  # the same name in another encoding
+                self._lose("'%s'", inner)
+            elif content is not None:
+                found.members[name] = content
         found.attrs = self._attributes(group, path)
+        if path in self._unlimited:
+            found.attrs[UNLIMITED] = sorted(self._unlimited[path])
         is_table = found.attrs.pop(KIND, None) == TABLE
         table = joined_arrays(found) if is_table else None
         if table is None:
@@ -205,50 +254,82 @@ class _Tree:
         if found.shape is None:
             raise UsageTypeError("it has no items, and no shape")
         dataset = self.h5py.Dataset(found)
-        is_scale = _plain(self._value(dataset, "CLASS")) == SCALE
-        if is_scale and found.rank == 1:
-            self._lengths[self._address(found)] = found.shape[0]
-        name = _plain(self._value(dataset, "NAME")) if is_scale else None
+        is_scale = self._plain(self._value(dataset, "CLASS")) == SCALE
+        is_scale = is_scale and found.rank > 0
+        if is_scale:
+            address = self._address(found)
+            self._lengths[address] = found.shape[0]
+            dimension = self._plain(self._value(dataset, DIMENSION_ID))
+            if isinstance(dimension, int):
+                self._ids[-1 - dimension] = address
+            if dataset.maxshape[0] is None:
+                group, _, link = path.rpartition(b"/")
+                self._unlimited.setdefault(group, []).append(self.text_of(link))
+        name = self._plain(self._value(dataset, "NAME")) if is_scale else None
         if isinstance(name, str) and name.startswith(NO_VARIABLE):
             return None
         items, shape = _Items(self, dataset, path), dataset.shape
         array = Rows(items.dtype, shape + items.inner, items, may_be_lost=True)
-        given = settings.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED
-        if given and not items.is_text:
-            array.fill_value = numpy.asarray(dataset.fillvalue).astype(items.dtype)[()]
-        array.attrs = self._attributes(dataset, path)
-        if array.row_nbytes > MAX_ROW_NBYTES:
-            text = "a row has '%d' bytes, expected at most '%d'"
-            raise UsageValueError(text % (array.row_nbytes, MAX_ROW_NBYTES))
+        if items.fill is not None:
+            array.fill_value = numpy.asarray(items.fill).astype(items.dtype)[()]
+        array.attrs = self._attributes(dataset, path, items.dtype)
+        if items.dtype.kind in "SU" and MASK in array.attrs:
+            # xarray opens no text with this attribute: the array has the fill value.
+            mask, fill = array.attrs.pop(MASK), items.fill
+            if not isinstance(fill, (str, bytes)) or mask != self.text_of(fill):
+                self._lose("the attribute '" + MASK + "' of '%s'", path)
+        _check_row(array)
+        # A scale with more axes is a variable of netCDF with the name of its first one.
         axes: list[Axis] = [self._address(found)]
         if not (is_scale and found.rank == 1):
             # The functions of HDF5 for scales crash if these attributes are damaged.
             scales = self._value(dataset, "DIMENSION_LIST")
             labels = self._value(dataset, "DIMENSION_LABELS")
+            ids = self._value(dataset, DIMENSION_IDS) if is_scale else None
             axes = []
             for axis in range(len(shape)):
                 if scales is not None and len(scales[axis]):
                     scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
                     axes.append(self._address(scale))
+                elif ids is not None:
+                    axes.append(-1 - int(ids[axis]))
                 else:
-                    axes.append(None if labels is None else _plain(labels[axis]))
+                    label = None if labels is None else self._plain(labels[axis])
+                    axes.append(label)
         self._axes.append((array, axes))
-        if self.h5py.check_enum_dtype(dataset.dtype) and dataset.dtype.kind != "b":
+        kind, check = dataset.dtype, self.h5py.check_enum_dtype
+        meanings = {} if kind.kind == "b" else check(kind) or {}
+        is_free = array.attrs.keys().isdisjoint((FLAG_VALUES, FLAG_MEANINGS))
+        if meanings and is_free and all(word.split() == [word] for word in meanings):
+            array.attrs[FLAG_VALUES] = [*meanings.values()]
+            array.attrs[FLAG_MEANINGS] = " ".join(meanings)
+        elif meanings or any(check(kind[field]) for field in kind.names or ()):
             self._lose("the names of the values of '%s'", path)
         return array
 
-    def _attributes(self, found: HLObject, path: bytes) -> JsonObject:
-        """Return the attributes of an object; a note names those that JSON lacks."""
+    def _attributes(
+        self, found: HLObject, path: bytes, dtype: DType | None = None
+    ) -> JsonObject:
+        """Return the attributes of an object; notes name what JSON lacks."""
         attrs: JsonObject = {}
         for name in found.attrs:
             if name in RESERVED:
                 continue
-            value = _plain(self._value(found, name))
+            value = self._plain(self._value(found, name))
             if value is None:
-                text = "the attribute '%s' of '%%s'" % name.replace("%", "%%")
+                text = self.text_of(name).replace("%", "%%")
+                text = "the attribute '%s' of '%%s'" % text
                 self._lose(text, path or b"/")
             else:
-                attrs[name] = value
+                attrs[self.text_of(name)] = value
+        for name in found.attrs:
+            if name in attrs and found.attrs.get_id(name).dtype.kind in NUMBERS:
+                kept = _attribute(name, attrs, dtype).dtype
+                stored = found.attrs.get_id(name).dtype
+                if kept.newbyteorder("=") != stored.newbyteorder("="):
+                    where = stored, name, self.text_of(path or b"/")
+                    text = "the types of attributes, such as '%s' of '%s' of '%s'"
+                    self._lose_once(text, *where)
         return attrs
 
     def _value(self, found: HLObject, name: str) -> Any:
@@ -262,37 +343,34 @@ class _Tree:
             is_large = size > self.most_texts
         return None if is_large else found.attrs[name]
 
+    def _plain(self, value: Any) -> Json:
+        """Return the value of an attribute for JSON; None if JSON can't hold it.
 
-def text_of(name: bytes) -> str:
-    """Return the name of an object as text."""
-    return name.decode("utf-8", "surrogateescape")
-
-
-def _plain(value: Any) -> Json:
-    """Return the value of an attribute for JSON; None if JSON can't hold it.
-
-    An array of one item counts as this item: netCDF has no other numbers.
-    """
-    if isinstance(value, (bytes, str)):
-        # Text in another encoding has bytes, or surrogates, that UTF-8 does not have.
-        try:
-            encoded = value.encode("utf-8") if isinstance(value, str) else value
-            return encoded.decode("utf-8")
-        except UnicodeError:
+        An array of one item counts as this item: netCDF has no other numbers.
+        """
+        if isinstance(value, (bytes, str)):
+            return self.text_of(value)
+        if not isinstance(value, (numpy.ndarray, numpy.generic)):
+            # netCDF has text without characters as an attribute without a value.
+            is_text = getattr(value, "shape", ()) is None and value.dtype.kind in "SO"
+            return "" if is_text else None
+        items: list[Json] = value.ravel().tolist()
+        if value.dtype.kind in "SO":
+            is_text = all(isinstance(item, (bytes, str)) for item in items)
+            items = [self._plain(item) for item in items] if is_text else [None]
+        elif value.dtype.kind not in NUMBERS or value.dtype.itemsize > 8:
             return None
-    if not isinstance(value, (numpy.ndarray, numpy.generic)):
-        # netCDF has text without characters as an attribute without a value.
-        is_text = getattr(value, "shape", ()) is None and value.dtype.kind in "SO"
-        return "" if is_text else None
-    items: list[Json] = value.ravel().tolist()
-    if value.dtype.kind in "SO":
-        items = [_plain(i) if isinstance(i, (bytes, str)) else None for i in items]
-    elif value.dtype.kind not in NUMBERS or value.dtype.itemsize > 8:
-        return None
-    if None in items or len(items) == 1:
-        return items[0] if len(items) == 1 else None
-    nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
-    return nested
+        if None in items or len(items) == 1:
+            return items[0] if len(items) == 1 else None
+        nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
+        return nested
+
+
+def _check_row(array: Rows) -> None:
+    """Raise `UsageError` if a row does not fit the memory."""
+    if array.row_nbytes > MAX_ROW_NBYTES:
+        text = "a row has '%d' bytes, expected at most '%d'"
+        raise UsageValueError(text % (array.row_nbytes, MAX_ROW_NBYTES))
 
 
 def _without_objects(dtype: DType) -> DType:
@@ -314,48 +392,59 @@ class _Items:
 
     Attributes
     ----------
+    name
+        The path in the file.
     dtype
         Their type.
     inner
         The axes of an item that is an array.
     is_text
         Whether the items have been text of variable length, or in UTF-8.
-    is_growing
-        Whether the array may get more rows.
+    growing
+        Whether the array may get more items, for each axis.
     chunks
         The shape of the chunks; empty without chunks.
     cbytes
         Number of stored bytes.
+    fill
+        The fill value; None without one.
     """
 
     def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
-        self._tree, self._path, self._name = tree, path, text_of(path)
+        self._tree, self._path, self.name = tree, path, tree.text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
-        self.is_growing = dataset.maxshape[:1] == (None,)
-        self._missing: Array | None = None
+        self.growing = [most is None for most in dataset.maxshape]
+        self._filled: Array | None = None
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
         check_known(dataset.dtype)
         text = tree.h5py.check_string_dtype(dataset.dtype)
         self.is_text = bool(text and (text.length is None or text.encoding == "utf-8"))
-        kind = dataset.dtype
+        kind, settings = dataset.dtype, dataset.id.get_create_plist()
+        given = tree.h5py.h5d.FILL_VALUE_USER_DEFINED
+        has_fill = settings.fill_value_defined() == given
+        is_readable = self.is_text or not kind.hasobject
+        self.fill = dataset.fillvalue if has_fill and is_readable else None
         if self.is_text:  # its type is that of the longest value
             if 0 < self.cbytes * MAX_RATIO < dataset.size * self._itemsize:
                 why = "'%d' stored bytes can't hold '%d' texts"
                 raise UsageValueError(why % (self.cbytes, dataset.size))
             lengths = Lengths()
+            if self.fill is not None:
+                self.fill = tree.text_of(self.fill)
+                lengths.add([self.fill])
             for values in self._texts(dataset, ...) if self.cbytes else ():
-                lengths.add(decoded(values.ravel(), self._name))
-            kind = lengths.dtype(self._name)
+                lengths.add(decoded(values.ravel(), self.name))
+            kind = lengths.dtype(self.name)
         kind = _without_objects(kind)
         self.dtype, self.inner = kind.base, kind.shape
 
-    def filled_to(self, array: Rows) -> None:
-        """Let the rows of an array that are not in the file have the fill value."""
-        row: Array = numpy.zeros((1, *array.shape[1:]), self.dtype)
+    def extend_to(self, array: Rows) -> None:
+        """Let the items of an array that are not in the file have the fill value."""
+        item: Array = numpy.zeros((), self.dtype)
         if array.fill_value is not None:
-            row[...] = array.fill_value
-        self._missing = numpy.broadcast_to(row, array.shape)
+            item[...] = array.fill_value
+        self._filled = numpy.broadcast_to(item, array.shape)
 
     def _texts(self, dataset: Dataset, key: Any) -> Iterator[Array]:
         """Yield some rows of texts, as few at a time as fit the memory."""
@@ -392,14 +481,17 @@ class _Items:
             parts = []
             for part in self._texts(dataset, key) if self.is_text else [dataset[key]]:
                 if self.is_text:
-                    values = decoded(part.ravel(), self._name)
-                    items = fixed(values, dtype, self._name).reshape(part.shape)
+                    values = decoded(part.ravel(), self.name)
+                    items = fixed(values, dtype, self.name).reshape(part.shape)
                 else:
                     items = numpy.asarray(part).astype(dtype, copy=False).view(dtype)
                 parts.append(items)
-        if self._missing is not None:
-            parts.append(self._missing[key][sum(map(len, parts)) :])
-        return joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
+        found = joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
+        if self._filled is None:
+            return found
+        filled: Array = self._filled[key].copy()
+        filled[tuple(map(slice, found.shape))] = found
+        return filled
 
 
 # Writing
@@ -417,7 +509,7 @@ def write(content: Content, request: Request) -> None:
         target = _Target(fp)
         try:
             with h5py.File(target, "w", track_order=True) as file:
-                _Writer(h5py, request, target).write(file, content, {}, "")
+                _Writer(h5py, request, target).write(file, content, {}, set(), "")
         finally:
             target.check()
         if streamed:
@@ -461,45 +553,107 @@ class _Writer:
         self._nscales = 0
 
     def write(
-        self, group: Group, content: Content, scales: Mapping[str, Dataset], path: str
+        self,
+        group: Group,
+        content: Content,
+        scales: Mapping[str, Dataset],
+        unlimited: Set[str],
+        path: str,
     ) -> None:
-        """Write a group or a table; `scales` are those of the groups around.
+        """Write a group or a table.
 
-        A scale names the axes of the arrays that it is attached to. A name that a scale
-        can't have, or that has another length, is a label. No new scale gets the name
-        of a member.
+        `scales` are those of the groups around, and new ones of the names `unlimited`
+        grow.
+
+        A scale names the axes of the arrays that it is attached to. netCDF needs one
+        for each axis, or for none. A name that a scale can't have, or that has another
+        length, is a label.
         """
         attrs, members, scales = content.attrs, content.members, dict(scales)
         if is_table(content):
             attrs, columns = {**attrs, KIND: TABLE}, as_table(content).columns
             members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}
+        unlimited, grows = unlimited - scales.keys(), attrs.get(UNLIMITED)
+        if isinstance(grows, list) and all(isinstance(dim, str) for dim in grows):
+            attrs = {name: attrs[name] for name in attrs if name != UNLIMITED}
+            unlimited |= {*grows}
         self._write_attributes(group, attrs, path)
+        arrays = {
+            name: member
+            for name, member in members.items()
+            if isinstance(member, Rows) and not is_table(member)
+        }
+        axes = {dim for array in arrays.values() for dim in array.dims or ()}
+        taken = {n for n, m in members.items() if n not in arrays or _is_scale(n, m)}
         for name, member in sorted(members.items(), key=_order):
             inner = "%s/%s" % (path, name)
-            if not isinstance(member, Rows) or is_table(member):
+            if name not in arrays:
                 found = group.create_group(name, track_order=True)
-                self.write(found, member, scales, inner)
+                self.write(found, member, scales, unlimited, inner)
                 continue
+            member, is_scale = arrays[name], _is_scale(name, member)
+            dims, shape = member.dims, member.shape
+            named = stored_dims(name, len(shape), dims) if any(dims or ()) else []
+            others = [*zip(named, shape, strict=bool(named))][is_scale:]
             try:
-                dataset = self._write_array(group, name, member, inner)
-                if _is_scale(name, member):
+                attached = [
+                    self._scale_of(group, dim, length, scales, unlimited, taken)
+                    for dim, length in others
+                ]
+                most = [
+                    length if scale is None else scale.maxshape[0]
+                    for scale, (_, length) in zip(attached, others, strict=True)
+                ]
+                if is_scale:
+                    most = [None if name in unlimited else shape[0], *most]
+                elif name in axes:
+                    name = NO_COORDINATE + name
+                dataset = self._write_array(group, name, member, most, inner)
+                if is_scale:
                     scales[name] = self._scale(dataset, name)
-                    continue
-                for axis, dim in enumerate(member.dims or ()):
-                    length = member.shape[axis]
-                    if dim and "/" not in dim and dim not in (*scales, *members):
-                        # netCDF makes such a scale for an axis without coordinates.
-                        bare = group.create_dataset(dim, (length,), ">f4")
-                        title = "%s%10d" % (NO_VARIABLE, length)
-                        scales[dim] = self._scale(bare, title)
-                    if dim and dim in scales and scales[dim].shape == (length,):
-                        dataset.dims[axis].attach_scale(scales[dim])
-                    elif dim:
-                        dataset.dims[axis].label = dim
+                    if attached and all(attached):
+                        # No scale can be attached to another one.
+                        both = dataset, *attached
+                        ids = [scale.attrs[DIMENSION_ID] for scale in both]
+                        dataset.attrs[DIMENSION_IDS] = ids
+                for axis, scale in enumerate(attached, is_scale):
+                    if scale is None:
+                        dataset.dims[axis].label = named[axis]
+                    elif not is_scale:
+                        dataset.dims[axis].attach_scale(scale)
             except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
-    def _write_array(self, group: Group, name: str, array: Rows, path: str) -> Dataset:
+    def _scale_of(
+        self,
+        group: Group,
+        dim: str,
+        length: int,
+        scales: dict[str, Dataset],
+        unlimited: Set[str],
+        taken: Set[str],
+    ) -> Dataset | None:
+        """Return the scale of an axis, as netCDF makes one for no coordinates.
+
+        Returns None if the name can't be that of a scale: it is `taken` by a member.
+        """
+        if dim in scales and scales[dim].shape[0] == length:
+            return scales[dim]
+        if "/" in dim or dim in taken or dim in group:
+            return None
+        most = None if dim in unlimited else length
+        bare = group.create_dataset(dim, (length,), ">f4", maxshape=(most,))
+        scales[dim] = self._scale(bare, "%s%10d" % (NO_VARIABLE, length))
+        return scales[dim]
+
+    def _write_array(
+        self,
+        group: Group,
+        name: str,
+        array: Rows,
+        most: Sequence[int | None],
+        path: str,
+    ) -> Dataset:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
@@ -518,6 +672,8 @@ class _Writer:
 
         fill = array.fill_value if array.has_fill_value else None
         fill = None if fill is None else items(numpy.array(fill, array.dtype))[()]
+        if fill is not None and array.dtype.kind in "SU":
+            attrs = {MASK: fill, **attrs}
         settings: dict[str, Any] = {}
         if array.dtype.kind != "U" and array.nbytes > SMALL_NBYTES:
             rows = CHUNK_NBYTES // max(1, array.row_nbytes)
@@ -529,6 +685,8 @@ class _Writer:
                 chunk[longest] = -(-chunk[longest] // 2)
             settings = {"chunks": (*chunk,), "shuffle": True, "compression": 1}
         shape = array.shape
+        if None in most:
+            settings["maxshape"] = most
         found = group.create_dataset(name, shape, stored, fillvalue=fill, **settings)
         self._write_attributes(found, attrs, path, stored)
         blocks = self._request.counted(array.blocks())
@@ -555,14 +713,11 @@ class _Writer:
         self, found: HLObject, attrs: JsonObject, path: str, dtype: DType | None = None
     ) -> None:
         """Write attributes; a notice names those that HDF5 can't hold."""
-        for name, value in attrs.items():
+        for name in attrs:
             try:
                 if name in RESERVED:
                     raise ValueError("the name has another meaning in HDF5")
-                stored = _attribute(value)
-                if name in OF_ITEMS and dtype is not None and dtype.kind in NUMBERS:
-                    same = stored.astype(dtype)
-                    stored = same if numpy.array_equal(same, stored, True) else stored
+                stored = _attribute(name, attrs, dtype)
                 is_text = stored.dtype.kind == "O"
                 found.attrs.create(name, stored, dtype=self._text if is_text else None)
             except (TypeError, ValueError, OSError, RuntimeError):
@@ -572,13 +727,19 @@ class _Writer:
 
 def _order(named: tuple[str, Content]) -> int:
     """Return the order of members: coordinates are the scales of those that follow."""
-    return 0 if _is_scale(*named) else 1 if isinstance(named[1], Rows) else 2
+    member = named[1]
+    if not isinstance(member, Rows):
+        return 3
+    return min(len(member.shape) - 1, 1) if _is_scale(*named) else 2
 
 
 def _is_scale(name: str, member: Content) -> bool:
-    """Return whether a member has the coordinates of the axis of its name."""
-    has_axis = isinstance(member, Rows) and len(member.shape) == 1
-    return has_axis and [*(member.dims or ())] == [name]  # type: ignore[union-attr]
+    """Return whether a member has the coordinates of the axis of its name.
+
+    With more axes, such as those of text of characters, the others have names, too.
+    """
+    dims = [*(member.dims or ())] if isinstance(member, Rows) else []
+    return all(dims) and dims[:1] == [name]
 
 
 def _unit(dtype: DType) -> DType | None:
@@ -597,12 +758,25 @@ def _unit(dtype: DType) -> DType | None:
     return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
 
 
-def _attribute(value: Json) -> Array:
-    """Return the value of an attribute as an array; raise an error for none."""
-    items: Array = numpy.array(value, object)
+def _attribute(name: str, attrs: JsonObject, dtype: DType | None) -> Array:
+    """Return an attribute of an array as an array; raise an error for none.
+
+    JSON has no types. Attributes with values of items get the type of the items if it
+    holds them, except floats for integers: these are unpacked values.
+    """
+    items: Array = numpy.array(attrs[name], object)
     if items.size and all(isinstance(item, str) for item in items.flat):
         return items
-    found: Array = numpy.array(value)
-    if found.dtype.kind not in NUMBERS:
+    found: Array = numpy.array(attrs[name])
+    if found.dtype.kind not in NUMBERS + "S":  # only fill values are bytes
         raise TypeError("neither a number, a text nor a list of one of them")
-    return found
+    is_of_items = name in OF_ITEMS or (
+        name == ACTUAL_RANGE and attrs.keys().isdisjoint(PACKING)
+    )
+    if not is_of_items or dtype is None or dtype.kind not in NUMBERS:
+        return found
+    kinds, same = found.dtype.kind + dtype.kind, found.astype(dtype)
+    if name == MASK and kinds == "ff":
+        return same
+    is_packed = name == MASK or kinds not in ("fi", "fu")
+    return same if is_packed and numpy.array_equal(same, found, True) else found

@@ -9,7 +9,6 @@ of variable length.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from ..._format.text import TEXT, empty_item
 from ..._format.zarr_metadata import encode_attributes
 from ..._types import JsonObject
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
+from ...serializers import parse_json
 from ..arrow_arrays import arrow_array, arrow_type
 from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of, text_or
 from .contents import (
@@ -59,6 +59,9 @@ SHARED_ROWS, SINGLE_ROWS = 2**16, 2**8
 BOOL = numpy.dtype("?")
 # Text of the length of the longest value.
 UNSIZED = (numpy.dtype("U"), numpy.dtype("S"))
+# A block of rows has about this number of bytes of text of variable length at most. The
+# sizes of texts are kept for as many rows together.
+BLOCK_TEXT_NBYTES, ROWS_TOGETHER = 32 * 2**20, 256
 # Number of bytes that are buffered for a column while it is read.
 BUFFER_NBYTES = 2**20
 # The names under which pandas stores the levels of an index that have none.
@@ -129,7 +132,8 @@ def read(path: str, request: Request) -> Content:
         names = _names(file, request)
         has_text = request.layout == "zarr"
         types = {n: _dtype_of(schema.field(n), length, has_text) for n in names}
-        texts = {number for number, (dtype, _) in types.items() if dtype in UNSIZED}
+        unsized = (*UNSIZED, TEXT)
+        texts = {number for number, (dtype, _) in types.items() if dtype in unsized}
         # A long text that many rows refer to is in the memory once, if possible.
         shared = {
             number
@@ -156,12 +160,13 @@ def read(path: str, request: Request) -> Content:
                         raise _missing(field.name)
                     if number in texts:
                         lengths.add_lengths(lengths_of(batch.column(0), dtype.kind))
-            if number in texts:
+            if dtype in UNSIZED:
                 dtype = lengths.dtype(field.name, dtype.kind)
             if getattr(field.type, "tz", None) is not None:
                 request.note_loss("the time zone of the column '%s'" % field.name)
             attrs = _attributes(field.metadata, path)
             found = {name: _Column(dtype, (length, *inner), attrs=attrs)}
+            found[name].text_nbytes = lengths.text_nbytes if dtype == TEXT else 0
             if has_nulls:
                 attrs = {MASK_OF: name}
                 found[MASK_NAME % name] = _Column(BOOL, (length,), attrs=attrs)
@@ -251,11 +256,12 @@ def _dtype_of(
     name = _dtype_name(found, types)
     if name is None or (inner and name in UNSIZED):
         raise UsageTypeError(
-            "an array can't hold the column '%s' of type '%s'"
+            "an array can't hold the column '%s' of type '%.200s'"
             % (field.name, field.type)
         )
     dtype = text_or(numpy.dtype(name), has_text)
-    if math.prod(inner) * dtype.itemsize > MAX_ROW_NBYTES:
+    # pyarrow also makes room for lists without items.
+    if math.prod(max(1, count) for count in inner) * dtype.itemsize > MAX_ROW_NBYTES:
         raise UsageTypeError(
             "column '%s': a row has more than '%d' bytes" % (field.name, MAX_ROW_NBYTES)
         )
@@ -306,8 +312,8 @@ def _rows(file: ParquetFile, path: str, name: str, column: _Column) -> Iterator[
 
 def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
     try:
-        found = json.loads((metadata or {}).get(ATTRIBUTES, b"{}"))
-    except (ValueError, RecursionError) as error:
+        found = parse_json((metadata or {}).get(ATTRIBUTES, b"{}"))
+    except ValueError as error:
         raise DamageError("attributes: %s" % error, filename=path) from error
     return found if isinstance(found, dict) else {}
 
@@ -423,6 +429,7 @@ class Lengths:
 
     def __init__(self) -> None:
         self.most = self.total = self.count = 0
+        self._totals: list[float] = [0]  # of as many rows as are kept together
 
     def add(self, values: Sequence[str | bytes]) -> None:
         """Take texts into account."""
@@ -430,9 +437,33 @@ class Lengths:
 
     def add_lengths(self, lengths: Array) -> None:
         """Take texts of these lengths into account."""
+        rows = self.count + numpy.arange(len(lengths))
+        places = rows // ROWS_TOGETHER - len(self._totals) + 1
+        first, *others = numpy.bincount(places, lengths, 1).tolist()
+        self._totals[-1] += first
+        self._totals += others
         self.most = int(lengths.max(initial=self.most))
         self.total += int(lengths.sum())
         self.count += len(lengths)
+
+    @property
+    def text_nbytes(self) -> int:
+        """A size of a text, by which no block of rows is too large; zero for any.
+
+        No block has many more bytes than it may, or than its longest text: a mean would
+        let it, where long texts follow one another.
+        """
+        most, totals = max(BLOCK_TEXT_NBYTES, self.most), numpy.array(self._totals)
+        rows = ROWS_TOGETHER
+        if totals.max() > most:
+            return self.most
+        while len(totals) > 1:
+            totals = numpy.append(totals, [0.0] * (len(totals) % 2))
+            totals = totals.reshape(-1, 2).sum(axis=1)
+            if totals.max() > most:
+                return -(-most // rows)
+            rows *= 2
+        return 0
 
     def dtype(self, name: str, kind: str = "U") -> DType:
         """Return the type for all texts.
