@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy
 from numpy.typing import ArrayLike
@@ -151,6 +151,28 @@ def _check_name(file: Path | Writable) -> None:
             "several arrays become an archive, a ZIP file: name it '%s', not '%s'"
             % (zip_name, path)
         )
+
+
+@overload
+def load(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    return_metadata: Literal[False] = False,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    storage_options: StorageOptions | None = None,
+) -> Any: ...
+
+
+@overload
+def load(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    return_metadata: Literal[True],
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    storage_options: StorageOptions | None = None,
+) -> tuple[Any, Json]: ...
 
 
 def load(
