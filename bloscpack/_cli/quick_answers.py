@@ -16,8 +16,6 @@ from .exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .._types import JsonObject
 
 LINE_WIDTH = 90
@@ -25,42 +23,17 @@ LINE_WIDTH = 90
 MOST_SHOWN = 2**16
 
 
-def log_metadata(metadata: object, size: int | None = None) -> None:
-    """Show metadata with sorted keys; only the beginning if they are very long.
-
-    `size` is their size as JSON in bytes, None if it is unknown.
-    """
+def log_metadata(metadata: object) -> None:
+    """Show metadata with sorted keys; only the beginning if they are very long."""
     log.normal("Metadata:")
-    line = ""
-    for piece in _sorted_repr(metadata):
-        line += piece
-        if len(line) > MOST_SHOWN:
-            break
-    if len(line) > MOST_SHOWN:
-        line = "%s...\nThis is the beginning%s; 'blpk metadata FILE' shows all." % (
-            line[:MOST_SHOWN],
-            "" if size is None else " of %d bytes" % size,
-        )
-    elif len(line) > LINE_WIDTH:
-        # Importing pprint takes as long as everything else in `blpk info`.
-        import pprint
-
-        line = pprint.pformat(metadata, width=LINE_WIDTH)
-    log.normal(line)
-
-
-def _sorted_repr(value: object) -> Iterator[str]:
-    """Yield the repr of a value from JSON, piece by piece, keys sorted."""
-    if not isinstance(value, (dict, list)):
-        yield repr(value)
+    text = repr(metadata)
+    if len(text) > MOST_SHOWN:
+        end = "...\nThis is the beginning; 'blpk metadata FILE' shows all."
+        log.normal(text[:MOST_SHOWN] + end)
         return
-    is_dict = isinstance(value, dict)
-    mark, end = "{}" if is_dict else "[]"
-    for item in sorted(value) if is_dict else value:
-        yield "%s%r: " % (mark, item) if is_dict else mark
-        yield from _sorted_repr(value[item] if is_dict else item)
-        mark = ", "
-    yield end if value else mark + end
+    from pprint import pformat
+
+    log.normal(pformat(metadata, width=LINE_WIDTH))
 
 
 def version() -> None:
