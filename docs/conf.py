@@ -39,7 +39,6 @@ autodoc_type_aliases = {
         "DTypeLike",
         "ArrayLike",
         "Key",
-        "SpacedPieces",
         "Progress",
     )
 }

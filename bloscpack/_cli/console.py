@@ -365,7 +365,7 @@ def plain_name(in_file: str) -> str:
 
 def is_input(name: str) -> bool:
     """Return whether a name is ``-`` or a path that `name_of_input` returns for it."""
-    return STREAM in (name, _spools.get(name)) or name == INPUT_NAME
+    return bool({STREAM, INPUT_NAME} & {name, _spools.get(name)})
 
 
 def check_exists(role: str, path: str) -> None:

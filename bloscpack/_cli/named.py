@@ -7,13 +7,15 @@ the same methods, so that a verb need not know which of them it has.
 from __future__ import annotations
 
 import os
+import sys
+from math import prod
 
 from .. import exceptions, log
 from .._commit.snapshot import read_snapshot
 from .._format.sections import read_beginning
 from .._storage.cursor import Cursor
 from ..constants import MAGIC
-from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
+from ..serializers import is_array, replaced_metadata, user_metadata
 from . import inputs
 from .console import (
     STREAM,
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     Named: TypeAlias = "NamedFile | NamedDataset"
 
 
+# About the number of plain bytes of rows that ``cat`` reads at a time.
+READ_NBYTES = 16 * 2**20
 # Fields that `list` leaves out: their size is not limited, or only `info` shows them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
@@ -194,28 +198,26 @@ class NamedFile:
         nthreads: int,
     ) -> None:
         """Pass plain bytes to `deliver`, and whether more may come much later."""
-        from ..reader import Reader, StreamReader
+        from ..reader import Reader
 
         def read(fp: Seekable, check: Check) -> None:
-            streamed = not fp.seekable()
-            reader = StreamReader(fp) if streamed else Reader(fp)
-            check(reader.header)
-            if rows is None:
-                selected = reader.select(bytes_ or slice(None))
-            elif is_grid(reader.metadata) and not streamed:
-                for block in reader._row_blocks(rows, nthreads):
-                    deliver(block.tobytes(), False)
+            if not fp.seekable():
+                _cat_pipe(self.path, fp, bytes_ or slice(None), deliver, nthreads)
                 return
-            else:
-                selected = reader.select_rows(rows)
-            reader.deliver(
-                selected, lambda plain: deliver(plain, streamed), nthreads=nthreads
-            )
-            if selected.stop == reader.nbytes:
+            reader = Reader(fp)
+            check(reader.header)
+            if rows is not None:
+                with reader._array(nthreads) as array:
+                    deliver_rows(array, rows, deliver)
+                return
+            start, stop, _ = (bytes_ or slice(None)).indices(reader.nbytes)
+            reader._deliver(start, stop, lambda plain: deliver(plain, False), nthreads)
+            if stop == reader.nbytes:
                 warn_of_second_file(self.path, reader._peek_behind(len(MAGIC)))
 
         parts = bytes_ is not None or rows is not None
-        read_snapshot(self.path, read, attempts=1, parts=parts)
+        path = name_of_input(self.path, seekable=rows is not None)
+        read_snapshot(path, read, attempts=1, parts=parts)
 
     # append
 
@@ -314,6 +316,66 @@ class NamedFile:
                 "%s; --grow rewrites the file with more space" % error.args[0],
             )
             raise
+
+
+def deliver_rows(
+    found: Any, rows: slice, deliver: Callable[[bytes, bool], None]
+) -> None:
+    """Pass the plain bytes of rows of an array or a table to `deliver`, in blocks."""
+    numbers = range(*rows.indices(len(found)))
+    row = prod(found.shape[1:]) * found.dtype.itemsize
+    step = max(1, READ_NBYTES // max(1, row * numbers.step))
+    for begin in range(0, len(numbers), step):
+        block = numbers[begin : begin + step]
+        deliver(plain_bytes(found[block.start : block.stop : block.step]), False)
+
+
+def plain_bytes(items: Any) -> bytes:
+    """Return the bytes of items; raise `UsageError` for text of any length."""
+    if items.dtype.hasobject:
+        text = "text of any length, and other objects, have no plain bytes"
+        raise exceptions.UsageError(text)
+    found: bytes = items.tobytes()
+    return found
+
+
+def _cat_pipe(
+    name: str,
+    fp: Seekable,
+    span: slice,
+    deliver: Callable[[bytes, bool], None],
+    nthreads: int,
+) -> None:
+    """Deliver plain bytes from a file object that can't seek, in constant memory.
+
+    No chunk is read before the bytes of the one in front of it are delivered, so Blosc
+    shares the blocks of each chunk among the threads.
+    """
+    from .._engine.blosc_settings import own_settings
+    from .._format.chunks import plain_of
+    from ..file_io import CompressedFPSource
+
+    source = CompressedFPSource(fp, to_end=True)
+    nbytes = source.bloscpack_header.nbytes
+    if nbytes is None and min(span.start or 0, span.stop or 0) < 0:
+        raise exceptions.UsageError(
+            "positions from the end can't be read from a pipe if the header of the "
+            "file does not contain its size"
+        )
+    nbytes = sys.maxsize if nbytes is None else nbytes
+    start, stop, _ = span.indices(nbytes)
+    to_end = stop == nbytes  # what follows has to be checked
+    with own_settings:
+        own_settings.use_threads_of_blosc(nthreads)
+        for frame in source.frames():
+            plain = plain_of(frame, source.checksum_impl)
+            first, last = (max(0, at - frame.start) for at in (start, stop))
+            if first < last:
+                deliver(bytes(plain[first:last]), True)
+            if frame.start + len(plain) >= stop and not to_end:
+                break
+    if to_end:
+        warn_of_second_file(name, source.peek_behind(len(MAGIC)))
 
 
 def _chunks_of(inspection: Inspection) -> tuple[list[JsonObject], list[str]]:

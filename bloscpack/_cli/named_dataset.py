@@ -13,22 +13,19 @@ from typing import Any
 from .. import dataset
 from .._check.findings import ERROR, counted
 from .._commit.locking import waiting
-from .._format.dtypes import Array as Items
 from .._storage.paths import is_url, public_name, shown_name
 from .._storage.urls import joined_url
 from .._types import Json, JsonObject
 from ..dataset.file_checks import DatasetRecovery, DatasetReport
-from ..exceptions import BloscpackError, UsageError
+from ..exceptions import BloscpackError
 from ..log import printable
 from .console import STREAM, check_exists, console
 from .display import chunk_rows
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
 from .info_text import info_lines, inner, size_text
+from .named import READ_NBYTES, deliver_rows, plain_bytes
 from .options import refuse_auto
 from .progress import Bar
-
-# About the number of plain bytes that ``cat`` reads at a time.
-READ_NBYTES = 16 * 2**20
 
 
 class NamedDataset:
@@ -152,18 +149,15 @@ class NamedDataset:
     ) -> None:
         """Pass the plain bytes of rows to `deliver`, of a table as structured items."""
         with self._opened_rows() as found:
-            row = prod(found.shape[1:]) * found.dtype.itemsize
             if rows is not None:
-                for part in _parts(range(*rows.indices(len(found))), row):
-                    plain = _plain(found[part.start : part.stop : part.step])
-                    deliver(plain, False)
+                deliver_rows(found, rows, deliver)
                 return
-            span = range(*(bytes_ or slice(None)).indices(row * len(found)))
-            touched = range(span.start // row, -(-span.stop // row)) if span else span
-            for part in _parts(touched, row):
-                plain = _plain(found[part.start : part.stop])
-                start = max(0, span.start - part.start * row)
-                deliver(plain[start : span.stop - part.start * row], False)
+            row = prod(found.shape[1:]) * found.dtype.itemsize
+            start, stop, _ = (bytes_ or slice(None)).indices(row * len(found))
+            step = max(1, READ_NBYTES // max(1, row)) * row
+            for begin in range(start - start % row if row else 0, stop, step or 1):
+                plain = plain_bytes(found[begin // row : (begin + step) // row])
+                deliver(plain[max(0, start - begin) : stop - begin], False)
 
     def append(self, args: Namespace) -> None:
         """Append the rows in a file, or in another dataset, in one step.
@@ -204,23 +198,6 @@ class NamedDataset:
                     "the attributes of '%s' must be a JSON object" % self.path
                 )
             found.attrs.put(new)
-
-
-# Rows
-
-
-def _plain(items: Items) -> bytes:
-    """Return the bytes of items; raise `UsageError` for text of any length."""
-    if items.dtype.hasobject:
-        raise UsageError("text of any length, and other objects, have no plain bytes")
-    return items.tobytes()
-
-
-def _parts(rows: range, row: int) -> Iterator[range]:
-    """Yield ranges of rows that are read at a time."""
-    step = max(1, READ_NBYTES // max(1, row * rows.step))
-    for start in range(0, len(rows), step):
-        yield rows[start : start + step]
 
 
 # Descriptions

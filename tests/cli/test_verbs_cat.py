@@ -153,10 +153,15 @@ def test_what_can_not_be_understood(message, arguments):
 def test_rows_of_no_array(capfdbinary):
     with pytest.raises(FormatError, match="metadata of an array"):
         run_verb("cat", "--rows", "1:2", "a.blp")
-    bloscpack.pack_ndarray_to_file(np.asfortranarray(ROWS), "f.blp")
-    with pytest.raises(UsageError, match="can't be read by rows"):
-        run_verb("cat", "--rows", "1:2", "f.blp")
+    bloscpack.pack_ndarray_to_file(np.array(1.0), "one.blp")
+    with pytest.raises(UsageError, match="has no rows"):
+        run_verb("cat", "--rows", "1:2", "one.blp")
     assert b"" == capfdbinary.readouterr().out
+
+
+def test_rows_in_fortran_order(capfdbinary):
+    bloscpack.pack_ndarray_to_file(np.asfortranarray(ROWS), "f.blp")
+    assert ROWS[1:9:2].tobytes() == written(capfdbinary, "--rows", "1:9:2", "f.blp")
 
 
 def test_either_bytes_or_rows(capsys):
@@ -232,10 +237,13 @@ def test_bytes_behind_the_last_chunk_of_a_pipe(folder):
 def test_pipe_of_unknown_length(folder):
     write_open_file(folder)
     data = (folder / "open.blp").read_bytes()
-    for arguments in (["--bytes=-5:"], ["--rows", "1:2"]):
-        code, plain, errors = through_pipe(data, *arguments)
-        assert (2, b"") == (code, plain)
-        assert "can't be read from a pipe" in errors
+    code, plain, errors = through_pipe(data, "--bytes=-5:")
+    assert (2, b"") == (code, plain)
+    assert "can't be read from a pipe" in errors
+    code, plain, errors = through_pipe(data, "--rows", "1:2")
+    assert (1, b"") == (code, plain)
+    assert "metadata of an array" in errors
+    assert "/dev/fd" not in errors
 
 
 @posix

@@ -417,8 +417,6 @@ def test_reader_assembles_rows(path):
             found = reader.read_rows(rows)
             assert values()[rows].tobytes() == found.tobytes()
             assert values()[rows].shape == found.shape
-        with pytest.raises(UsageError, match="no rows in its plain bytes"):
-            reader.select_rows(slice(2))
 
 
 @pytest.mark.parametrize("chunks", CHUNKS)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from builders import described, layout, packed
+from builders import described, packed
 from engine.workers import end_workers
 
 import bloscpack
@@ -14,7 +14,7 @@ from bloscpack import FormatError, UsageError
 from bloscpack._file.opened import LOCAL_RUN
 from bloscpack.exceptions import UsageTypeError
 from bloscpack.headers import BloscpackHeader, decode_header
-from bloscpack.reader import Reader, StreamReader
+from bloscpack.reader import Reader
 
 PLAIN = bytes(range(256)) * 5 + b"tail"
 CHUNK_SIZE = 100
@@ -189,15 +189,20 @@ def test_rows_of_a_structure():
 @pytest.mark.parametrize(
     ("message", "array", "rows"),
     [
-        (r"shape \(\) and order 'C'", np.array(1.0), slice(None)),
-        (r"shape \(2, 3\) and order 'F'", np.ones((2, 3), order="F"), slice(None)),
+        (r"shape \(\) has no rows", np.array(1.0), slice(None)),
         ("at least 1, not -1", np.ones(3), slice(None, None, -1)),
     ],
 )
 def test_rows_that_can_not_be_read(message, array, rows):
     reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
     with pytest.raises(UsageError, match=message):
-        reader.select_rows(rows)
+        reader.read_rows(rows)
+
+
+def test_rows_in_fortran_order():
+    array = np.asfortranarray(np.arange(12).reshape(4, 3))
+    reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
+    assert array[::2].tolist() == reader.read_rows(slice(None, None, 2)).tolist()
 
 
 ROWS = [slice(None), slice(0), slice(1, 2), slice(0, 1), slice(None, None, 2)]
@@ -289,42 +294,3 @@ def test_small_chunks_need_no_other_thread(size, monkeypatch):
         return
     with pytest.raises(AssertionError, match="a thread was started"):
         reader.read(size - 1, size + 1, nthreads=4)
-
-
-# From a pipe
-
-
-class Pipe(io.BytesIO):
-    """A file object that can't seek."""
-
-    def seekable(self):
-        return False
-
-    def seek(self, *args):
-        raise io.UnsupportedOperation("seek")
-
-
-def stream_reader():
-    array = np.arange(3000).reshape(1000, 3)
-    data = bloscpack.pack_ndarray_to_bytes(array, 2400, metadata={"unit": "m"})
-    return array, StreamReader(Pipe(data))
-
-
-def test_stream():
-    array, reader = stream_reader()
-    assert ({"unit": "m"}, array.nbytes) == (reader.user_metadata, reader.nbytes)
-    assert array.tobytes()[2000:-5] == reader.read(2000, -5)
-    array, reader = stream_reader()
-    assert (array[10:900:7] == reader.read_rows(slice(10, 900, 7))).all()
-
-
-def test_stream_of_unknown_length():
-    data = layout(3, [b"abc", b"de"], nchunks=-1)
-    assert b"bcde" == StreamReader(Pipe(data)).read(1, 99)
-    reader = StreamReader(Pipe(data))
-    for select in (
-        lambda: reader.select(slice(-1, None)),
-        lambda: reader.select_rows(slice(1)),
-    ):
-        with pytest.raises(UsageError, match="can't be read from a pipe"):
-            select()
