@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from bloscpack._cli import display
+from bloscpack._cli import args
+from bloscpack._cli import text as display
 from bloscpack._cli.console import OutputLost, console
 
 SIZES = [
@@ -31,7 +32,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("size", "text"), SIZES)
 def test_parse_size(size, text):
-    assert size == display.parse_size(text)
+    assert size == args.parse_size(text)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_what_is_no_size(text):
     with pytest.raises(
         ValueError, match="T like 1.5M, 1.5MB or 1.5MiB, found '%s'" % text
     ):
-        display.parse_size(text)
+        args.parse_size(text)
 
 
 VALUES = [

@@ -9,9 +9,8 @@ import sys
 import pytest
 from support import environment
 
-from bloscpack._cli import verb_table
-from bloscpack._cli.display import HelpFormatter
-from bloscpack._cli.parser import create_parser
+from bloscpack._cli import args as verb_table
+from bloscpack._cli.args import HelpFormatter, create_parser
 
 WIDTHS = (80, 132)
 

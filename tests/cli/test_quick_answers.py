@@ -4,7 +4,7 @@ import pprint
 
 import pytest
 
-from bloscpack._cli import quick_answers as commands
+from bloscpack._cli import text as commands
 from bloscpack._cli.console import console
 
 

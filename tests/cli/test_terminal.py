@@ -19,7 +19,7 @@ import pytest
 from support import environment
 
 from bloscpack import pack_bytes_to_file, pack_ndarray_to_file
-from bloscpack._cli import verb_table
+from bloscpack._cli import args as verb_table
 
 pty = pytest.importorskip("pty")
 tty = pytest.importorskip("tty")
