@@ -82,23 +82,20 @@ def _answer_quickly(arguments: list[str]) -> int | None:
 
     Importing argparse takes longer than these commands.
     """
+    if arguments in (["--version"], ["-V"]):
+        from ._cli.text import version
+
+        version()
+        return exit_codes.EXIT_OK
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
-    if asks_info and os.environ.get(exit_codes.DEFAULTS_VARIABLE):
+    if not asks_info or os.environ.get(exit_codes.DEFAULTS_VARIABLE):
         return None
-    if asks_info:
-        name = arguments[1]
-        if name.startswith("-") or not os.path.isfile(name):
-            return None
-    elif arguments not in (["--version"], ["-V"]):
+    name = arguments[1]
+    if name.startswith("-") or not os.path.isfile(name):
         return None
-    if asks_info:
-        from ._cli.file_info import info
+    from ._cli.file_info import info
 
-        return info(arguments[1])
-    from ._cli.text import version
-
-    version()
-    return exit_codes.EXIT_OK
+    return info(name)
 
 
 def _run(arguments: list[str], *, owns_process: bool) -> int:

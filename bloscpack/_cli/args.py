@@ -236,7 +236,7 @@ CODEC = """\
 {levels}  the same as -l 1 to -l 9
 {shuffle}-s --no-shuffle  deactivate shuffle
 | --bitshuffle  shuffle bits instead of bytes
--c --codec <codec>  codec to be used by Blosc:
+-c --codec <codec>  codec to be used by Blosc:\x20
     %(choices)s
      (default: {cname})
 """
@@ -278,10 +278,13 @@ files:
 --rm  remove an input when its output is safe on the disk
 --no-preserve  don't give outputs the times and permissions of inputs
 """
-PACKED_FILES = """\
-files <file>  {help}
--r --recursive  include all folders below a folder
-"""
+# Properties of arguments that several verbs have.
+COMMON: dict[str, dict[str, Any]] = {
+    "in_file": {"nargs": "?"},
+    "out_file": {"nargs": "?"},
+    "more": {"nargs": "*"},
+    "files": {"nargs": "*"},
+}
 
 
 class _Version(argparse.Action):
@@ -363,7 +366,7 @@ def add_options(group: _ActionsContainer, text: str, **properties: Any) -> None:
     group. `properties` has more properties of an option by its last name. An option
     without a value stores True, unless its properties say otherwise.
     """
-    for target, names, found in _declared(group, text, properties):
+    for target, names, found in _declared(group, text, {**COMMON, **properties}):
         target.add_argument(*names, **found)
 
 
@@ -486,18 +489,10 @@ def add_files(parser: ArgumentParser, verb: str) -> None:
     add_options(
         parser,
         FILE_NAMES.format(verb=verb),
-        in_file={"nargs": "?"},
-        out_file={"nargs": "?"},
-        more={"nargs": "*"},
         suffix={"default": EXTENSION},
         files_from={"action": "append"},
         no_preserve=_no("preserve", True),
     )
-
-
-def add_packed_files(parser: ArgumentParser, help_: str) -> None:
-    """Add the argument for several compressed files or folders, and ``-r``."""
-    add_options(parser, PACKED_FILES.format(help=help_), files={"nargs": "*"})
 
 
 # What the options say
@@ -530,12 +525,9 @@ SHORT = 1
 UNKNOWN = "unrecognized arguments: %s"
 REQUIRED = "the following arguments are required: <%s>"
 # Options whose values may begin with a hyphen.
-MAY_BE_NEGATIVE = ("--bytes", "--rows", "--shape")
-# Names of a command line without a verb: none, or ``-``.
-FILTERED: tuple[tuple[object, ...], ...] = (
-    (None, None, []),
-    (STREAM, None, []),
-    (STREAM, STREAM, []),
+MAY_BE_NEGATIVE = (
+    *("--bytes", "--rows", "--shape", "--wait"),
+    *("-t", "--typesize", "-l", "--clevel", "--level"),
 )
 EPILOG = """Without a subcommand, standard input is compressed to standard output, or
 decompressed with -d: tar -I 'blpk --auto' -cf folder.tar.blp folder
@@ -545,12 +537,10 @@ Additional help for subcommands is available:
 # At the end of the help of each verb.
 GLOBAL_OPTIONS_TEXT = "'blpk --help' shows the options of all subcommands: -f, -n, ..."
 # An abbreviation of an option of 0.16 means that option, whatever was added later.
-OPTIONS_OF_016 = frozenset(
-    (
-        *("--help", "--version", "--verbose", "--debug", "--force", "--nthreads"),
-        *("--typesize", "--clevel", "--no-shuffle", "--codec", "--chunk-size"),
-        *("--checksum", "--no-offsets", "--metadata", "--no-check-extension"),
-    )
+OPTIONS_OF_016 = (
+    *("--help", "--version", "--verbose", "--debug", "--force", "--nthreads"),
+    *("--typesize", "--clevel", "--no-shuffle", "--codec", "--chunk-size"),
+    *("--checksum", "--no-offsets", "--metadata", "--no-check-extension"),
 )
 # The smallest width of the help, in columns.
 LEAST_WIDTH = 20
@@ -569,15 +559,8 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         lines = text.splitlines()
-        if all(len(line) <= width for line in lines):
-            return lines
-        lines = [""]  # importing textwrap would take longer than this loop
-        for word in text.split():
-            if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-                lines.append(word)
-            else:
-                lines[-1] += " " * bool(lines[-1]) + word
-        return lines
+        fit = all(len(line) <= width for line in lines)
+        return lines if fit else super()._split_lines(text, width)
 
 
 class Parser(argparse.ArgumentParser):
@@ -869,7 +852,7 @@ def _joined(arguments: list[str]) -> list[str]:
     found: list[str] = []
     for argument in arguments:
         if found and found[-1] in MAY_BE_NEGATIVE and re.match(r"-\d", argument):
-            found[-1] += "=" + argument
+            found[-1] += "=" * found[-1].startswith("--") + argument
         else:
             found.append(argument)
     return found
@@ -918,7 +901,7 @@ def _parse_filter(parser: ArgumentParser, arguments: list[str]) -> Namespace | N
     ignored: tar adds ``-d`` to the options that it gives for both directions.
     """
     args, rest = _parsed(parser, "compress", ["compress", *arguments])
-    if rest or (args.in_file, args.out_file, args.more) not in FILTERED:
+    if rest or args.more or not {args.in_file, args.out_file} <= {None, STREAM}:
         return None
     if args.debug and not any(argument.startswith("--d") for argument in arguments):
         given = vars(args)

@@ -15,7 +15,8 @@ import errno
 import os
 import stat
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -32,6 +33,7 @@ from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
+from . import target
 from .console import (
     OUTPUT_NAME,
     STREAM,
@@ -47,15 +49,6 @@ from .exit_codes import (
     refuse_kinds_of_folders,
 )
 from .progress import shown_for_run
-from .target import (
-    LeftOut,
-    begins_with,
-    check_extension,
-    check_free,
-    may_replace,
-    opened_input,
-    walk,
-)
 
 Job = tuple[str, str]
 # The values of a file that show a change of it; None for what can't be removed.
@@ -111,65 +104,68 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
         names += _listed(list_file)
     if args.skip_existing + args.update + bool(args.force) > 1:
         raise WrongUsage("--skip-existing, --update and --force exclude each other")
-    left_out = LeftOut()
-    found = list(_found(names, args, left_out))
-    if args.output is not None and len(found) != 1:
-        raise WrongUsage("--output is for one input, but there are %d" % len(found))
-    unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
-    jobs = [
-        (name, _output(name, relative, args, output_name))
-        for name, relative in found
-        if name not in unreadable
-    ]
+    left_out: target.LeftOut = defaultdict(list)
+    jobs: list[Job] = []
+    unreadable: list[Job] = []
+
+    def add(name: str, relative: str) -> None:
+        out_file = name if args.output is None else args.output
+        if args.output is None and name != STREAM:
+            out_file = output_name(name if args.output_dir is None else relative)
+            out_file = os.path.join(args.output_dir or "", out_file)
+        jobs.append((name, out_file))
+
+    for name in names:
+        if not (args.recursive and os.path.isdir(name)):
+            add(name, last_part(name) if is_url(name) else os.path.basename(name))
+            continue
+        for path in target.walk(name, True, not _packs(args), args.suffix, left_out):
+            if os.path.isdir(path):
+                unreadable.append((path, NO_OUTPUT))
+            else:
+                add(path, os.path.relpath(path, name))
+    if args.output is not None and len(jobs + unreadable) != 1:
+        count = len(jobs + unreadable)
+        raise WrongUsage("--output is for one input, but there are %d" % count)
     _check_outputs_differ(jobs)
     if args.output_dir is not None:
         if os.path.exists(args.output_dir) and not os.path.isdir(args.output_dir):
             raise Refusal("'%s' of --output-dir is not a folder" % args.output_dir)
-        for name, out_file in jobs:
-            if name != STREAM and not os.path.exists(name) and not is_url(name):
-                continue  # make no folder for a missing input
-            os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
-    jobs += [(name, NO_OUTPUT) for name in unreadable]
-    todo = list(dict.fromkeys(jobs))
-    if args.skip_existing or args.update:
-        todo = _without_existing(todo, left_out, args.update)
-    left_out.report()
-    if not jobs:
+        for name, out_file in jobs:  # make no folder for a missing input
+            if name == STREAM or os.path.exists(name) or is_url(name):
+                os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
+    todo = []
+    for name, out_file in dict.fromkeys(jobs + unreadable):
+        is_done = args.skip_existing or args.update
+        is_done = is_done and (os.path.exists(name) or is_url(name))
+        if not (is_done and os.path.isfile(out_file)):
+            todo.append((name, out_file))
+        elif not args.update:
+            left_out["its output exists"].append(name)
+        elif is_url(name) or os.path.getmtime(name) > os.path.getmtime(out_file):
+            todo.append((name, out_file))
+        else:
+            left_out["its output is not older"].append(name)
+    target.report(left_out)
+    if not jobs and not unreadable:
         log.notice("nothing to do: there are no inputs")
     return todo
 
 
-def _without_existing(jobs: list[Job], left_out: LeftOut, update: bool) -> list[Job]:
-    """Return the jobs without those that have an output and an input.
-
-    With `update`, the output must not be older than the input.
-    """
-    left = []
-    for name, out_file in jobs:
-        is_there = os.path.exists(name) or is_url(name)
-        if not (is_there and os.path.isfile(out_file)):
-            left.append((name, out_file))
-        elif not update:
-            left_out.add("its output exists", name)
-        elif is_url(name) or os.path.getmtime(name) > os.path.getmtime(out_file):
-            left.append((name, out_file))
-        else:
-            left_out.add("its output is not older", name)
-    return left
-
-
 def _check_outputs_differ(jobs: list[Job]) -> None:
     """Raise `Refusal` if two inputs share an output, or an output is an input."""
+    inputs = {os.path.realpath(name) for name, _ in jobs if name != STREAM}
     inputs_of: dict[str, str] = {}
     for name, out_file in jobs:
-        other = inputs_of.setdefault(os.path.realpath(out_file), name)
-        if other != name and out_file != STREAM:
+        if out_file == STREAM:
+            continue
+        path = os.path.realpath(out_file)
+        other = inputs_of.setdefault(path, name)
+        if other != name:
             raise WrongUsage(
                 "'%s' and '%s' would both be written to '%s'" % (other, name, out_file)
             )
-    inputs = {os.path.realpath(name): name for name, _ in jobs if name != STREAM}
-    for name, out_file in jobs:
-        if out_file != STREAM and os.path.realpath(out_file) in inputs:
+        if path in inputs:
             raise WrongUsage(
                 "the output '%s' of '%s' is an input too" % (out_file, name)
             )
@@ -181,7 +177,7 @@ def _listed(list_file: str) -> list[str]:
     Raises `Refusal` for ``-``: the stream for messages was chosen before this list was
     read.
     """
-    with opened_input(list_file) as fp:
+    with target.opened_input(list_file) as fp:
         data = fp.read()
     mark = b"\0" if b"\0" in data else b"\n"
     names = [os.fsdecode(name) for name in data.split(mark) if name]
@@ -191,34 +187,6 @@ def _listed(list_file: str) -> list[str]:
             "is './-'" % list_file
         )
     return names
-
-
-def _found(
-    names: Iterable[str], args: Namespace, left_out: LeftOut
-) -> Iterator[tuple[str, str]]:
-    """Yield each input file and its path below an output folder.
-
-    A folder that can't be read is yielded as well.
-    """
-    for name in names:
-        if not (args.recursive and os.path.isdir(name)):
-            yield name, last_part(name) if is_url(name) else os.path.basename(name)
-            continue
-        for path in walk(name, True, not _packs(args), args.suffix, left_out):
-            relative = name if path == name else os.path.relpath(path, name)
-            yield path, relative
-
-
-def _output(
-    name: str, relative: str, args: Namespace, output_name: Callable[[str], str]
-) -> str:
-    if args.output is not None:
-        return str(args.output)
-    if name == STREAM:
-        return STREAM
-    if args.output_dir is None:
-        return output_name(name)
-    return os.path.join(args.output_dir, output_name(relative))
 
 
 def compressed_name(name: str, suffix: str = EXTENSION) -> str:
@@ -239,7 +207,7 @@ def plain_name(name: str, suffix: str = EXTENSION) -> str:
     """Return the name of the plain file beside an input, or here if it is a URL."""
     if name == STREAM:
         return STREAM
-    check_extension("input file", name, suffix)
+    target.check_extension("input file", name, suffix)
     if is_url(name):
         name = last_part(name)
     return name[: -len(suffix)]
@@ -335,7 +303,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
         _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.lexists(out_file):
         _check_no_folder(out_file, "--output-dir names a folder for outputs")
-        check_free(out_file, args)
+        target.check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
     if out_file == STREAM:
         console.need_output()
@@ -375,7 +343,7 @@ def check_pair(out_file: str, args: Namespace) -> None:
         why = "'%s' exists and is no Bloscpack file" % out_file
     elif not _packs(args) and out_file.endswith(args.suffix):
         why = "'%s' has the name of a compressed file" % out_file
-    elif not _packs(args) and args.force and begins_with(out_file, MAGIC):
+    elif not _packs(args) and args.force and target.begins_with(out_file, MAGIC):
         why = "'%s' is a Bloscpack file" % out_file
     else:
         return
@@ -403,7 +371,7 @@ def is_streamed(out_file: str) -> bool:
 
 def is_exclusive(out_file: str, args: Namespace) -> bool:
     """Return whether no file may be replaced, also one that has been made just now."""
-    return not may_replace(args) and not is_streamed(out_file)
+    return not target.may_replace(args) and not is_streamed(out_file)
 
 
 def _check_removable(in_file: str, out_file: str) -> None:

@@ -41,9 +41,6 @@ class _Screen:
 
     encoding = property(lambda self: getattr(sys.stderr, "encoding", None))
 
-    def fileno(self) -> int:
-        return sys.stderr.fileno()
-
     def write(self, text: str) -> None:
         console.draw(text)
 
@@ -116,9 +113,13 @@ class Bar:
             sizes = [self._size_of(name) for name in self._files]
             if None not in sizes:
                 self._sums = [0, *accumulate(size or 0 for size in sizes)]
+        try:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or None
+        except (OSError, ValueError):
+            width = None
         how = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
         # With this delay it draws nothing yet.
-        self._bar = tqdm(file=_Screen(), dynamic_ncols=True, delay=1e-9, **how)
+        self._bar = tqdm(file=_Screen(), ncols=width, delay=1e-9, **how)
         self._bar.start_t = self._begun
         return True
 

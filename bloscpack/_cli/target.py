@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+from collections import defaultdict
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from .progress import Bar
 
     Named: TypeAlias = "NamedFile | NamedDataset"
+    # Files and folders that are no inputs, by reason.
+    LeftOut: TypeAlias = defaultdict[str, list[str]]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
@@ -279,20 +282,21 @@ def packed_files(args: Namespace) -> list[str]:
     dataset stands for itself, and so does each folder without datasets and compressed
     files: `named` refuses that one.
     """
-    left_out = LeftOut()
+    left_out: LeftOut = defaultdict(list)
     found: list[str] = []
     for name in args.files:
         # A URL is not tested here: that would take requests.
         if not os.path.isdir(name) or _is_item(name, is_dataset):
             found.append(name)
             continue
-        skipped = LeftOut()
+        skipped: LeftOut = defaultdict(list)
         inside = walk(name, args.recursive, True, EXTENSION, skipped, has_description)
         names = list(inside)
         found += names or [name]
         if names or kind_of_folder(name) is None:  # else `-r` would not help
-            left_out.include(skipped)
-    left_out.report()
+            for reason, paths in skipped.items():
+                left_out[reason] += paths
+    report(left_out)
     return found
 
 
@@ -329,9 +333,9 @@ def walk(
                     folders.remove(below)
                     yield path
             elif not recursive:
-                left_out.add("a folder below, which needs -r", path)
+                left_out["a folder below, which needs -r"].append(path)
             elif os.path.islink(path):
-                left_out.add("a symbolic link to a folder", path)
+                left_out["a symbolic link to a folder"].append(path)
         if not recursive:
             folders.clear()
         for file in sorted(files):
@@ -340,7 +344,7 @@ def walk(
             if reason is None or (is_item is not None and _is_archive(path)):
                 yield path
             else:
-                left_out.add(reason, path)
+                left_out[reason].append(path)
     yield from refused
 
 
@@ -379,29 +383,14 @@ def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
     return None
 
 
-class LeftOut:
-    """Files and folders that ``--recursive`` does not include, by reason."""
-
-    def __init__(self) -> None:
-        self._paths: dict[str, list[str]] = {}
-
-    def add(self, reason: str, path: str) -> None:
-        """Note that a file is not an input."""
-        self._paths.setdefault(reason, []).append(path)
-
-    def include(self, other: LeftOut) -> None:
-        """Note what another record has."""
-        for reason, paths in other._paths.items():
-            self._paths.setdefault(reason, []).extend(paths)
-
-    def report(self) -> None:
-        """Show a line for each reason, or for each file with ``-v``."""
-        for reason, paths in self._paths.items():
-            shown = paths if log.enabled(log.VERBOSE) else paths[:1]
-            more = len(paths) - len(shown)
-            others = " and %d more" % more if more else ""
-            for path in shown:
-                log.notice("skipped '%s'%s: %s" % (path, others, reason))
+def report(left_out: LeftOut) -> None:
+    """Show a line for each reason, or for each file with ``-v``."""
+    for reason, paths in left_out.items():
+        shown = paths if log.enabled(log.VERBOSE) else paths[:1]
+        more = len(paths) - len(shown)
+        others = " and %d more" % more if more else ""
+        for path in shown:
+            log.notice("skipped '%s'%s: %s" % (path, others, reason))
 
 
 # Sizes, and what the bytes of a file are

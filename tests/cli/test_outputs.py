@@ -22,7 +22,8 @@ from bloscpack import (
     unpack_bytes_from_file,
 )
 from bloscpack._cli import jobs
-from bloscpack._cli.jobs import Clock, check_free, remove_input, state_of
+from bloscpack._cli.jobs import Clock, remove_input, state_of
+from bloscpack._cli.target import check_free
 from bloscpack._commit.locking import open_locked
 from bloscpack._commit.replacing import replacing
 from bloscpack._storage.disk import disk

@@ -58,6 +58,8 @@ ANYWHERE = [
     # Numbers below zero are values of options for which they make sense
     (["convert", "--shape", "-1", "x", "y"], {"shape": "-1", "clevel": None}),
     (["convert", "--shape", "-1,3", "-2", "x", "y"], {"shape": "-1,3", "clevel": 2}),
+    (["compress", "-t", "-1", "x"], {"typesize": -1, "clevel": None}),
+    (["compress", "--typesize", "-12", "x"], {"typesize": -12, "in_file": "x"}),
     (["-n", "-1", "compress", "x"], {"nthreads": -1, "clevel": None}),
     (["compress", "--", "-1"], {"in_file": "-1", "clevel": None}),
     (["list", "-1"], {"files": ["-1"]}),
@@ -129,7 +131,7 @@ WRONG = [
     ("unrecognized arguments: --nothing", ["compress", "a", "--nothing"]),
     ("unrecognized arguments: --nothing", ["compress", "a", "--nothing", "--", "b"]),
     ("the level must be from -1 to -9, not '-19'", ["compress", "-19", "a"]),
-    ("-l/--clevel: expected one argument", ["compress", "-l", "-1", "a"]),
+    ("-l/--clevel: invalid choice: -1", ["compress", "-l", "-1", "a"]),
     ("-d/--debug: not allowed with argument -v", ["-v", "compress", "a", "-d"]),
     ("-q/--quiet: not allowed with argument -v", ["list", "-q", "a", "-v"]),
     ("not allowed with argument --sync", ["compress", "--sync", "--no-sync", "a"]),

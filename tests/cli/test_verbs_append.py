@@ -132,7 +132,7 @@ def test_create_a_dataset(blpk):
         (("--create", "nope.blp", "rows.npy"), 2, "--npy appends its rows"),
         (("--create", "nope.zarr", "-"), 2, "a new dataset is made of a file"),
         (("--wait", "soon", "nope.blp", "new"), 2, "--wait must be a number from 0"),
-        (("--wait=-1", "nope.blp", "new"), 2, "--wait must be a number from 0"),
+        (("--wait", "-1", "nope.blp", "new"), 2, "--wait must be a number from 0"),
     ],
 )
 def test_nothing_is_made(blpk, folder, arguments, code, message):

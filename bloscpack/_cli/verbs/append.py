@@ -15,6 +15,7 @@ from ..._storage.urls import last_part
 from ...args import BloscArgs
 from ...constants import EXTENSION
 from ...exceptions import StorageError
+from .. import target
 from ..args import (
     add_blosc_options,
     add_options,
@@ -25,16 +26,6 @@ from ..args import (
 from ..console import STREAM, check_exists, name_of_input
 from ..exit_codes import Refusal, WrongUsage
 from ..progress import shown
-from ..target import (
-    NamedFile,
-    check_extension,
-    metadata_of_option,
-    named,
-    opened_rows,
-    other_format,
-    why_no_items,
-    why_not_plain,
-)
 
 HELP = """\
 add plain data to a file, or rows to a dataset, in one step: if it is
@@ -96,8 +87,8 @@ def run(args: Namespace) -> None:
                 if error.errno not in TAKEN or not os.path.lexists(name):
                     raise
                 log.verbose("another program has made '%s' meanwhile" % name)
-        item = named(name)
-        if isinstance(item, NamedFile):
+        item = target.named(name)
+        if isinstance(item, target.NamedFile):
             _append_to_file(args)
         else:
             _append_to_dataset(args)
@@ -131,7 +122,7 @@ def _create(args: Namespace) -> None:
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return
         _check_original_name(args)
-        metadata = metadata_of_option(args)
+        metadata = target.metadata_of_option(args)
         pack: Callable[..., None]
         if args.npy:
             from ...npy_io import pack_npy_to_file
@@ -141,7 +132,7 @@ def _create(args: Namespace) -> None:
             from ...file_io import pack_file_to_file
 
             pack = pack_file_to_file
-            wrong = why_not_plain(new_file, args)
+            wrong = target.why_not_plain(new_file, args)
             if wrong:
                 raise WrongUsage(wrong)
         # An append reads it again if another program makes the file meanwhile.
@@ -164,7 +155,7 @@ def _append_to_file(args: Namespace) -> None:
 
     original_file, new_file = args.original_file, args.new_file
     _check_original_name(args)
-    metadata = metadata_of_option(args)
+    metadata = target.metadata_of_option(args)
     if original_file == STREAM:
         raise WrongUsage("a file to append to can't be standard input")
     check_exists("original file", original_file)
@@ -193,13 +184,13 @@ def _append_to_file(args: Namespace) -> None:
 
             append_npy(original_file, name_of_input(new_file), **options)
         else:
-            wrong = why_no_items(new_file, args)
-            if wrong and NamedFile(original_file).is_array():
+            wrong = target.why_no_items(new_file, args)
+            if wrong and target.NamedFile(original_file).is_array():
                 raise WrongUsage(wrong)
             source = name_of_input(new_file, seekable=True)
             append(original_file, source, **options)
-            if why_not_plain(new_file, args):
-                what = other_format(new_file).partition(";")[0]
+            if target.why_not_plain(new_file, args):
+                what = target.other_format(new_file).partition(";")[0]
                 texts = new_file, what or "a Bloscpack file"
                 log.notice("'%s' is %s; its bytes were appended" % texts)
 
@@ -222,7 +213,7 @@ def _append_to_dataset(args: Namespace) -> None:
     refuse_auto(args)
     check_exists("new file", args.new_file)
     with (
-        opened_rows(
+        target.opened_rows(
             args.original_file, "r+", args.wait, sync=args.sync is not False
         ) as found,
         new_rows(args, args.new_file, found) as rows,
@@ -233,4 +224,4 @@ def _append_to_dataset(args: Namespace) -> None:
 def _check_original_name(args: Namespace) -> None:
     """Raise `Refusal` unless the file to append to has the suffix, or needs none."""
     if not args.no_check_extension:
-        check_extension("original file", args.original_file)
+        target.check_extension("original file", args.original_file)

@@ -8,18 +8,11 @@ from typing import Any
 
 from ... import defaults, log
 from ...constants import MAGIC
-from .. import jobs
+from .. import jobs, target
 from ..args import add_blosc_options, add_file_options, add_files, blosc_settings
 from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
 from ..exit_codes import EXIT_COULD_NOT, WrongUsage
 from ..progress import shown
-from ..target import (
-    begins_with,
-    check_no_terminal,
-    metadata_of_option,
-    opened_input,
-    size_of,
-)
 
 HELP = """
 
@@ -66,10 +59,10 @@ def run(args: Namespace) -> int:
     compress = _compress_npy if args.npy else _compress_plain
 
     def act(in_file: str, out_file: str) -> int:
-        check_no_terminal(out_file, args)
+        target.check_no_terminal(out_file, args)
         return compress(args, in_file, out_file, settings)
 
-    code = jobs.run(args, wanted, act, size_of)
+    code = jobs.run(args, wanted, act, target.size_of)
     return code if len(wanted) == len(todo) else max(code, EXIT_COULD_NOT)
 
 
@@ -80,7 +73,7 @@ def _is_wanted(in_file: str, args: Namespace) -> bool:
     """
     if args.force or in_file == STREAM or not os.access(in_file, os.R_OK):
         return True
-    if not begins_with(in_file, MAGIC):
+    if not target.begins_with(in_file, MAGIC):
         return True
     already = "'%s' is a Bloscpack file already" % in_file
     if console.can_ask:
@@ -100,7 +93,7 @@ def _settings(args: Namespace) -> dict[str, Any]:
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items.
         found["chunk_size"] = "%dB" % args.chunk_size
-    found.update(metadata=metadata_of_option(args), nthreads=args.nthreads)
+    found.update(metadata=target.metadata_of_option(args), nthreads=args.nthreads)
     return {**found, **blosc_settings(args)}
 
 
@@ -112,7 +105,7 @@ def _compress_plain(
 
     exclusive = jobs.is_exclusive(out_file, args)
     with (
-        opened_input(in_file) as in_fp,
+        target.opened_input(in_file) as in_fp,
         jobs.opened_output(in_fp, out_file, args, exclusive=exclusive) as out_fp,
     ):
         size = os.fstat(in_fp.fileno()).st_size

@@ -7,7 +7,7 @@ sizes, and errors outside of the chunks follow the table.
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from ..._storage.paths import shown_name
 from ..._types import JsonObject, Seekable
 from ...constants import MAGIC
 from ...log import printable
-from ..args import add_options, add_packed_files
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
 from ..file_info import describe_file, info
@@ -36,13 +35,9 @@ ROW = "%8s  %8s  %8s  %8s  %s"
 OPTIONS = """\
 --chunks  check all chunks, and show sizes and state of each
 --json  print a JSON object with all fields
+files <file>  file or dataset to show info for, or a folder of files
+-r --recursive  include all folders below a folder
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add_options(parser, OPTIONS)
-    add_packed_files(parser, "file or dataset to show info for, or a folder of files")
 
 
 def run(args: Namespace) -> int:

@@ -8,7 +8,6 @@ from ..._storage.paths import is_url, public_name, shown_name
 from ..._storage.urls import joined_url
 from ...describe import ratio_of
 from ...log import printable
-from ..args import add_options, add_packed_files
 from ..console import console
 from ..exit_codes import EXIT_OK, for_each_file
 from ..file_info import describe_file
@@ -17,7 +16,7 @@ from ..text import UNKNOWN, array_text, say_json, short, size_text, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
     from ..._types import JsonObject
 
@@ -40,15 +39,11 @@ examples:
   %(prog)s --json data.blp    a list of objects, for programs
 """
 OPTIONS = """\
+files <file>  files of any version, datasets, or folders
+-r --recursive  include all folders below a folder
 --bytes  show sizes in bytes, without suffix
 | --json  print a list of objects
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add_packed_files(parser, "files of any version, datasets, or folders")
-    add_options(parser, OPTIONS)
 
 
 def run(args: Namespace) -> int:

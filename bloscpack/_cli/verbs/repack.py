@@ -50,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         shard={"default": None},
         no_shard={"action": "store_false", "dest": "shard"},
     )
-    add_options(parser, "files <file>  file to rewrite", files={"nargs": "*"})
+    add_options(parser, "files <file>  file to rewrite")
 
 
 def run(args: Namespace) -> int:

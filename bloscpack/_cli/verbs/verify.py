@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from ... import dataset
 from ..._check.findings import ERROR, Report, counted
@@ -12,7 +12,6 @@ from ...exceptions import BloscpackError
 from ...log import printable
 from ...verify import verify
 from .. import exit_codes
-from ..args import add_options, add_packed_files
 from ..console import console, plain_name, shown_input
 from ..progress import shown, shown_for_run
 from ..target import NamedFile, named, packed_files
@@ -38,12 +37,11 @@ examples:
   %(prog)s -r folder          all *.blp and archives in a folder and below
   %(prog)s --json data.blp    a list of objects, for programs
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add_packed_files(parser, "files of any version, datasets, or folders of them")
-    add_options(parser, "--json  print a list of objects")
+OPTIONS = """\
+files <file>  files of any version, datasets, or folders of them
+-r --recursive  include all folders below a folder
+--json  print a list of objects
+"""
 
 
 def run(args: Namespace) -> int:
@@ -57,8 +55,10 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         item = named(path)
         with shown(path, item.plain_size, args.progress) as bar:
-            check = verify if isinstance(item, NamedFile) else dataset.verify
+            is_file = isinstance(item, NamedFile)
+            check = verify if is_file else dataset.verify
             report = check(path, nthreads=args.nthreads, progress=bar)
+        if is_file:
             report.filename = plain_name(path)
         code, state = state_of(report)
         if args.json:
