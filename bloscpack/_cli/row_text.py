@@ -11,15 +11,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy
 
-from .._format.dtypes import Array, DType, check_text
-from .._types import Json, JsonObject
+from .._format.dtypes import Array, check_text
+from .._types import Json
 from ..dataset.conversion.contents import Rows, is_table
-from ..dataset.conversion.statistics import Summary
 from ..dataset.description import dtype_text
 from ..dataset.frames import shown_items
 from ..log import printable
 from .contents import BytesContent
-from .text import UNKNOWN, shorten
+from .text import shorten
 from .text import columns as terminal_columns
 
 # Number of rows shown of each end; less for arrays of three axes or more.
@@ -31,9 +30,6 @@ MOST_BYTES, LINE_BYTES = 256, 16
 # Number of digits of floats, and of characters of text.
 DIGITS, FLOATS, MOST_CHARACTERS = 8, ".8g", 32
 MORE_COLUMNS = "columns left out: %d (--fields selects some)"
-STATISTICS = ("min", "max", "mean", "count", "missing")
-# What is in front of the time of a day, and the characters of a time to the second.
-TIME, SECONDS = "T", 19
 UNKNOWN_CHARACTER = "\ufffd"
 LIMIT = "(%d rows are shown at most)" % MOST_ROWS
 
@@ -241,44 +237,3 @@ def json_values(items: Array) -> list[Json]:
         items = items.astype("f8")
     values: list[Json] = items.tolist()
     return [str(value) for value in values] if kind == "c" else values
-
-
-# Statistics
-
-
-def statistics_json(found: Summary) -> JsonObject:
-    """Return the statistics of an array."""
-    return {
-        "name": found.name,
-        "dtype": dtype_text(found.dtype),
-        "count": found.count,
-        "missing": found.missing,
-        "min": _statistic(found.low, found.dtype),
-        "mean": _statistic(found.mean, found.dtype),
-        "max": _statistic(found.high, found.dtype),
-    }
-
-
-def _statistic(value: float | None, dtype: DType) -> Json:
-    """Return a number, or a time as text."""
-    if dtype.kind not in "mM" or value is None:
-        return value
-    return str(numpy.array(round(value), "i8").view(dtype.newbyteorder("=")))
-
-
-def statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
-    """Yield a table with a line for each array."""
-    columns = [["", *(found["name"] for found in all_found)]]
-    columns += [
-        [key, *(_statistic_text(found[key]) for found in all_found)]
-        for key in STATISTICS
-    ]
-    return fitted(columns)
-
-
-def _statistic_text(value: Json) -> str:
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, str) and TIME in value:
-        return value[:SECONDS]
-    return "%.6g" % value if isinstance(value, float) else str(value)

@@ -7,29 +7,29 @@ rows of the text.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+import numpy
+
 from ..._check.note import told
-from ..._types import JsonObject
+from ..._format.dtypes import DType
+from ..._types import Json, JsonObject
 from ...dataset.conversion.contents import Rows
-from ...dataset.conversion.statistics import summaries
+from ...dataset.conversion.statistics import Summary, summaries
+from ...dataset.description import dtype_text
 from ...log import printable
 from ..console import console, shown_input
 from ..contents import Opened, describe, opened, rows_of, selected
 from ..progress import Bar, shown
-from ..row_text import (
-    MOST_ROWS,
-    json_rows,
-    row_lines,
-    shown_spans,
-    statistics_json,
-    statistics_lines,
-)
-from ..text import member_lines, say_json, short, size_text
+from ..row_text import MOST_ROWS, fitted, json_rows, row_lines, shown_spans
+from ..text import UNKNOWN, member_lines, say_json, short, size_text
 from .cat import parse_rows
 
 SETTINGS = ("codec", "level", "filter")
+COLUMNS = ("min", "max", "mean", "count", "missing")
+# What is in front of the time of a day, and the characters of a time to the second.
+TIME, SECONDS = "T", 19
 
 HELP = """\
 show the shape, the sizes and the first and last rows of a file or dataset;
@@ -74,8 +74,8 @@ def _show(
     if args.stats:
         if bar is not None:
             bar.expect(content.nbytes)
-        described["stats"] = [statistics_json(each) for each in summaries(content, bar)]
-        lines = statistics_lines(described["stats"])
+        described["stats"] = [_statistics(each) for each in summaries(content, bar)]
+        lines = _statistics_lines(described["stats"])
     elif content.kind == "group":
         lines = member_lines(described)
     else:
@@ -117,3 +117,41 @@ def _head(described: JsonObject) -> Iterator[str]:
     recovered = told(described.get("metadata", described.get("attributes")))
     if recovered:
         yield "note: " + printable(recovered)
+
+
+# Statistics
+
+
+def _statistics(found: Summary) -> JsonObject:
+    """Return the statistics of an array."""
+    return {
+        "name": found.name,
+        "dtype": dtype_text(found.dtype),
+        "count": found.count,
+        "missing": found.missing,
+        "min": _number(found.low, found.dtype),
+        "mean": _number(found.mean, found.dtype),
+        "max": _number(found.high, found.dtype),
+    }
+
+
+def _number(value: float | None, dtype: DType) -> Json:
+    """Return a number, or a time as text."""
+    if dtype.kind not in "mM" or value is None:
+        return value
+    return str(numpy.array(round(value), "i8").view(dtype.newbyteorder("=")))
+
+
+def _statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
+    """Yield a table with a line for each array."""
+    columns = [["", *(found["name"] for found in all_found)]]
+    columns += [[key, *(_shown(found[key]) for found in all_found)] for key in COLUMNS]
+    return fitted(columns)
+
+
+def _shown(value: Json) -> str:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, str) and TIME in value:
+        return value[:SECONDS]
+    return "%.6g" % value if isinstance(value, float) else str(value)
