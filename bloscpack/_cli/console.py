@@ -207,23 +207,6 @@ class Console:
         except OSError:  # the stream has no file descriptor, or there is no null device
             return
 
-    # Questions
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether a person sees a question and can answer: no stream is a pipe."""
-        streams = sys.stdin, sys.stdout, sys.stderr
-        return not self.quiet and all(fp is not None and fp.isatty() for fp in streams)
-
-    def ask(self, question: str) -> bool:
-        """Ask a question on the terminal; return whether the answer is yes."""
-        self._flush_before_error()
-        self.put_error(printable(question) + " [y/N] ")
-        answer = sys.stdin.readline()
-        if not answer:  # the end of the input, without a line break
-            self.put_error("\n")
-        return answer.strip().lower() in ("y", "yes")
-
     # Messages
 
     def say(self, line: str = "") -> None:

@@ -9,7 +9,6 @@ import pytest
 import bloscpack
 from bloscpack import cli
 
-QUESTION = "'x.blp' is a Bloscpack file already: compress it again? [y/N] "
 WARNING = "blpk: 'x.blp' is a Bloscpack file already, and is compressed again\n"
 
 
@@ -45,34 +44,19 @@ def blpk(monkeypatch):
     return call
 
 
-@pytest.mark.parametrize(
-    ("code", "answer"), [(0, "y\n"), (0, "Yes\n"), (1, "n\n"), (1, "\n"), (1, "")]
-)
-def test_ask(blpk, folder, code, answer):
-    newline = "" if answer else "\n"
-    assert (code, QUESTION + newline) == blpk(["compress", "x.blp"], answer)
-    assert (folder / "x.blp.blp").exists() == (code == 0)
-
-
-def test_a_no_leaves_the_other_files(blpk, folder):
-    arguments = ["compress", "--output-dir", "out", "x.blp", "plain"]
-    assert (1, QUESTION) == blpk(arguments, "no\n")
-    assert ["plain.blp"] == [path.name for path in (folder / "out").iterdir()]
-
-
-@pytest.mark.parametrize("pipe", ["stdin", "stdout", "stderr"])
-def test_never_ask_in_a_pipe(blpk, folder, pipe):
-    assert (0, WARNING) == blpk(["compress", "x.blp"], "n\n", [pipe])
+@pytest.mark.parametrize("pipes", [(), ("stdin",), ("stdout",), ("stderr",)])
+def test_an_input_that_is_compressed_already(blpk, folder, pipes):
+    assert (0, WARNING) == blpk(["compress", "x.blp"], "n\n", pipes)
     assert (folder / "x.blp.blp").exists()
 
 
 @pytest.mark.parametrize("option", ["-f", "-q"])
-def test_no_question_and_no_warning(blpk, folder, option):
+def test_no_warning(blpk, folder, option):
     assert (0, "") == blpk([option, "compress", "x.blp"], "n\n")
     assert (folder / "x.blp.blp").exists()
 
 
-def test_a_plain_file_of_such_a_name_is_no_question(blpk, folder):
+def test_a_plain_file_of_such_a_name(blpk, folder):
     (folder / "plain").rename(folder / "y.blp")
     assert (0, "") == blpk(["compress", "y.blp"], "n\n")
 

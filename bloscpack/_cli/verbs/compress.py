@@ -10,8 +10,8 @@ from ... import defaults, log
 from ...constants import MAGIC
 from .. import jobs, target
 from ..args import add_blosc_options, add_file_options, add_files, blosc_settings
-from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
-from ..exit_codes import EXIT_COULD_NOT, WrongUsage
+from ..console import STREAM, descriptor_of, name_of_input, name_of_output
+from ..exit_codes import WrongUsage
 from ..progress import shown
 
 HELP = """
@@ -55,31 +55,25 @@ def run(args: Namespace) -> int:
     log.verbose("getting ready for compression")
     todo = jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
     settings = _settings(args)
-    wanted = [job for job in todo if _is_wanted(job[0], args)]
+    for name, _ in todo:
+        _warn_of_packed_input(name, args)
     compress = _compress_npy if args.npy else _compress_plain
 
     def act(in_file: str, out_file: str) -> int:
         target.check_no_terminal(out_file, args)
         return compress(args, in_file, out_file, settings)
 
-    code = jobs.run(args, wanted, act, target.size_of)
-    return code if len(wanted) == len(todo) else max(code, EXIT_COULD_NOT)
+    return jobs.run(args, todo, act, target.size_of)
 
 
-def _is_wanted(in_file: str, args: Namespace) -> bool:
-    """Return whether to compress an input: ask if it is a Bloscpack file.
-
-    Without a terminal such a file is compressed, as in 0.16, with a warning.
-    """
+def _warn_of_packed_input(in_file: str, args: Namespace) -> None:
+    """Warn the user if an input is a Bloscpack file: it is compressed, as in 0.16."""
     if args.force or in_file == STREAM or not os.access(in_file, os.R_OK):
-        return True
-    if not target.begins_with(in_file, MAGIC):
-        return True
-    already = "'%s' is a Bloscpack file already" % in_file
-    if console.can_ask:
-        return console.ask(already + ": compress it again?")
-    log.notice(already + ", and is compressed again")
-    return True
+        return
+    if target.begins_with(in_file, MAGIC):
+        log.notice(
+            "'%s' is a Bloscpack file already, and is compressed again" % in_file
+        )
 
 
 def _settings(args: Namespace) -> dict[str, Any]:
