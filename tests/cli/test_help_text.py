@@ -9,7 +9,7 @@ import sys
 import pytest
 from support import environment
 
-from bloscpack._cli import args as verb_table
+from bloscpack._cli import args
 from bloscpack._cli.args import HelpFormatter, create_parser
 
 WIDTHS = (80, 132)
@@ -19,7 +19,7 @@ def helps():
     parser = create_parser()
     verbs = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
     yield "blpk", parser.format_help()
-    for verb in verb_table.VERBS:
+    for verb in args.VERBS:
         yield verb.name, verbs[verb.name].format_help()
 
 

@@ -54,7 +54,7 @@ HELP = (
     *ALWAYS,
     *("bloscpack._cli.args", "bloscpack._cli.text"),
     *("bloscpack.defaults", "bloscpack.pretty"),
-    *("argparse", "itertools", "locale", "re"),
+    *("argparse", "itertools", "locale", "re", "textwrap"),
 )
 VERSION = (
     *ALWAYS,

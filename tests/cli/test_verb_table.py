@@ -10,18 +10,18 @@ import pytest
 from cli.verb_support import load_manpage
 
 import bloscpack
-from bloscpack._cli import args as verb_table
+from bloscpack._cli import args
 from bloscpack._cli.args import VerbRecord, create_parser, parse
 from bloscpack._cli.console import console
 
 
 def test_names_and_letters_are_unique():
-    words = [word for verb in verb_table.VERBS for word in (verb.name, verb.letter)]
+    words = [word for verb in args.VERBS for word in (verb.name, verb.letter)]
     words = [word for word in words if word]
     assert len(words) == len(set(words))
 
 
-@pytest.mark.parametrize("verb", verb_table.VERBS, ids=lambda verb: verb.name)
+@pytest.mark.parametrize("verb", args.VERBS, ids=lambda verb: verb.name)
 def test_the_record_fits_the_arguments(verb):
     needed = {"append": "x y", "recover": "x y", "completion": "bash"}
     needed |= {"bigfile": "ls x", "convert": "x y", "diff": "x y"}
@@ -32,7 +32,7 @@ def test_the_record_fits_the_arguments(verb):
 
 
 def test_info_without_the_parser_is_the_verb_info():
-    assert ("info", "i") == (verb_table.find("i").name, verb_table.find("info").letter)
+    assert ("info", "i") == (args.find("i").name, args.find("info").letter)
 
 
 # A verb that no module but its own knows
@@ -59,7 +59,7 @@ def dummy(monkeypatch, tmp_path):
     name = "bloscpack._cli.verbs.shout"
     record = VerbRecord("shout s data source - write a file loudly")
     monkeypatch.setitem(sys.modules, name, Dummy(name))
-    monkeypatch.setattr(verb_table, "VERBS", [*verb_table.VERBS, record])
+    monkeypatch.setattr(args, "VERBS", [*args.VERBS, record])
     monkeypatch.setenv("BLPK_DEFAULTS", "--codec lz4")
     (tmp_path / "words").write_text("words")
     return str(tmp_path / "words")
@@ -107,7 +107,7 @@ def test_the_parser_knows_every_verb():
         if isinstance(action.choices, dict)
     )
     assert set(choices) == {
-        word for verb in verb_table.VERBS for word in (verb.name, verb.letter) if word
+        word for verb in args.VERBS for word in (verb.name, verb.letter) if word
     }
 
 

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from bloscpack._cli import args
-from bloscpack._cli import text as display
+from bloscpack._cli import args, text
 from bloscpack._cli.console import OutputLost, console
 
 SIZES = [
@@ -59,7 +58,7 @@ def test_json_has_no_nan(capsys, expected, value):
     def refused(name):
         raise AssertionError(name)
 
-    display.say_json(value)
+    text.say_json(value)
     assert expected == json.loads(capsys.readouterr().out, parse_constant=refused)
 
 
