@@ -19,9 +19,9 @@ from .log import printable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser
     from types import FrameType
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 
 class Terminated(BaseException):
@@ -82,21 +82,20 @@ def _answer_quickly(arguments: list[str]) -> int | None:
 
     Importing argparse takes longer than these commands.
     """
-    asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
-    if asks_info and os.environ.get(exit_codes.DEFAULTS_VARIABLE):
-        return None
-    if asks_info:
-        name = arguments[1]
-        if name.startswith("-") or not os.path.isfile(name):
-            return None
-    elif arguments not in (["--version"], ["-V"]):
-        return None
-    from ._cli import quick_answers
+    if arguments in (["--version"], ["-V"]):
+        from ._cli.text import version
 
-    if asks_info:
-        return quick_answers.info(arguments[1])
-    quick_answers.version()
-    return exit_codes.EXIT_OK
+        version()
+        return exit_codes.EXIT_OK
+    asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
+    if not asks_info or os.environ.get(exit_codes.DEFAULTS_VARIABLE):
+        return None
+    name = arguments[1]
+    if name.startswith("-") or not os.path.isfile(name):
+        return None
+    from ._cli.file_info import info
+
+    return info(name)
 
 
 def _run(arguments: list[str], *, owns_process: bool) -> int:
@@ -104,23 +103,22 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
 
     If the command `owns_process`, nothing else runs in the process: it handles signals.
     """
-    from ._cli import verb_table
-    from ._cli.parser import module_of, parse
+    from ._cli.args import ANSWER, DATA, FILES, find, module_of, parse
 
     args = parse(arguments)
-    verb = verb_table.find(args.subcommand)
+    verb = find(args.subcommand)
     assert verb is not None  # the parser accepts no other
     module = module_of(verb)
     console.runs_verb = True
-    console.is_optional = verb.writes in (verb_table.FILES, verb_table.ANSWER)
-    if verb.writes == verb_table.ANSWER:
+    console.is_optional = verb.writes in (FILES, ANSWER)
+    if verb.writes == ANSWER:
         console.code_of_lost = exit_codes.EXIT_USAGE
     console.quiet = args.quiet
     log.set_level(log.VERBOSE if args.verbose or args.debug else log.NORMAL)
     if owns_process and verb.name != "info":  # `info` has nothing to clean up
         _handle_termination()
     writes_data = getattr(module, "writes_data", lambda args: False)
-    of_data = verb.writes == verb_table.DATA or getattr(args, "json", False)
+    of_data = verb.writes == DATA or getattr(args, "json", False)
     if of_data or writes_data(args):
         console.reserve_for_data()
     if not 1 <= args.nthreads <= MAX_THREADS:
@@ -128,24 +126,21 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
     if not console.is_optional:
         console.need_output()
-    _name_standard_input(args, verb.inputs)
+    if verb.inputs is not None:
+        _name_standard_input(vars(args), verb.inputs)
     code = module.run(args) or exit_codes.EXIT_OK
     log.verbose("done")
     return int(code)
 
 
-def _name_standard_input(args: Namespace, inputs: tuple[str, ...]) -> None:
-    """Replace ``-`` in the arguments `inputs` by a path that can be opened."""
-    if not inputs:
-        return
+def _name_standard_input(given: dict[str, Any], name: str) -> None:
+    """Replace ``-`` in the argument `name` by a path that can be opened."""
     from ._cli.console import name_of_input
 
-    given = vars(args)
-    for name in inputs:
-        if isinstance(given[name], list):
-            given[name] = [name_of_input(path) for path in given[name]]
-        elif given[name] is not None:
-            given[name] = name_of_input(given[name])
+    if isinstance(given[name], list):
+        given[name] = [name_of_input(path) for path in given[name]]
+    else:
+        given[name] = name_of_input(given[name])
 
 
 def _code_without_output(code: int) -> int:
@@ -167,7 +162,7 @@ def _end_as_filter(arguments: list[str]) -> None:
     """
     import signal
 
-    from ._cli.parser import may_be_filter
+    from ._cli.args import may_be_filter
 
     if hasattr(signal, "SIGPIPE") and may_be_filter(arguments):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -176,9 +171,9 @@ def _end_as_filter(arguments: list[str]) -> None:
 
 def create_parser() -> ArgumentParser:
     """Return the parser of the command line, for programs that show its options."""
-    from ._cli import parser
+    from ._cli import args
 
-    return parser.create_parser()
+    return args.create_parser()
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from bloscpack._cli import verb_table
+from bloscpack._cli import args
 from bloscpack._cli.exit_codes import (
     DEFAULTS_VARIABLE,
     EXIT_COULD_NOT,
@@ -110,10 +110,8 @@ def _expanded(text: str | None, parser: ArgumentParser, action: Action | None) -
     if action is not None:
         values = {**vars(action), **values}
         values["default"] = DEFAULTS.get(action.dest, action.default)
-        if isinstance(action.choices, (list, tuple, range)):
-            values["choices"] = ", ".join(map(str, action.choices))
-        else:
-            values["choices"] = CHOICES
+        choices = ", ".join(map(str, action.choices or ()))
+        values["choices"] = CHOICES if action.dest == "cname" else choices
     return text % values
 
 
@@ -168,14 +166,8 @@ def _verb(title: str, help_: str, parser: ArgumentParser) -> Iterator[str]:
         yield escape(above[:1].upper() + above[1:])
         lines = examples.rstrip().split("\n")
         yield from _literal("\n".join(line.removeprefix("  ") for line in lines))
-    for name, action in _parsers_in(parser).items():
+    for name, action in args.parsers_in(parser).items():
         yield from _verb("%s %s" % (title, escape(name)), "", action)
-
-
-def _parsers_in(parser: ArgumentParser) -> dict[str, ArgumentParser]:
-    """Return the parsers of verbs or actions by their names."""
-    found = [a.choices for a in parser._actions if isinstance(a.choices, dict)]
-    return found[0] if found else {}
 
 
 # The page
@@ -201,9 +193,7 @@ def _head() -> Iterator[str]:
 
 
 def _commands() -> Iterator[str]:
-    from bloscpack._cli.parser import create_parser
-
-    parser = create_parser()
+    parser = args.create_parser()
     yield _section("OPTIONS")
     yield "Global options may stand before the command or behind it."
     yield from _options(parser)
@@ -211,8 +201,8 @@ def _commands() -> Iterator[str]:
     yield "%s shows the help of a command." % (
         bold("blpk ") + italic("command") + bold(" --help")
     )
-    verbs = _parsers_in(parser)
-    for verb in verb_table.VERBS:
+    verbs = args.parsers_in(parser)
+    for verb in args.VERBS:
         title = ", ".join(filter(None, (verb.name, verb.letter)))
         yield from _verb(title, verb.help, verbs[verb.name])
 

@@ -7,6 +7,7 @@ members inside of a file or a tree, whose names follow its name: ``archive.zip/a
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from .._format.dtypes import Array
 from .._format.other_formats import ZIP
 from .._storage.paths import is_url, shown_name
 from .._types import JsonObject
-from ..constants import MAGIC
+from ..constants import MAGIC, NPY_MAGIC
 from ..dataset.conversion import FORMATS, RAW, source_format
 from ..dataset.conversion.array_formats import (
     UNKNOWN_LENGTH,
@@ -36,22 +37,28 @@ from ..dataset.conversion.contents import (
     Members,
     Request,
     Rows,
+    Stream,
     as_table,
+    is_table,
     with_rows,
+    without_group,
 )
 from ..dataset.description import dtype_text
+from ..dataset.rows import joined
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
-from .console import check_exists, name_of_input, plain_name
+from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import Refusal, WrongUsage
-from .info_text import facts_of_file, shorten
-from .inputs import begins_with, is_dataset
+from .target import begins_with, is_dataset, why_no_items
+from .text import facts_of_file, short, shorten
 
 # The names of the formats of `savez`, and of files of any other format.
 ARCHIVE, BYTES = "archive", "bytes"
 BYTE = numpy.dtype("u1")
 # Maximum number of characters of names of members in a message.
 MOST_SHOWN = 60
+# The ends of the names of files that hold tables or archives of arrays.
+SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
 
 
 @dataclass(eq=False)
@@ -247,3 +254,51 @@ def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
                 raise WrongUsage(text % (name, ", ".join(content.columns)))
         content = content.only(fields)
     return content.part(range(*rows.indices(content.shape[0])))
+
+
+# New rows for a dataset
+
+
+@contextmanager
+def new_rows(
+    args: Namespace, new_file: str, found: dataset.Array | dataset.Table
+) -> Iterator[object]:
+    """Yield the rows in a file or another dataset, for the array or table `found`."""
+    path = name_of_input(new_file, seekable=True)
+    settings: dict[str, object] = {}
+    if not (args.npy or _has_format(path, args)):
+        wrong = why_no_items(path, args)
+        if found.dtype.hasobject:
+            wrong = wrong or "raw items are of one size, and text of any length is not"
+        if wrong:
+            raise WrongUsage(wrong)
+        settings["raw"] = found.dtype, (UNKNOWN_LENGTH, *found.shape[1:])
+    elif isinstance(found, dataset.Table):
+        settings["dtypes"] = {name: found.dtype[name].base for name in found.names}
+    with opened(path, args.nthreads, **settings) as source:
+        yield _rows_in(source, found)
+
+
+def _has_format(path: str, args: Namespace) -> bool:
+    """Return whether a path is a folder or a URL, or a file that is not raw items."""
+    if is_url(path) or os.path.isdir(path):
+        return True
+    begins = begins_with(path, MAGIC) or begins_with(path, NPY_MAGIC)
+    return not args.force and (begins or path.endswith(SUFFIXES))
+
+
+def _rows_in(source: Opened, found: Any) -> object:
+    """Return the rows for a table, and an iterator of blocks for an array."""
+    content = without_group(source.content)
+    is_of_table = isinstance(found, dataset.Table)
+    if is_of_table and is_table(content):
+        table = as_table(content)
+        if not isinstance(table.array, Stream):
+            return table.columns
+        return joined([*table.blocks()], table.dtype, ())
+    if not is_of_table and content.kind == "array":
+        assert isinstance(content, Rows)
+        return with_rows(content).blocks()
+    expected = "the fields " + ", ".join(found.names) if is_of_table else "an array"
+    texts = quoted_input(source.name), expected, short(describe(source))
+    raise WrongUsage("%s: expected %s, found %s" % texts)

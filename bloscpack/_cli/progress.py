@@ -20,6 +20,10 @@ from .. import log
 from .._storage.paths import shown_name
 from ..log import printable
 from .console import console
+from .text import shorten
+
+# The plain bytes of a file by its name, None if they are unknown.
+SizeOf = Callable[[str], int | None]
 
 # Seconds of work before the bar appears.
 PATIENCE = 1.0
@@ -53,20 +57,16 @@ class Bar:
     """
 
     def __init__(
-        self,
-        files: Sequence[str],
-        size_of: Callable[[str], int | None] | None,
-        forced: bool,
+        self, files: Sequence[str], size_of: SizeOf | None, forced: bool
     ) -> None:
-        self._files = files
-        self._size_of = size_of
-        # The plain bytes of the files before each file, and of all; None if unknown.
-        self._sums: list[int] | None = None
-        self._number = 0  # of the current file, from 1 on
-        self._name = ""
-        self._file_total: int | None = None
-        self._file_done = 0
-        self._done_before = 0  # plain bytes of the files before
+        self._files, self._size_of = files, size_of
+        # The plain bytes of the files before each file, and of all, if they are known.
+        self._sums: list[int] = []
+        self._number, self._name = 0, ""  # of the current file, from 1 on
+        self._before = self._done = (
+            0  # plain bytes of the files before, and of this one
+        )
+        self._total: int | None = None
         self._begun = time()
         self._next = -inf if forced else monotonic() + PATIENCE
         self._bar: Any = None
@@ -76,69 +76,57 @@ class Bar:
         with suppress(ValueError):  # files in front of it may have been refused
             self._number = self._files.index(name, self._number)
         self._number += 1
-        self._file_total, self._file_done = total, 0
-        name = printable(os.path.basename(shown_name(name)))
-        if len(name) > NAME_WIDTH:
-            name = name[: NAME_WIDTH - 3] + "..."
+        self._total, self._done = total, 0
+        name = os.path.basename(shown_name(name))
+        self._name = shorten(printable(name), NAME_WIDTH)
         if len(self._files) > 1:
-            name = "%d of %d, %s" % (self._number, len(self._files), name)
-        self._name = name
+            of = self._number, len(self._files), self._name
+            self._name = "%d of %d, %s" % of
 
     def expect(self, total: int | None) -> None:
         """Set the plain bytes of the current file; None means unknown."""
-        self._file_total = total
+        self._total = total
 
     def __call__(self, nbytes: int) -> None:
         """Add the plain bytes of a finished chunk."""
-        self._file_done += nbytes
+        self._done += nbytes
         if monotonic() < self._next:
             return
-        if self._bar is None:
-            self._open()
-        if self._bar is None:
+        if self._bar is None and not self._open():
             self._next = inf
             return
         self._next = monotonic() + INTERVAL
-        before, total = self._done_before, self._file_total
-        if self._sums is not None:
+        before, total = self._before, self._total if len(self._files) == 1 else None
+        if self._sums:
             before, total = self._sums[self._number - 1], self._sums[-1]
-        elif len(self._files) > 1:
-            total = None
-        self._bar.n = before + self._file_done
+        self._bar.n = before + self._done
         self._bar.total = None if total is None else max(total, self._bar.n)
         self._bar.set_description_str(self._name)
 
-    def _open(self) -> None:
-        """Make the bar of tqdm, if there is that package."""
+    def _open(self) -> bool:
+        """Make the bar of tqdm; return False without that package."""
         try:
             from tqdm import tqdm
         except ImportError:
-            return
+            return False
         if self._size_of is not None:
             sizes = [self._size_of(name) for name in self._files]
-            known = [size for size in sizes if size is not None]
-            if len(known) == len(sizes):
-                self._sums = [0, *accumulate(known)]
+            if None not in sizes:
+                self._sums = [0, *accumulate(size or 0 for size in sizes)]
         try:
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns or None
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or None
         except (OSError, ValueError):
-            columns = None
-        self._bar = tqdm(
-            unit="B",
-            unit_scale=True,
-            unit_divisor=1024,
-            leave=False,
-            file=_Screen(),
-            ncols=columns,
-            delay=1e-9,  # draw nothing yet
-        )
+            width = None
+        how = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
+        # With this delay it draws nothing yet.
+        self._bar = tqdm(file=_Screen(), ncols=width, delay=1e-9, **how)
         self._bar.start_t = self._begun
+        return True
 
     def end(self) -> None:
         """Leave the current file, which is complete or has failed."""
-        complete = self._file_done if self._file_total is None else self._file_total
-        self._done_before += complete
-        self._file_total, self._file_done = None, 0
+        self._before += self._done if self._total is None else self._total
+        self._total, self._done = None, 0
 
     def erase(self) -> None:
         """Erase the bar before a message; the next chunk draws it again."""
@@ -167,9 +155,7 @@ _bar: Bar | None = None
 
 @contextmanager
 def shown_for_run(
-    files: Sequence[str],
-    size_of: Callable[[str], int | None] | None,
-    wanted: bool | None,
+    files: Sequence[str], size_of: SizeOf | None, wanted: bool | None
 ) -> Iterator[None]:
     """Show one progress bar for all files that are worked on in the block.
 

@@ -18,8 +18,8 @@ from ..dataset.description import dtype_text
 from ..dataset.frames import shown_items
 from ..log import printable
 from .contents import BytesContent
-from .display import columns as terminal_columns
-from .info_text import shorten
+from .text import columns as terminal_columns
+from .text import shorten
 
 # Number of rows shown of each end; less for arrays of three axes or more.
 EDGE, CUBE_EDGE = 5, 3

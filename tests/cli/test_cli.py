@@ -539,7 +539,7 @@ def test_interrupted_while_it_starts(tmp_path: Path) -> None:
         "import bloscpack.cli as c, sys\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'bloscpack._cli.parser':\n"
+        "        if name == 'bloscpack._cli.args':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Finder())\n"
         "c.main(['list', 'x'])\n"

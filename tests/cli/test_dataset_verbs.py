@@ -278,7 +278,7 @@ def output(monkeypatch):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_cat(output, layout, monkeypatch):
-    monkeypatch.setattr("bloscpack._cli.named_dataset.READ_NBYTES", 200)
+    monkeypatch.setattr("bloscpack._cli.verbs.cat.READ_NBYTES", 200)
     damage.new_array("a", layout)
     damage.new_table("t", layout)
     items, rows = damage.numbers(), dataset.open("t")[:]

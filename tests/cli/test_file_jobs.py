@@ -8,8 +8,7 @@ import pytest
 
 import bloscpack
 from bloscpack import log
-from bloscpack._cli import inputs
-from bloscpack._cli import inputs as jobs
+from bloscpack._cli import jobs, target
 from bloscpack._cli.console import console
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 
@@ -107,7 +106,7 @@ def test_nothing_is_made_before_it_is_refused(tmp_path, monkeypatch):
 def test_nothing_to_do(tmp_path, capsys):
     console.begin(owns_streams=False)
     todo = planned(arguments(str(tmp_path), recursive=True))
-    assert 0 == jobs.run_jobs(todo, print, inputs.size_of, None)
+    assert 0 == jobs.run_jobs(todo, print, target.size_of, None)
     assert ("", "blpk: nothing to do: there are no inputs\n") == capsys.readouterr()
 
 
@@ -233,22 +232,22 @@ def test_links_to_folders_are_reported(tree, capsys):
 def test_packed_files(tree, expected, recursive, names):
     (tree / "below" / "d.blp").write_bytes(b"")
     args = argparse.Namespace(files=names, recursive=recursive)
-    assert expected == inputs.packed_files(args)
+    assert expected == target.packed_files(args)
 
 
 def test_folders_below_are_reported(tree, capsys):
-    inputs.packed_files(argparse.Namespace(files=["."], recursive=False))
+    target.packed_files(argparse.Namespace(files=["."], recursive=False))
     said = capsys.readouterr().err
     assert "blpk: skipped './below': a folder below, which needs -r\n" in said
     args = argparse.Namespace(files=["below"], recursive=True)
-    assert ["below"] == inputs.packed_files(args)
+    assert ["below"] == target.packed_files(args)
 
 
 def test_sizes(tree):
     bloscpack.pack_bytes_to_file(b"x" * 1000, "x.blp")
-    assert os.path.getsize("x.blp") == inputs.size_of("x.blp")
-    assert 1000 == inputs.plain_size_of("x.blp")
-    for size_of in (inputs.size_of, inputs.plain_size_of):
+    assert os.path.getsize("x.blp") == target.size_of("x.blp")
+    assert 1000 == target.plain_size_of("x.blp")
+    for size_of in (target.size_of, target.plain_size_of):
         assert 0 == size_of("missing")
         assert 0 == size_of("a")  # empty
         assert None is size_of("-")
@@ -275,7 +274,7 @@ def locked(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, locked):
     args = argparse.Namespace(files=[str(tmp_path)], recursive=True)
-    found = inputs.packed_files(args)
+    found = target.packed_files(args)
     expected = [str(tmp_path / name) for name in ("a.blp", "z.blp", "locked")]
     assert expected == found
 

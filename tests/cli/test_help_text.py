@@ -9,9 +9,8 @@ import sys
 import pytest
 from support import environment
 
-from bloscpack._cli import verb_table
-from bloscpack._cli.display import HelpFormatter
-from bloscpack._cli.parser import create_parser
+from bloscpack._cli import args
+from bloscpack._cli.args import HelpFormatter, create_parser
 
 WIDTHS = (80, 132)
 
@@ -20,7 +19,7 @@ def helps():
     parser = create_parser()
     verbs = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
     yield "blpk", parser.format_help()
-    for verb in verb_table.VERBS:
+    for verb in args.VERBS:
         yield verb.name, verbs[verb.name].format_help()
 
 

@@ -12,9 +12,8 @@ from cli.verb_support import load_manpage
 from support import DOCS, environment
 
 from bloscpack._cli import exit_codes as outcomes
+from bloscpack._cli.args import VERBS, create_parser
 from bloscpack._cli.exit_codes import DEFAULTS_VARIABLE
-from bloscpack._cli.parser import create_parser
-from bloscpack._cli.verb_table import VERBS
 from bloscpack._cli.verbs.bigfile import ACTIONS
 
 PAGE = DOCS / "blpk.1"
@@ -62,7 +61,7 @@ def test_written_by_the_program():
 
 def test_the_same_on_every_machine(monkeypatch):
     expected = manpage.make()
-    monkeypatch.setattr("bloscpack._cli.options.available_cpus", lambda: 77)
+    monkeypatch.setattr("bloscpack.defaults.available_cpus", lambda: 77)
     monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz", "new"])
     monkeypatch.setenv("COLUMNS", "33")
     monkeypatch.setenv("BLPK_DEFAULTS", "-c lz4")

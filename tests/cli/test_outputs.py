@@ -21,8 +21,9 @@ from bloscpack import (
     unpack_bytes_from_bytes,
     unpack_bytes_from_file,
 )
-from bloscpack._cli import outputs
-from bloscpack._cli.outputs import Clock, check_free, remove_input, state_of
+from bloscpack._cli import jobs
+from bloscpack._cli.jobs import Clock, remove_input, state_of
+from bloscpack._cli.target import check_free
 from bloscpack._commit.locking import open_locked
 from bloscpack._commit.replacing import replacing
 from bloscpack._storage.disk import disk
@@ -44,7 +45,7 @@ def test_compress_keeps_a_file_that_appears_meanwhile(path, monkeypatch, options
         pack_bytes_to_file(b"of another program", path + ".blp")
         return state_of(name)
 
-    monkeypatch.setattr(outputs, "state_of", look)
+    monkeypatch.setattr(jobs, "state_of", look)
     with pytest.raises(SystemExit) if code else contextlib.nullcontext():
         cli.main([*options, "compress", path])
     expected = b"of another program" if code else b"some bytes"

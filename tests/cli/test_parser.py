@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from bloscpack._cli.parser import parse
-from bloscpack._cli.verb_table import VERBS
+from bloscpack._cli.args import VERBS, parse
 
 NAMES = [
     # (input, output, more, arguments)
@@ -35,7 +34,7 @@ def test_names_of_other_verbs():
 ANYWHERE = [
     # (arguments, the values that they set)
     (["compress", "-f", "-q", "-n", "2", "x"], {"force": True, "quiet": True}),
-    (["compress", "x", "-fn2"], {"force": True, "nthreads": 2, "clevel": 7}),
+    (["compress", "x", "-fn2"], {"force": True, "nthreads": 2, "clevel": None}),
     (["-n", "3", "c", "x"], {"nthreads": 3, "force": False}),
     (["-n", "3", "c", "x", "-n", "4"], {"nthreads": 4}),
     (["-f", "d", "x", "--no-sync"], {"force": True, "sync": False}),
@@ -56,12 +55,13 @@ ANYWHERE = [
     (["-n", "2", "-3", "c", "x"], {"clevel": 3, "nthreads": 2}),
     (["append", "-5", "a", "b"], {"clevel": 5}),
     (["compress", "-3", "-l", "4", "x"], {"clevel": 4}),
-    # Numbers below zero are still values, as in 0.16
-    (["compress", "-t", "-1", "x"], {"typesize": -1, "clevel": 7}),
+    # Numbers below zero are values of options for which they make sense
+    (["convert", "--shape", "-1", "x", "y"], {"shape": "-1", "clevel": None}),
+    (["convert", "--shape", "-1,3", "-2", "x", "y"], {"shape": "-1,3", "clevel": 2}),
+    (["compress", "-t", "-1", "x"], {"typesize": -1, "clevel": None}),
     (["compress", "--typesize", "-12", "x"], {"typesize": -12, "in_file": "x"}),
-    (["compress", "--types", "-12", "-2", "x"], {"typesize": -12, "clevel": 2}),
-    (["-n", "-1", "compress", "x"], {"nthreads": -1, "clevel": 7}),
-    (["compress", "--", "-1"], {"in_file": "-1", "clevel": 7}),
+    (["-n", "-1", "compress", "x"], {"nthreads": -1, "clevel": None}),
+    (["compress", "--", "-1"], {"in_file": "-1", "clevel": None}),
     (["list", "-1"], {"files": ["-1"]}),
     # Abbreviations of 0.16, which later options do not make ambiguous
     (["compress", "--no-s", "x"], {"shuffle": False, "sync": None}),
@@ -81,7 +81,7 @@ def test_options_in_any_position(arguments, expected):
 
 FILTERS = [
     # (verb, arguments, the values that they set)
-    ("compress", [], {"clevel": 7, "cname": "blosclz"}),
+    ("compress", [], {"clevel": None, "cname": None}),
     ("compress", ["-9"], {"clevel": 9}),
     ("compress", ["-c", "zstd", "-v", "-n", "2"], {"cname": "zstd", "nthreads": 2}),
     ("compress", ["--debug"], {"debug": True}),

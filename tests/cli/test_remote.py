@@ -230,8 +230,7 @@ def test_what_a_web_server_does_not_take(run, places, tmp_path):
 
 def _wrong_command_lines():
     """Yield command lines with the word URL, which every verb must refuse or report."""
-    from bloscpack._cli.parser import create_parser
-    from bloscpack._cli.verb_table import VERBS
+    from bloscpack._cli.args import VERBS, create_parser
 
     verbs = create_parser()._subparsers._group_actions[0].choices
     yield from (["URL"], ["-d", "URL"], ["--force=URL"], ["-n", "URL", "info", "x"])

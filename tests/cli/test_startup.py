@@ -39,7 +39,7 @@ ALWAYS = (
 )
 INFO = (
     *ALWAYS,
-    *("bloscpack._cli.quick_answers", "bloscpack._cli.info_text"),
+    *("bloscpack._cli.file_info", "bloscpack._cli.text"),
     *("bloscpack.describe", "bloscpack.headers", "bloscpack.abstract_objects"),
     *("bloscpack.checksums", "bloscpack.metacodecs", "bloscpack.serializers"),
     *("bloscpack.defaults", "bloscpack.pretty"),
@@ -52,13 +52,13 @@ INFO = (
 )
 HELP = (
     *ALWAYS,
-    *("bloscpack._cli.parser", "bloscpack._cli.verb_table", "bloscpack._cli.options"),
-    *("bloscpack._cli.display", "bloscpack.defaults"),
-    *("argparse", "itertools", "locale", "re"),
+    *("bloscpack._cli.args", "bloscpack._cli.text"),
+    *("bloscpack.defaults", "bloscpack.pretty"),
+    *("argparse", "itertools", "locale", "re", "textwrap"),
 )
 VERSION = (
     *ALWAYS,
-    "bloscpack._cli.quick_answers",
+    *("bloscpack._cli.text", "bloscpack.pretty"),
     *("importlib.machinery", "importlib.util", "blosc", "version", "blosc_extension"),
 )
 

@@ -19,7 +19,7 @@ import pytest
 from support import environment
 
 from bloscpack import pack_bytes_to_file, pack_ndarray_to_file
-from bloscpack._cli import verb_table
+from bloscpack._cli import args
 
 pty = pytest.importorskip("pty")
 tty = pytest.importorskip("tty")
@@ -226,7 +226,7 @@ def assert_harmless(text, allowed="\n"):
 
 
 def test_all_verbs_are_tested():
-    found = {verb.name for verb in verb_table.VERBS}
+    found = {verb.name for verb in args.VERBS}
     assert found == set(CASES), "CASES needs a command line of each verb"
 
 

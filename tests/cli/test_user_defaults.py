@@ -6,9 +6,8 @@ import pytest
 
 import bloscpack
 from bloscpack import dataset
+from bloscpack._cli.args import blosc_settings, parse
 from bloscpack._cli.exit_codes import EXIT_USAGE, WrongUsage
-from bloscpack._cli.options import chosen
-from bloscpack._cli.parser import parse
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +31,7 @@ def parsed(monkeypatch):
 
 CASES = [
     # (variable, command line, some of the arguments)
-    ("", "compress x", {"auto": False, "clevel": 7, "verbose": False}),
+    ("", "compress x", {"auto": False, "clevel": None, "verbose": False}),
     ("--auto", "compress x", {"auto": "balanced"}),
     ("--auto=ratio", "c x", {"auto": "ratio"}),
     ("-c zstd -l 3 -n 4", "append x y", {"cname": "zstd", "clevel": 3, "nthreads": 4}),
@@ -74,9 +73,9 @@ def test_options(parsed, variable, line, expected):
 
 def test_auto_keeps_the_settings_that_were_given(parsed):
     args = parsed("--auto -t 4", "compress", "-c", "zstd", "x")
-    assert {"auto", "typesize", "cname"} <= chosen(args)
+    assert {"typesize": 4, "cname": "zstd"} == blosc_settings(args)["blosc_args"]
     args = parsed("-c lz4 -t 4", "compress", "-c", "zstd", "-t", "8", "x")
-    assert {"cname", "typesize"} == chosen(args)
+    assert {"typesize": 8, "cname": "zstd"} == blosc_settings(args)["blosc_args"]
 
 
 WRONG = [

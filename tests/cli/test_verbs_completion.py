@@ -10,6 +10,7 @@ import sys
 import pytest
 from support import environment
 
+from bloscpack._cli.args import add_arguments
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, Refusal
 from bloscpack._cli.verbs import completion as verb
 
@@ -17,7 +18,7 @@ from bloscpack._cli.verbs import completion as verb
 def blpk(*arguments):
     """Run the verb with its arguments."""
     parser = argparse.ArgumentParser(prog="blpk completion")
-    verb.add_arguments(parser)
+    add_arguments(verb, parser)
     return verb.run(parser.parse_args(arguments))
 
 

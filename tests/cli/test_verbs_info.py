@@ -10,7 +10,7 @@ import pytest
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, dataset
-from bloscpack._cli.info_text import MOST_SHOWN
+from bloscpack._cli.text import MOST_SHOWN
 from bloscpack.cli import main
 
 ARRAY = np.arange(30_000.0).reshape(3000, 10)

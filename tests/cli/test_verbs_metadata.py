@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import bloscpack
+from bloscpack._cli.args import add_arguments
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
-from bloscpack._cli.options import metadata_of_option
+from bloscpack._cli.target import metadata_of_option
 from bloscpack._cli.verbs import metadata as verb
 from bloscpack._commit.locking import open_locked
 from bloscpack.args import MetadataArgs
@@ -31,7 +32,7 @@ PLAIN = bytes(range(256)) * 100
 def blpk(*arguments, sync=None):
     """Run the verb with its arguments."""
     parser = argparse.ArgumentParser(prog="blpk metadata")
-    verb.add_arguments(parser)
+    add_arguments(verb, parser)
     args = parser.parse_args(list(map(str, arguments)))
     args.sync = sync
     return verb.run(args)

@@ -7,8 +7,7 @@ from types import ModuleType
 
 from support import DOCS
 
-from bloscpack._cli.display import HelpFormatter
-from bloscpack._cli.options import set_help
+from bloscpack._cli.args import HelpFormatter, add_arguments
 
 SCREEN = 30
 
@@ -27,8 +26,7 @@ def parser_of(name):
     """Return a parser that has learned a verb."""
     verb = importlib.import_module("bloscpack._cli.verbs." + name)
     parser = argparse.ArgumentParser(prog="blpk " + name, formatter_class=HelpFormatter)
-    set_help(parser, getattr(verb, "HELP", ""))
-    verb.add_arguments(parser)
+    add_arguments(verb, parser)
     return parser, verb.run
 
 
@@ -36,7 +34,7 @@ def run_verb(name, *arguments, nthreads=2, force=False):
     """Run a verb and return its exit code."""
     parser, run = parser_of(name)
     parser.set_defaults(nthreads=nthreads, force=force, verbose=False, debug=False)
-    parser.set_defaults(progress=None)
+    parser.set_defaults(progress=None, from_defaults=())
     return run(parser.parse_args([str(argument) for argument in arguments])) or 0
 
 

@@ -26,7 +26,7 @@ from bloscpack import (
     serializers,
     verify,
 )
-from bloscpack._cli import quick_answers as commands
+from bloscpack._cli import file_info
 from bloscpack._format import blosc_header, chunks  # noqa: F401
 from bloscpack._format import sections as frames  # noqa: F401
 from bloscpack.headers import has_undo_record
@@ -173,7 +173,7 @@ def run_files(data: bytes, expected, folder: Path) -> None:
     path, out = folder / "a.blp", folder / "out"
     path.write_bytes(data)
     with contextlib.redirect_stdout(io.StringIO()):
-        outcome(commands.info, str(path))
+        outcome(file_info.info, str(path))
     found = outcome(file_io.unpack_file_from_file, path, out)
     if not isinstance(found, Exception):
         found = out.read_bytes(), found

@@ -15,7 +15,7 @@ from support import BLP, ShortReads, golden_files, golden_input, manifest, sha25
 
 import bloscpack as bp
 from bloscpack import cli
-from bloscpack._cli import quick_answers
+from bloscpack._cli import file_info
 from bloscpack._format.sections import read_beginning
 from bloscpack._storage.cursor import Cursor
 from bloscpack.append import _rewrite_metadata_fp, append_fp
@@ -300,7 +300,7 @@ def test_header():
 def test_info_shows_every_file(capsys):
     for entry in FILES:
         try:
-            quick_answers.info(str(BLP / entry["file"]))
+            file_info.info(str(BLP / entry["file"]))
         except FormatError:
             assert entry["demand"].startswith(UNRELEASED), entry["file"]
         else:

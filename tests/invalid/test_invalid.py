@@ -18,7 +18,7 @@ from support import TESTS
 
 import bloscpack as bp
 from bloscpack import cli, log
-from bloscpack._cli import quick_answers as commands
+from bloscpack._cli import file_info
 from bloscpack.append import append_fp, rewrite_metadata_fp
 from bloscpack.exceptions import (
     FormatError,
@@ -132,7 +132,7 @@ def append(path):
 
 
 def info(path):
-    return commands.info(str(path))
+    return file_info.info(str(path))
 
 
 READERS = {

@@ -19,7 +19,7 @@ import support
 from support import ROOT
 
 import bloscpack
-from bloscpack._cli.verb_table import VERBS
+from bloscpack._cli.args import VERBS
 
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "bloscpack"

@@ -12,23 +12,19 @@ from ... import log
 from ..._commit.locking import waiting
 from ..._storage.paths import is_url, without_url
 from ..._storage.urls import last_part
+from ...args import BloscArgs
 from ...constants import EXTENSION
-from ...defaults import DEFAULT_TYPESIZE
 from ...exceptions import StorageError
-from ..console import STREAM, check_exists, name_of_input
-from ..exit_codes import Refusal, WrongUsage
-from ..inputs import why_not_plain
-from ..named import check_original_name, named
-from ..options import (
-    add_auto_option,
+from .. import target
+from ..args import (
     add_blosc_options,
     add_options,
-    blosc_args,
     blosc_settings,
-    metadata_of_option,
     number_of,
     refuse_auto,
 )
+from ..console import STREAM, check_exists, name_of_input
+from ..exit_codes import Refusal, WrongUsage
 from ..progress import shown
 
 HELP = """\
@@ -63,9 +59,7 @@ new_file <new_file>  file or dataset to append from
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    add_blosc_options(parser, None)
-    group = parser.add_argument_group(title="settings that fit the data")
-    add_auto_option(group.add_mutually_exclusive_group())
+    add_blosc_options(parser, "type size of the file")
     add_options(
         parser,
         OPTIONS,
@@ -93,7 +87,11 @@ def run(args: Namespace) -> None:
                 if error.errno not in TAKEN or not os.path.lexists(name):
                     raise
                 log.verbose("another program has made '%s' meanwhile" % name)
-        named(name).append(args)
+        item = target.named(name)
+        if isinstance(item, target.NamedFile):
+            _append_to_file(args)
+        else:
+            _append_to_dataset(args)
     except StorageError as error:
         if error.errno == errno.EAGAIN:
             hint = "--wait SECONDS waits for it"
@@ -118,14 +116,13 @@ def _create(args: Namespace) -> None:
             if args.metadata is not None or new_file == STREAM:
                 raise WrongUsage("a new dataset is made of a file, without --metadata")
             refuse_auto(args)
-            given = {key: getattr(args, key) for key in ("cname", "clevel", "shuffle")}
+            given = dict(BloscArgs(**blosc_settings(args)["blosc_args"]))
+            del given["typesize"]
             expect = None if bar is None else bar.expect
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return
-        check_original_name(args)
-        metadata = metadata_of_option(args)
-        if not args.auto and args.typesize is None:
-            args.typesize = DEFAULT_TYPESIZE
+        _check_original_name(args)
+        metadata = target.metadata_of_option(args)
         pack: Callable[..., None]
         if args.npy:
             from ...npy_io import pack_npy_to_file
@@ -135,7 +132,7 @@ def _create(args: Namespace) -> None:
             from ...file_io import pack_file_to_file
 
             pack = pack_file_to_file
-            wrong = why_not_plain(new_file, args)
+            wrong = target.why_not_plain(new_file, args)
             if wrong:
                 raise WrongUsage(wrong)
         # An append reads it again if another program makes the file meanwhile.
@@ -146,6 +143,85 @@ def _create(args: Namespace) -> None:
             metadata=metadata,
             progress=bar,
             exclusive=True,
-            **blosc_settings(args, blosc_args(args)),
+            **blosc_settings(args),
             **options,
         )
+
+
+def _append_to_file(args: Namespace) -> None:
+    """Append the content of another file."""
+    from ..._format.append_plan import UNCHANGED
+    from ...append import append
+
+    original_file, new_file = args.original_file, args.new_file
+    _check_original_name(args)
+    metadata = target.metadata_of_option(args)
+    if original_file == STREAM:
+        raise WrongUsage("a file to append to can't be standard input")
+    check_exists("original file", original_file)
+    check_exists("new file", new_file)
+    if os.path.isdir(new_file):
+        raise WrongUsage(
+            "'%s' is a folder: 'blpk cat' writes the rows of a dataset, and append "
+            "reads them with '-'" % new_file
+        )
+    log.verbose("original file is: '%s'" % original_file)
+    log.verbose("new file is: '%s'" % new_file)
+    options = {
+        **blosc_settings(args, typesize=None),
+        "nthreads": args.nthreads,
+        "sync": args.sync is not False,
+        "grow": args.grow,
+        "wait": args.wait,
+        "needs_offsets": False,
+        "metadata": UNCHANGED if metadata is None else metadata,
+    }
+    with shown(new_file, None, args.progress) as bar:
+        if bar is not None:
+            options.update(progress=bar, expect=bar.expect)
+        if args.npy:
+            from ...npy_io import append_npy
+
+            append_npy(original_file, name_of_input(new_file), **options)
+        else:
+            wrong = target.why_no_items(new_file, args)
+            if wrong and target.NamedFile(original_file).is_array():
+                raise WrongUsage(wrong)
+            source = name_of_input(new_file, seekable=True)
+            append(original_file, source, **options)
+            if target.why_not_plain(new_file, args):
+                what = target.other_format(new_file).partition(";")[0]
+                texts = new_file, what or "a Bloscpack file"
+                log.notice("'%s' is %s; its bytes were appended" % texts)
+
+
+def _append_to_dataset(args: Namespace) -> None:
+    """Append the rows in a file, or in another dataset, in one step.
+
+    The dataset keeps its settings.
+    """
+    from ..contents import new_rows
+
+    for option, given in (
+        ("--metadata", args.metadata),
+        ("--no-grow", not args.grow),
+    ):
+        if given:
+            raise WrongUsage(
+                "%s is for files: '%s' is a dataset" % (option, args.original_file)
+            )
+    refuse_auto(args)
+    check_exists("new file", args.new_file)
+    with (
+        target.opened_rows(
+            args.original_file, "r+", args.wait, sync=args.sync is not False
+        ) as found,
+        new_rows(args, args.new_file, found) as rows,
+    ):
+        found.append(rows)
+
+
+def _check_original_name(args: Namespace) -> None:
+    """Raise `Refusal` unless the file to append to has the suffix, or needs none."""
+    if not args.no_check_extension:
+        target.check_extension("original file", args.original_file)

@@ -28,13 +28,12 @@ from ...bigfile.attributes import FORMATS, humane
 from ...bigfile.header import MODULUS, folded, new_header
 from ...exceptions import StorageError
 from ...log import encodable, printable, verbose
+from ..args import add_options
 from ..console import STREAM, console
-from ..display import say_json, say_json_list
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage, for_each_file
-from ..inputs import opened_input
-from ..options import add
-from ..outputs import check_no_terminal
 from ..progress import shown
+from ..target import check_no_terminal, opened_input
+from ..text import say_json, say_json_list
 
 # Number of bytes that `cat` reads at a time: of raw items, and of items that become
 # objects of Python, which need ten times as much memory.
@@ -66,12 +65,8 @@ def _add_action(action: Action, parser: ArgumentParser) -> None:
     """Add the arguments of an action to its parser."""
     parser.usage = "%s [options] <tree> %s" % (parser.prog, action.usage)
     parser.description = action.help
-    parser.set_defaults(refuse=parser.error)
-    add(parser, "tree <tree>", "the folder of the tree")
-    add(parser, "names <name>", "see above", nargs="*", default=[])
-    for option in action.options.split():
-        names, help_, properties = OPTIONS[option]
-        add(parser, names, help_, dest=option, **properties)
+    lines = [ARGUMENTS, *(OPTIONS[name] for name in action.options.split())]
+    add_options(parser, "\n".join(lines), **PROPERTIES)
 
 
 def writes_data(args: Namespace) -> bool:
@@ -427,17 +422,30 @@ ACTIONS = {
     "copy": Action(_copy, "copy blocks", "[<block> [<new block>]]", "nfile dtype to"),
     "verify": Action(_verify, "check all data", "[<block> ...]", "json"),
 }
-# The names, the help and the properties of the options of actions.
-OPTIONS: dict[str, tuple[str, str, dict[str, object]]] = {
-    "long": ("-l", "show all fields", {}),
-    "binary": ("-b -B", "write raw items", {}),
-    "format": ("-f <format>", "format of an item for printf, like %%12.6f", {}),
-    "offset": ("-o <n>", "first row", {"type": int, "default": 0}),
-    "count": ("-c <n>", "number of rows", {"type": int}),
-    "nfile": ("-n -N <n>", "number of data files", {"type": int}),
-    "dtype": ("-t <dtype>", "type of the items, like f4 or <i8", {}),
-    "nmemb": ("--nmemb <n>", "items in a row", {"type": int, "default": 1}),
-    "size": ("-s --size <n>", "number of rows, without any data", {"type": int}),
-    "to": ("--to <tree>", "another tree", {}),
-    "json": ("--json", "print JSON, for programs", {}),
+ARGUMENTS = "tree <tree>  the folder of the tree\nnames <name>  see above"
+# The options of actions.
+OPTIONS = {
+    "long": "-l  show all fields",
+    "binary": "-b -B  write raw items",
+    "format": "-f <format>  format of an item for printf, like %%12.6f",
+    "offset": "-o <n>  first row",
+    "count": "-c <n>  number of rows",
+    "nfile": "-n -N <n>  number of data files",
+    "dtype": "-t <dtype>  type of the items, like f4 or <i8",
+    "nmemb": "--nmemb <n>  items in a row",
+    "size": "-s --size <n>  number of rows, without any data",
+    "to": "--to <tree>  another tree",
+    "json": "--json  print JSON, for programs",
+}
+PROPERTIES: dict[str, dict[str, object]] = {
+    "names": {"nargs": "*", "default": []},
+    "l": {"dest": "long"},
+    "B": {"dest": "binary"},
+    "f": {"dest": "format"},
+    "o": {"dest": "offset", "type": int, "default": 0},
+    "c": {"dest": "count", "type": int},
+    "N": {"dest": "nfile", "type": int},
+    "t": {"dest": "dtype"},
+    "nmemb": {"type": int, "default": 1},
+    "size": {"type": int},
 }

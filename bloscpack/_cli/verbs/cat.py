@@ -8,14 +8,25 @@ taken back: at a damaged chunk, all bytes before it have already been written.
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING, Any
 
-from ..console import console
-from ..display import parse_size
+from ..._commit.snapshot import read_snapshot
+from ..._types import Seekable
+from ...constants import MAGIC
+from ...exceptions import UsageError
+from ..args import parse_size
+from ..console import console, name_of_input, warn_of_second_file
 from ..exit_codes import WrongUsage
-from ..named import named
-from ..options import add_options
+from ..target import NamedFile, named, opened_rows
+
+if TYPE_CHECKING:
+    from ..._commit.snapshot import Check
+
+# About the number of plain bytes of rows that are read at a time.
+READ_NBYTES = 16 * 2**20
 
 HELP = """\
 write plain bytes to standard output, decompressing only the chunks that
@@ -39,11 +50,6 @@ file_ <file>  file or dataset to be read; - may be a pipe
 """
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add_options(parser, OPTIONS)
-
-
 def run(args: Namespace) -> None:
     """Write the selected bytes or rows."""
     bytes_ = None if args.bytes is None else parse_span(args.bytes)
@@ -54,7 +60,11 @@ def run(args: Namespace) -> None:
         )
     sys.stdout.flush()
 
-    named(args.file_).cat(bytes_, rows, console.put_bytes, args.nthreads)
+    item = named(args.file_)
+    if isinstance(item, NamedFile):
+        _cat_file(item.path, bytes_, rows, args.nthreads)
+    else:
+        _cat_dataset(item.path, bytes_, rows)
     console.flush()
 
 
@@ -85,3 +95,95 @@ def _numbers(
         raise WrongUsage(
             "%s: expected %s, found '%s': %s" % (option, form, text, error)
         ) from error
+
+
+def _cat_file(
+    path: str, bytes_: slice | None, rows: slice | None, nthreads: int
+) -> None:
+    """Write the plain bytes of a file, or some of them."""
+    from ...reader import Reader
+
+    def read(fp: Seekable, check: Check) -> None:
+        if not fp.seekable():
+            _cat_pipe(path, fp, bytes_ or slice(None), nthreads)
+            return
+        reader = Reader(fp)
+        check(reader.header)
+        if rows is not None:
+            with reader._array(nthreads) as array:
+                _write_rows(array, rows)
+            return
+        start, stop, _ = (bytes_ or slice(None)).indices(reader.nbytes)
+        reader._deliver(start, stop, console.put_bytes, nthreads)
+        if stop == reader.nbytes:
+            warn_of_second_file(path, reader._peek_behind(len(MAGIC)))
+
+    parts = bytes_ is not None or rows is not None
+    name = name_of_input(path, seekable=rows is not None)
+    read_snapshot(name, read, attempts=1, parts=parts)
+
+
+def _cat_dataset(path: str, bytes_: slice | None, rows: slice | None) -> None:
+    """Write the plain bytes of a dataset, of a table as structured items."""
+    with opened_rows(path) as found:
+        if rows is not None:
+            _write_rows(found, rows)
+            return
+        row = prod(found.shape[1:]) * found.dtype.itemsize
+        start, stop, _ = (bytes_ or slice(None)).indices(row * len(found))
+        step = max(1, READ_NBYTES // max(1, row)) * row
+        for begin in range(start - start % row if row else 0, stop, step or 1):
+            plain = _plain(found[begin // row : (begin + step) // row])
+            console.put_bytes(plain[max(0, start - begin) : stop - begin])
+
+
+def _write_rows(found: Any, rows: slice) -> None:
+    """Write the plain bytes of rows of an array or a table, in blocks."""
+    numbers = range(*rows.indices(len(found)))
+    row = prod(found.shape[1:]) * found.dtype.itemsize
+    step = max(1, READ_NBYTES // max(1, row * numbers.step))
+    for begin in range(0, len(numbers), step):
+        block = numbers[begin : begin + step]
+        console.put_bytes(_plain(found[block.start : block.stop : block.step]))
+
+
+def _plain(items: Any) -> bytes:
+    """Return the bytes of items; raise `UsageError` for text of any length."""
+    if items.dtype.hasobject:
+        text = "text of any length, and other objects, have no plain bytes"
+        raise UsageError(text)
+    found: bytes = items.tobytes()
+    return found
+
+
+def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
+    """Write plain bytes from a file object that can't seek, in constant memory.
+
+    No chunk is read before the bytes of the one in front of it are delivered, so Blosc
+    shares the blocks of each chunk among the threads.
+    """
+    from ..._engine.blosc_settings import own_settings
+    from ..._format.chunks import plain_of
+    from ...file_io import CompressedFPSource
+
+    source = CompressedFPSource(fp, to_end=True)
+    nbytes = source.bloscpack_header.nbytes
+    if nbytes is None and min(span.start or 0, span.stop or 0) < 0:
+        raise UsageError(
+            "positions from the end can't be read from a pipe if the header of the "
+            "file does not contain its size"
+        )
+    nbytes = sys.maxsize if nbytes is None else nbytes
+    start, stop, _ = span.indices(nbytes)
+    to_end = stop == nbytes  # what follows has to be checked
+    with own_settings:
+        own_settings.use_threads_of_blosc(nthreads)
+        for frame in source.frames():
+            plain = plain_of(frame, source.checksum_impl)
+            first, last = (max(0, at - frame.start) for at in (start, stop))
+            if first < last:
+                console.put_bytes(bytes(plain[first:last]), flush=True)
+            if frame.start + len(plain) >= stop and not to_end:
+                break
+    if to_end:
+        warn_of_second_file(name, source.peek_behind(len(MAGIC)))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from ...exceptions import install_hint
 from ..console import console
 from ..exit_codes import Refusal
-from ..options import add
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
@@ -19,11 +18,8 @@ examples:
   %(prog)s zsh > ~/.zfunc/_blpk      with ~/.zfunc in $fpath
   %(prog)s fish > ~/.config/fish/completions/blpk.fish
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add(parser, "shell <shell>", "one of %(choices)s", choices=SHELLS)
+OPTIONS = "shell <shell>  one of %(choices)s"
+PROPERTIES = {"shell": {"choices": SHELLS}}
 
 
 def run(args: Namespace) -> None:
@@ -34,7 +30,7 @@ def run(args: Namespace) -> None:
         raise Refusal(
             "completion needs the package shtab: " + install_hint("completion")
         ) from error
-    from ..parser import create_parser
+    from ..args import create_parser
 
     parsers = [create_parser()]
     for parser in parsers:

@@ -8,6 +8,13 @@ from argparse import ArgumentParser, Namespace
 from ... import log
 from ..._storage.paths import shown_name, without_url
 from ...exceptions import StorageError
+from ..args import (
+    add_auto_option,
+    add_codec_options,
+    add_options,
+    lengths_of_option,
+    rows_or_shape,
+)
 from ..console import (
     check_exists,
     descriptor_of,
@@ -16,17 +23,11 @@ from ..console import (
     plain_name,
     quoted_input,
 )
-from ..display import say_json
 from ..exit_codes import WrongUsage
-from ..options import (
-    add_auto_option,
-    add_codec_options,
-    add_options,
-    lengths_of_option,
-    rows_or_shape,
-)
-from ..outputs import Clock, check_free, checked_stream
+from ..jobs import Clock
 from ..progress import shown
+from ..target import check_free, checked_stream
+from ..text import say_json
 
 HELP = """\
 convert an array, a table or a group to another format, in bounded memory:

@@ -15,7 +15,8 @@ from ..._types import BinaryFile, Json, Seekable
 from ...exceptions import UsageError
 from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
-from .. import inputs, outputs
+from .. import jobs
+from ..args import add_files, add_options
 from ..console import (
     STREAM,
     console,
@@ -24,10 +25,9 @@ from ..console import (
     warn_of_second_file,
 )
 from ..exit_codes import Refusal, WrongUsage
-from ..inputs import plain_size_of
-from ..options import add_files, add_options
 from ..progress import shown
-from ..quick_answers import log_metadata
+from ..target import check_extension, check_free, plain_size_of
+from ..text import log_metadata
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
@@ -43,7 +43,6 @@ examples:
 
 # Metadata keys of an array that the header of a .npy file also contains.
 IN_NPY = frozenset(("dtype", "shape", "order", "container", "chunks", "shard"))
-
 
 OPTIONS = """\
 -e --no-check-extension  disable checking input file for extension (*.blp)
@@ -63,53 +62,31 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_files(parser, "decompress")
 
 
-# All files
-
-
 def writes_data(args: Namespace) -> bool:
     """Return whether data or metadata go to standard output."""
     of_metadata = args.metadata_to is not None and descriptor_of(args.metadata_to) == 1
-    return inputs.writes_data(args) or of_metadata
+    return jobs.writes_data(args) or of_metadata
 
 
 def run(args: Namespace) -> int:
     """Decompress the files."""
     log.verbose("getting ready for decompression")
-    if inputs.is_classic(args):
-        todo = [_classic_job(args)]
-    else:
-        todo = inputs.plan(args, lambda name: _plain_name(name, args))
-        if args.output is not None and not args.no_check_extension:
-            for name, _ in todo:
-                inputs.check_extension("input file", name, args.suffix)
+    todo = jobs.plan(args, partial(_plain_name, args))
+    one_output = jobs.is_classic(args) or args.output is not None
+    if one_output and not args.no_check_extension:
+        for name, _ in todo:
+            check_extension("input file", name, args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise WrongUsage("--metadata-to is for one input")
-    removals = outputs.Removals(args)
-
-    def act(in_file: str, out_file: str) -> None:
-        before = decompress(args, in_file, out_file)
-        removals.add(in_file, before, out_file)
-
-    code = inputs.run_jobs(todo, act, plain_size_of, args.progress)
-    return max(code, removals.finish())
+    return jobs.run(args, todo, partial(_decompress, args), plain_size_of)
 
 
-def _classic_job(args: Namespace) -> tuple[str, str]:
-    """Return the names of the input file and the output file."""
-    if args.no_check_extension:
-        if args.out_file is None:
-            raise UsageError("--no-check-extension requires use of <out_file>")
-        return args.in_file, args.out_file
-    inputs.check_extension("input file", args.in_file, args.suffix)
-    if args.out_file is not None:
-        return args.in_file, args.out_file
-    return args.in_file, inputs.plain_name(args.in_file, args.suffix)
-
-
-def _plain_name(name: str, args: Namespace) -> str:
-    """Return the name of the plain file for one of several inputs."""
+def _plain_name(args: Namespace, name: str) -> str:
+    """Return the name of the plain file for an input."""
+    if args.no_check_extension and jobs.is_classic(args):
+        raise UsageError("--no-check-extension requires use of <out_file>")
     if not args.no_check_extension or name.endswith(args.suffix):
-        return inputs.plain_name(name, args.suffix)
+        return jobs.plain_name(name, args.suffix)
     if args.output_dir is None:
         raise UsageError(
             "'%s' does not end with '%s': --no-check-extension requires use of "
@@ -121,36 +98,17 @@ def _plain_name(name: str, args: Namespace) -> str:
 # One file
 
 
-def decompress(args: Namespace, in_file: str, out_file: str) -> tuple[int, ...] | None:
-    """Decompress a file; return the `state_of` the input before."""
-    outputs.check_pair(out_file, args, packs=False)
-    outputs.check_files(in_file, out_file, args)
-    _check_metadata_to(args, in_file, out_file)
-    before = outputs.state_of(in_file)
-    if args.rm:
-        _check_no_loss(args, in_file, _is_npy(out_file, args))
-    clock = outputs.Clock()
-    nbytes, metadata, like = _decompress(args, in_file, out_file)
-    if _is_npy(out_file, args):
-        metadata = user_metadata(metadata)  # the .npy file has the rest
-    _keep_metadata(metadata, args, like)
-    clock.log(nbytes)
-    return before
-
-
-def _decompress(
-    args: Namespace, in_file: str, out_file: str
-) -> tuple[int, Json, FileAccess | None]:
-    """Decompress to bytes or to a .npy file.
-
-    Returns the number of plain bytes from the header, the metadata, and the attributes
-    of the input.
-    """
+def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
+    """Decompress to bytes or to a .npy file; return the number of plain bytes."""
     from ..._commit.snapshot import ATTEMPTS, read_snapshot
     from ...file_io import log_input, log_unpacked, plain_sink, unpack_fp_to_fp
 
+    is_npy = args.npy or (out_file.endswith(".npy") and not args.raw)
+    _check_metadata_to(args, in_file, out_file)
+    if args.rm:
+        _check_no_loss(args, in_file, is_npy)
     make_sink = plain_sink
-    if _is_npy(out_file, args):
+    if is_npy:
         from ...npy_io import npy_sink, sink_by_content
 
         make_sink = npy_sink if args.npy else sink_by_content
@@ -166,7 +124,7 @@ def _decompress(
             if bar is not None:
                 bar.expect(header.nbytes)
 
-        output = outputs.opened_output(in_fp, out_file, args)
+        output = jobs.opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
             metadata = unpack_fp_to_fp(
                 in_fp,
@@ -179,21 +137,19 @@ def _decompress(
             )
         return nbytes, metadata, like
 
+    streamed = jobs.is_streamed(out_file)
     if in_file == STREAM:
-        return read(standard_input(), lambda header: None)
-    streamed = outputs.is_streamed(out_file)
-    attempts = 1 if streamed else ATTEMPTS
-    in_size = size_of_input(in_file)
-    log_input(in_file, in_size)
-    found = read_snapshot(in_file, read, attempts)
-    if not streamed:
-        log_unpacked(in_size, out_file)
-    return found
-
-
-def _is_npy(out_file: str, args: Namespace) -> bool:
-    """Return whether an array is written as a .npy file."""
-    return args.npy or (out_file.endswith(".npy") and not args.raw)
+        nbytes, metadata, like = read(standard_input(), lambda header: None)
+    else:
+        in_size = size_of_input(in_file)
+        log_input(in_file, in_size)
+        found = read_snapshot(in_file, read, 1 if streamed else ATTEMPTS)
+        nbytes, metadata, like = found
+        if not streamed:
+            log_unpacked(in_size, out_file)
+    # A .npy file has the description of the array.
+    _keep_metadata(user_metadata(metadata) if is_npy else metadata, args, like)
+    return nbytes
 
 
 # The metadata
@@ -209,7 +165,7 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
     if same or (descriptor is not None and descriptor == descriptor_of(out_file)):
         raise WrongUsage("metadata and data can't both be '%s'" % name)
     if name != STREAM:
-        outputs.check_free(name, args)
+        check_free(name, args)
 
 
 def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:

@@ -8,7 +8,7 @@ data.
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -24,11 +24,9 @@ from ...log import printable
 from .. import exit_codes
 from ..console import STREAM, console
 from ..contents import BYTES, Opened, bytes_of, opened
-from ..display import say_json
-from ..info_text import json_text, shorten, table
-from ..options import add
 from ..progress import shown
 from ..row_text import json_values
+from ..text import json_text, say_json, shorten, table
 
 EXIT_DIFFERENT = 1
 # Maximum number of characters shown of an attribute.
@@ -45,13 +43,11 @@ examples:
   %(prog)s data.npy data.blp
   %(prog)s data.csv data.csv.blp        the file and its plain bytes
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add(parser, "--json", "print an object with all differences")
-    add(parser, "a <a>", "file, dataset, folder or URL")
-    add(parser, "b <b>", "file, dataset, folder or URL to compare with")
+OPTIONS = """\
+--json  print an object with all differences
+a <a>  file, dataset, folder or URL
+b <b>  file, dataset, folder or URL to compare with
+"""
 
 
 def run(args: Namespace) -> int:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
-from ..options import add
+from ..args import parse
 
 HELP = "show the help of the command, or of a subcommand"
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the argument of the verb."""
-    add(parser, "verb <subcommand>", "compress, for example", nargs="?")
+OPTIONS = "verb <subcommand>  compress, for example"
+PROPERTIES = {"verb": {"nargs": "?"}}
 
 
 def run(args: Namespace) -> None:
     """Show the help, and exit."""
-    from ..parser import parse
-
     parse(["--help"] if args.verb is None else [args.verb, "--help"])

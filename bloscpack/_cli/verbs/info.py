@@ -7,32 +7,37 @@ sizes, and errors outside of the chunks follow the table.
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ..._check.findings import ERROR, counted
 from ..._storage.paths import shown_name
-from ..._types import JsonObject
+from ..._types import JsonObject, Seekable
+from ...constants import MAGIC
 from ...log import printable
-from ..console import console, plain_name, shown_input
-from ..display import say_json
+from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
-from ..info_text import UNKNOWN, size_text
-from ..inputs import is_dataset, packed_files
-from ..named import named
-from ..options import add, add_packed_files
+from ..file_info import describe_file, info
+from ..target import NamedFile, code_of, is_dataset, named, packed_files
+from ..text import UNKNOWN, info_lines, say_json, size_text
 
 if TYPE_CHECKING:
-    from ..named import Named
+    from ..._commit.snapshot import Check
+    from ..target import Named
 
 # Plain size, compressed size, ratio, number, state.
+# The rows of chunks, and the other errors.
+Chunks = tuple[list[JsonObject], list[str]]
 ROW = "%8s  %8s  %8s  %8s  %s"
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add(parser, "--chunks", "check all chunks, and show sizes and state of each")
-    add(parser, "--json", "print a JSON object with all fields")
-    add_packed_files(parser, "file or dataset to show info for, or a folder of files")
+OPTIONS = """\
+--chunks  check all chunks, and show sizes and state of each
+--json  print a JSON object with all fields
+files <file>  file or dataset to show info for, or a folder of files
+-r --recursive  include all folders below a folder
+"""
 
 
 def run(args: Namespace) -> int:
@@ -70,18 +75,26 @@ def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
         else:
             _show_chunks(table, shown_input(item.path))
         return EXIT_DAMAGED if table["ndamaged"] or table["errors"] else EXIT_OK
-    if not args.json:
-        return item.show()
-    described, code = item.describe()
-    found.append(described)
-    return code
+    if not isinstance(item, NamedFile):
+        described = item.describe()
+    elif args.json:
+        described = describe_file(item.path)
+    else:
+        return info(item.path)
+    if args.json:
+        found.append(described)
+    else:
+        console.say_all(info_lines(described))
+    return code_of(described)
 
 
 # The chunks
 
 
 def _chunk_table(item: Named, nthreads: int) -> JsonObject:
-    rows, errors = item.chunks(nthreads)
+    """Check all chunks of a file or a dataset."""
+    chunks_of = _chunks_of_file if isinstance(item, NamedFile) else _chunks_of_dataset
+    rows, errors = chunks_of(item.path, nthreads)
     return {
         "file": plain_name(item.path),
         "nchunks": len(rows),
@@ -91,10 +104,62 @@ def _chunk_table(item: Named, nthreads: int) -> JsonObject:
     }
 
 
+def _chunks_of_file(path: str, nthreads: int) -> Chunks:
+    from ..._check.files import Inspection
+    from ..._commit.snapshot import read_snapshot
+    from ..._engine.blosc_settings import own_settings
+    from ..._file.archive import refuse_archive
+    from ..._storage.stream import positional
+    from ...abstract_io import effective_nthreads
+
+    check_exists("file", path)
+
+    def read(fp: Seekable, check: Check) -> Chunks:
+        with positional(fp) as storage:
+            if storage.read_at(0, len(MAGIC)) != MAGIC:
+                refuse_archive(storage)
+            inspection = Inspection(storage, effective_nthreads(nthreads, None))
+            intact = {chunk[0]: chunk[2:] for chunk in inspection.intact_chunks()}
+        if inspection.sections.header is not None:
+            check(inspection.sections.header)
+        numbers = range(inspection.geometry.nchunks)
+        damaged = set(numbers) - intact.keys()
+        errors = [
+            str(finding)
+            for finding in inspection.report.findings
+            if finding.severity == ERROR
+            and not (finding.section == "chunks" and finding.chunk in damaged)
+        ]
+        return list(_rows(numbers, intact)), errors
+
+    with own_settings:
+        return read_snapshot(path, read)
+
+
+def _chunks_of_dataset(path: str, nthreads: int) -> Chunks:
+    from ...dataset.checking import DatasetCheck
+
+    found = DatasetCheck(path, nthreads, keep_sound=True)
+    rows: list[JsonObject] = []
+    for _, check in found.files:
+        rows.extend(_rows(check.numbers, check.intact, file=check.file))
+    return rows, [str(f) for f in found.report.findings if f.severity == ERROR]
+
+
+def _rows(
+    numbers: Iterable[int], intact: Mapping[int, tuple[int, ...]], **where: str
+) -> Iterator[JsonObject]:
+    """Yield a row for each chunk; the sizes of damaged chunks are None.
+
+    `where` are more fields of each row.
+    """
+    for number in numbers:
+        nbytes, cbytes = intact.get(number, (None, None))
+        yield {**where, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
+
+
 def _show_chunks(table: JsonObject, name: str) -> None:
     """Print the table, a total, and the errors."""
-    from ..._check.findings import counted
-
     console.say(ROW % ("plain", "packed", "ratio", "chunk", "state"))
     nbytes = cbytes = 0
     for row in table["chunks"]:

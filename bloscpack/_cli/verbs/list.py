@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
+
+from ..._storage.paths import is_url, public_name, shown_name
+from ..._storage.urls import joined_url
 from ...describe import ratio_of
 from ...log import printable
 from ..console import console
-from ..display import say_json
-from ..exit_codes import for_each_file
-from ..info_text import UNKNOWN, array_text, short, size_text, table
-from ..inputs import packed_files
-from ..named import named
-from ..options import add, add_packed_files
+from ..exit_codes import EXIT_OK, for_each_file
+from ..file_info import describe_file
+from ..target import NamedFile, code_of, named, packed_files
+from ..text import UNKNOWN, array_text, say_json, short, size_text, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
     from ..._types import JsonObject
 
-
+# Fields that are left out: their size is not limited, or only `info` shows them.
+LEFT_OUT = (
+    *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
+    "attributes",
+)
 TITLES = ("plain", "packed", "ratio", "codec", "chunks", "checksum", "array", "name")
 SET_LEFT = (3, 5, 6)
 
@@ -32,25 +38,29 @@ examples:
   %(prog)s --bytes *.blp      exact sizes
   %(prog)s --json data.blp    a list of objects, for programs
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add_packed_files(parser, "files of any version, datasets, or folders")
-    form = parser.add_mutually_exclusive_group()
-    add(form, "--bytes", "show sizes in bytes, without suffix")
-    add(form, "--json", "print a list of objects")
+OPTIONS = """\
+files <file>  files of any version, datasets, or folders
+-r --recursive  include all folders below a folder
+--bytes  show sizes in bytes, without suffix
+| --json  print a list of objects
+"""
 
 
 def run(args: Namespace) -> int:
     """List the files and the arrays of datasets."""
-
     files = packed_files(args)
     found: list[JsonObject] = []
 
     def act(path: str) -> int:
-        entries, code = named(path).entries()
-        found.extend(entries)
+        item, code = named(path), EXIT_OK
+        if isinstance(item, NamedFile):
+            entries = [describe_file(path, strict=True)]
+        else:
+            entries, code = _arrays_of(path)
+        found.extend(
+            {key: entry[key] for key in entry if key not in LEFT_OUT}
+            for entry in entries
+        )
         return code
 
     worst = for_each_file(files, act)
@@ -62,6 +72,31 @@ def run(args: Namespace) -> int:
             rows.append(_total(found, args.bytes))
         console.say_all(table(rows, SET_LEFT))
     return worst
+
+
+def _arrays_of(path: str) -> tuple[list[JsonObject], int]:
+    """Return the fields of each array of a dataset, and the exit code.
+
+    An array that can't be opened is reported.
+    """
+    from ... import dataset
+    from ...dataset.description import arrays_of
+
+    found, code = [], EXIT_OK
+    for described in arrays_of(dataset.describe(path)):
+        name = described["name"]
+        file = shown_name(path)
+        if name and is_url(path):
+            file = joined_url(public_name(path), name)
+        elif name:
+            file = os.path.join(path, *name.split("/"))
+        if "error" in described:
+            texts = printable(file), printable(described["error"])
+            console.report("'%s': %s" % texts)
+            code = max(code, code_of(described))
+        else:
+            found.append({"file": file, **described})
+    return found, code
 
 
 def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:

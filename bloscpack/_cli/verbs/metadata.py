@@ -6,18 +6,18 @@ the new ones.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 
 from ... import log
 from ..._storage.paths import shown_name
 from ..._types import Json
+from ...exceptions import MetadataSectionTooSmall
+from ...serializers import is_array, replaced_metadata, user_metadata
 from ..console import console, is_input
-from ..display import finite
 from ..exit_codes import Refusal, WrongUsage
-from ..info_text import json_text
-from ..named import named
-from ..options import add_options, parse_json, read_metadata
+from ..target import NamedFile, named, parse_json, read_metadata
+from ..text import finite, json_text
 
 Edit = Callable[[Json, str], Json]
 
@@ -45,13 +45,8 @@ OPTIONS = """\
 --grow  rewrite the file if the reserved space is too small
 file_ <file>  file or dataset
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    repeated = {"action": "append", "default": []}
-    more = {"set": {"dest": "set_"}, "update": repeated, "remove": repeated}
-    add_options(parser, OPTIONS, **more)
+REPEATED = {"action": "append", "default": []}
+PROPERTIES = {"set": {"dest": "set_"}, "update": REPEATED, "remove": REPEATED}
 
 
 def writes_data(args: Namespace) -> bool:
@@ -62,7 +57,7 @@ def writes_data(args: Namespace) -> bool:
 def run(args: Namespace) -> None:
     """Show the metadata or change them."""
     if writes_data(args):
-        metadata = named(args.file_).metadata()
+        metadata = _metadata_of(args.file_)
         text = json_text(finite(metadata), args.compact)
         console.put(text + "\n")
         if text != json_text(metadata, args.compact):
@@ -78,7 +73,21 @@ def run(args: Namespace) -> None:
     if is_input(args.file_):
         raise WrongUsage("a file to change can't be standard input")
     edit = _edit(args) if args.set_ is None else _replacement(args.set_)
-    named(args.file_).change_metadata(args, edit)
+    change = (
+        _change_file if isinstance(named(args.file_), NamedFile) else _change_dataset
+    )
+    change(args, edit)
+
+
+def _metadata_of(path: str) -> Json:
+    """Return the metadata of a file, or the attributes of a dataset."""
+    item = named(path)
+    if isinstance(item, NamedFile):
+        return item.beginning(needs_metadata=True).metadata
+    from ... import dataset
+
+    with dataset.open(path) as found:
+        return found.attrs.asdict()
 
 
 def _replacement(name: str) -> Edit:
@@ -130,3 +139,40 @@ def _parse_update(argument: str) -> tuple[str, Json]:
         raise WrongUsage(
             "--update %s: '%s' is not valid JSON: %s%s" % (key, text, error, hint)
         ) from error
+
+
+def _change_file(args: Namespace, edit: Edit) -> None:
+    """Replace the metadata of the user in a file by what `edit` returns for them.
+
+    In an array file, the description of the array stays. The second argument of
+    `edit` is the name of the metadata in messages.
+    """
+    from ..._format.append_plan import UNCHANGED
+    from ...append import change_metadata
+
+    def changed(old: Json) -> Json:
+        noun = "metadata beside the array" if is_array(old) else "metadata"
+        new = replaced_metadata(old, edit(user_metadata(old), noun))
+        # Compared as text, because 1 and true are not the same in JSON.
+        if json_text(new, True, "ascii") == json_text(old, True, "ascii"):
+            log.verbose("the metadata are already the same")
+            return UNCHANGED
+        return new
+
+    grow = args.grow or NamedFile(args.file_).beginning().metadata_header is None
+    try:
+        change_metadata(args.file_, changed, sync=args.sync is not False, grow=grow)
+    except MetadataSectionTooSmall as error:
+        error.args = ("%s; --grow rewrites the file with more space" % error.args[0],)
+        raise
+
+
+def _change_dataset(args: Namespace, edit: Edit) -> None:
+    """Replace the attributes of a dataset, in one step, by what `edit` returns."""
+    from ... import dataset
+
+    with dataset.open(args.file_, "r+", sync=args.sync is not False) as found:
+        new = edit(found.attrs.asdict(), "attributes")
+        if not isinstance(new, dict):
+            raise Refusal("the attributes of '%s' must be a JSON object" % args.file_)
+        found.attrs.put(new)

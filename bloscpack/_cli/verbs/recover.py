@@ -11,12 +11,12 @@ from ..._storage.paths import shown_name
 from ...dataset.file_checks import DatasetRecovery
 from ...log import printable
 from ...recover import Recovery
+from ..args import add_options, number_of
 from ..console import console, descriptor_of, shown_input
-from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK
-from ..named import NamedFile, named
-from ..options import add_options, number_of
 from ..progress import shown
+from ..target import NamedFile, named
+from ..text import say_json
 
 # Maximum numbers of findings and of losses shown.
 FINDINGS_SHOWN = 20

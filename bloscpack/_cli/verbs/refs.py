@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from ..._storage.paths import without_url
 from ...references import references, write_references
 from ..console import STREAM, console
 from ..exit_codes import Refusal
-from ..options import add_options
 
 HELP = """\
 write references, in the format of kerchunk, through which Zarr and xarray
@@ -20,8 +19,6 @@ examples:
   %(prog)s -o a.json a.blp                  a file for fsspec and xarray
   %(prog)s --location https://host/d a.blp  where a.blp will be read
 """
-
-
 OPTIONS = """\
 -o --output <file>  write a JSON file; standard output by default
 --zarr-format  format of the Zarr documents (default: 2)
@@ -30,12 +27,10 @@ OPTIONS = """\
 --location <url>  folder or URL where readers find the file
 file_ <file>  file or URL to be referenced
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    zarr_format = {"type": int, "choices": (2, 3), "default": 2}
-    add_options(parser, OPTIONS, output={"default": STREAM}, zarr_format=zarr_format)
+PROPERTIES = {
+    "output": {"default": STREAM},
+    "zarr_format": {"type": int, "choices": (2, 3), "default": 2},
+}
 
 
 def run(args: Namespace) -> None:

@@ -6,12 +6,12 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from ... import log
-from .. import options
+from ..args import add_blosc_options, add_file_options, add_options, rows_or_shape
 from ..console import STREAM, check_exists
 from ..exit_codes import Refusal, WrongUsage
-from ..inputs import plain_size_of, run_jobs
-from ..named import NamedFile
-from .compress import add_chunk_options, add_room_options
+from ..jobs import run_jobs
+from ..progress import shown
+from ..target import NamedFile, plain_size_of, read_metadata
 
 # Arguments that are settings of `repack` under the same name.
 SETTINGS = (
@@ -42,20 +42,15 @@ OPTIONS = """\
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    options.add_blosc_options(parser, None, kept=True)
-    group = parser.add_argument_group(title="settings that fit the data")
-    options.add_auto_option(group.add_mutually_exclusive_group(), kept=True)
-    group = parser.add_argument_group(title="bloscpack settings")
-    add_chunk_options(group, kept=True)
-    options.add_options(
-        group,
+    add_blosc_options(parser, "type size of the file", kept=True)
+    add_file_options(
+        parser,
         OPTIONS,
+        kept=True,
         shard={"default": None},
         no_shard={"action": "store_false", "dest": "shard"},
     )
-    add_room_options(group, kept=True)
-    options.add(parser, "files <file>", "file to rewrite", nargs="*")
-    parser.set_defaults(refuse=parser.error)
+    add_options(parser, "files <file>  file to rewrite")
 
 
 def run(args: Namespace) -> int:
@@ -77,7 +72,7 @@ def _settings(args: Namespace) -> dict[str, object]:
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
-    settings["chunks"] = options.rows_or_shape("--chunks", args.chunks)
+    settings["chunks"] = rows_or_shape("--chunks", args.chunks)
     if args.no_metadata and args.shard:
         raise WrongUsage(
             "--shard needs the metadata of an array, which --no-metadata removes"
@@ -86,7 +81,7 @@ def _settings(args: Namespace) -> dict[str, object]:
         settings["metadata"] = None
         settings["keep_array"] = False
     elif args.metadata is not None:
-        settings["metadata"] = options.read_metadata(args.metadata)
+        settings["metadata"] = read_metadata(args.metadata)
         if settings["metadata"] is None:
             raise WrongUsage(
                 "metadata file '%s' is null, which counts as none: --no-metadata "
@@ -97,7 +92,6 @@ def _settings(args: Namespace) -> dict[str, object]:
 
 def _repack(args: Namespace, name: str, settings: dict[str, Any]) -> None:
     from ...repacking import repack
-    from ..progress import shown
 
     check_exists("file", name)
     if args.no_metadata and not args.force and NamedFile(name).is_array():

@@ -6,7 +6,7 @@ rows of the text.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -21,11 +21,9 @@ from ...dataset.description import dtype_text
 from ...log import printable
 from ..console import console, shown_input
 from ..contents import Opened, describe, opened, rows_of, selected
-from ..display import say_json
-from ..info_text import UNKNOWN, member_lines, short, size_text
-from ..options import add
 from ..progress import Bar, shown
 from ..row_text import MOST_ROWS, fitted, json_rows, row_lines, shown_spans
+from ..text import UNKNOWN, member_lines, say_json, short, size_text
 from .cat import parse_rows
 
 SETTINGS = ("codec", "level", "filter")
@@ -41,15 +39,13 @@ examples:
   %(prog)s --rows 10:20 --fields time,price prices.zarr
   %(prog)s --stats data.blp
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add(parser, "--rows <A:B:C>", "rows from A to B, every C-th one, as in Python")
-    add(parser, "--fields <a,b>", "only these fields or columns")
-    add(parser, "--stats", "read all items: least, greatest, mean, and how many")
-    add(parser, "--json", "print an object with description and rows")
-    add(parser, "file_ <file>", "file, dataset, folder or URL; - may be a pipe")
+OPTIONS = """\
+--rows <A:B:C>  rows from A to B, every C-th one, as in Python
+--fields <a,b>  only these fields or columns
+--stats  read all items: least, greatest, mean, and how many
+--json  print an object with description and rows
+file_ <file>  file, dataset, folder or URL; - may be a pipe
+"""
 
 
 def run(args: Namespace) -> None:

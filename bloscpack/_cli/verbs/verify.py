@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
-from ..._check.findings import ERROR, Report
+from ... import dataset
+from ..._check.findings import ERROR, Report, counted
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
 from ...log import printable
+from ...verify import verify
 from .. import exit_codes
 from ..console import console, plain_name, shown_input
-from ..display import say_json
-from ..inputs import packed_files
-from ..named import named
-from ..options import add, add_packed_files
 from ..progress import shown, shown_for_run
+from ..target import NamedFile, named, packed_files
+from ..text import say_json, size_text
 
 # The state of a damaged file, in words.
 DAMAGED = "damaged"
@@ -37,12 +37,11 @@ examples:
   %(prog)s -r folder          all *.blp and archives in a folder and below
   %(prog)s --json data.blp    a list of objects, for programs
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    add_packed_files(parser, "files of any version, datasets, or folders of them")
-    add(parser, "--json", "print a list of objects")
+OPTIONS = """\
+files <file>  files of any version, datasets, or folders of them
+-r --recursive  include all folders below a folder
+--json  print a list of objects
+"""
 
 
 def run(args: Namespace) -> int:
@@ -56,13 +55,17 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         item = named(path)
         with shown(path, item.plain_size, args.progress) as bar:
-            report = item.verify(args.nthreads, bar)
+            is_file = isinstance(item, NamedFile)
+            check = verify if is_file else dataset.verify
+            report = check(path, nthreads=args.nthreads, progress=bar)
+        if is_file:
+            report.filename = plain_name(path)
         code, state = state_of(report)
         if args.json:
             add(path, report)
         elif not (args.quiet and report.ok):
-            counts = item.counts(report, state == DAMAGED)
-            console.say("%s: %s (%s)" % (shown_input(path), state, counts))
+            texts = shown_input(path), state, _counts(report, state == DAMAGED)
+            console.say("%s: %s (%s)" % texts)
             tell(report)
         return code
 
@@ -94,6 +97,21 @@ def state_of(report: Report | DatasetReport) -> tuple[int, str]:
         if kinds == {kind}:
             return exit_codes.EXIT_COULD_NOT, state
     return exit_codes.EXIT_DAMAGED, DAMAGED
+
+
+def _counts(report: Report | DatasetReport, damaged: bool) -> str:
+    """Return what a report has counted, in words."""
+    chunks, nbytes = counted(report.nchunks, "chunk"), size_text(report.nbytes_intact)
+    if isinstance(report, DatasetReport):
+        if not report.ok:
+            chunks, nbytes = "%d of %s" % (report.nintact, chunks), nbytes + " good"
+        texts = report.layout, report.kind, chunks, counted(report.nfiles, "file")
+        return "%s %s, %s in %s, %s" % (*texts, nbytes)
+    if damaged:
+        return "%d of %s, %s good" % (report.nintact, chunks, nbytes)
+    if report.nbytes is None:
+        return chunks
+    return "%s, %s" % (chunks, size_text(report.nbytes))
 
 
 def tell(report: Report | DatasetReport) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bloscpack._cli import display
+from bloscpack._cli import args, text
 from bloscpack._cli.console import OutputLost, console
 
 SIZES = [
@@ -31,7 +31,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("size", "text"), SIZES)
 def test_parse_size(size, text):
-    assert size == display.parse_size(text)
+    assert size == args.parse_size(text)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_is_no_size(text):
     with pytest.raises(
         ValueError, match="T like 1.5M, 1.5MB or 1.5MiB, found '%s'" % text
     ):
-        display.parse_size(text)
+        args.parse_size(text)
 
 
 VALUES = [
@@ -58,7 +58,7 @@ def test_json_has_no_nan(capsys, expected, value):
     def refused(name):
         raise AssertionError(name)
 
-    display.say_json(value)
+    text.say_json(value)
     assert expected == json.loads(capsys.readouterr().out, parse_constant=refused)
 
 

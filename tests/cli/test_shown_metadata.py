@@ -4,7 +4,7 @@ import pprint
 
 import pytest
 
-from bloscpack._cli import quick_answers as commands
+from bloscpack._cli import text
 from bloscpack._cli.console import console
 
 
@@ -14,7 +14,7 @@ def shown(capsys):
     console.begin(owns_streams=False)
 
     def show(metadata):
-        commands.log_metadata(metadata)
+        text.log_metadata(metadata)
         title, *lines = capsys.readouterr().out.splitlines()
         assert "blpk: Metadata:" == title
         return [line.removeprefix("blpk: ") for line in lines]
@@ -49,5 +49,5 @@ def test_long(shown):
 def test_of_very_many_the_first_part(shown):
     metadata = {"key %06d" % i: i for i in range(20_000)}
     *first, last = shown(metadata)
-    assert [repr(metadata)[: commands.MOST_SHOWN] + "..."] == first
+    assert [repr(metadata)[: text.MOST_SHOWN] + "..."] == first
     assert "This is the beginning; 'blpk metadata FILE' shows all." == last

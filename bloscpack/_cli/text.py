@@ -1,20 +1,33 @@
-"""The text of ``blpk info``: a line for each fact about a file or a dataset.
+"""What the command shows of files and datasets: lines, tables, JSON, sizes, versions.
 
-`FACTS` is the table of all lines, in order. A description of a file is brought into the
-form of one of a dataset, so that both are drawn by the same table. Neither argparse nor
-NumPy is imported: ``blpk info FILE`` has to be fast.
+Contract: no control character, and no mark that changes the direction of text, reaches
+the terminal from a file name, an option or a file. `say`, `put_line` and the functions
+of `log` replace unprintable characters by escape sequences (`printable`), and so
+characters that the encoding of the terminal lacks. `json_text` and `say_json` use the
+escape sequences of JSON, so that their output stays valid JSON.
+
+`FACTS` is the table of all lines of ``blpk info``, in order. A description of a file is
+brought into the form of one of a dataset, so that both are drawn by the same table.
+
+`cli` calls `version` and `info` without the parser if the command line is simple
+enough: they have to be fast, so argparse, NumPy and Blosc are not imported.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
+from .. import log
 from ..log import printable
 from ..pretty import pretty_size
+from ..version import __version__
+from .console import console
+from .exit_codes import Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .._types import Json, JsonObject
     from ..describe import FileInfo
@@ -22,8 +35,99 @@ if TYPE_CHECKING:
 UNKNOWN = "-"
 # Number of blanks in front of each level of JSON.
 INDENT = 2
-# Maximum number of characters of metadata or attributes that ``info`` shows.
+# Maximum number of characters of metadata or attributes that are shown.
 MOST_SHOWN = 2**16
+# Maximum number of characters of a line of metadata.
+LINE_WIDTH = 90
+
+
+# The command
+
+
+def version() -> None:
+    """Show the versions of Bloscpack, python-blosc and Blosc."""
+    console.put(
+        "bloscpack: '%s' python-blosc: '%s' blosc: '%s'\n"
+        % (__version__, *_blosc_versions())
+    )
+    console.flush()  # the parser exits next
+
+
+def _blosc_versions() -> tuple[str, str]:
+    """Return the versions of python-blosc and Blosc.
+
+    Importing the whole package takes longer than everything else in
+    ``blpk --version``: load only the two modules that contain the versions.
+    """
+    from importlib.machinery import PathFinder
+    from importlib.util import find_spec, module_from_spec
+
+    package = find_spec("blosc")
+    if package is None or not package.submodule_search_locations:
+        raise Refusal("python-blosc is not installed")
+    versions = []
+    for module, name in (
+        ("version", "__version__"),
+        ("blosc_extension", "BLOSC_VERSION_STRING"),
+    ):
+        spec = PathFinder.find_spec(module, list(package.submodule_search_locations))
+        assert spec is not None
+        loaded = module_from_spec(spec)
+        spec.loader.exec_module(loaded)  # type: ignore[union-attr]
+        versions.append(str(getattr(loaded, name)))
+    return versions[0], versions[1]
+
+
+def log_metadata(metadata: object) -> None:
+    """Show metadata with sorted keys; only the beginning if they are very long."""
+    log.normal("Metadata:")
+    text = repr(metadata)
+    if len(text) > MOST_SHOWN:
+        end = "...\nThis is the beginning; 'blpk metadata FILE' shows all."
+        log.normal(text[:MOST_SHOWN] + end)
+        return
+    from pprint import pformat
+
+    log.normal(pformat(metadata, width=LINE_WIDTH))
+
+
+# JSON
+
+
+def say_json(value: object) -> None:
+    """Print a value as JSON in ASCII; NaN and infinities become null."""
+    console.put(_plain_json(value) + "\n")
+
+
+def say_json_list(pieces: Iterable[list[object]]) -> None:
+    """Print several lists as one, as `say_json` does, one piece after the other."""
+    before = "["
+    for piece in filter(None, pieces):
+        # Without the brackets around the items, and the line end before the last one.
+        console.put(before + _plain_json(piece)[1:-2])
+        before = ","
+    console.put("[]\n" if before == "[" else "\n]\n")
+
+
+def _plain_json(value: object) -> str:
+    import json
+
+    try:
+        return json.dumps(value, indent=INDENT, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(value), indent=INDENT)
+
+
+def finite(value: object) -> Json:
+    from math import isfinite
+
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value
 
 
 def json_text(value: object, compact: bool, encoding: str = "") -> str:
@@ -55,6 +159,20 @@ def json_text(value: object, compact: bool, encoding: str = "") -> str:
     return "".join(
         c if c.isprintable() or c == "\n" else json.dumps(c).strip('"') for c in text
     )
+
+
+# Words and tables
+
+
+def columns() -> int:
+    """Return the columns of the terminal on standard output, or 80."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (AttributeError, OSError, ValueError):
+        return 80
 
 
 def size_text(size: int, exact: bool = False) -> str:

@@ -1,0 +1,69 @@
+"""The description of a file, and ``blpk info FILE``, which has to be fast.
+
+argparse, NumPy and Blosc are not imported, unless the file has another format.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..exceptions import NotReadable, UsageError
+from .console import check_exists, console, is_input, plain_name
+from .exit_codes import EXIT_DAMAGED, EXIT_OK
+from .text import facts_of_file, info_lines
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from .._types import JsonObject
+
+
+def info(file_: str) -> int:
+    """Show the facts about a file; return the exit code."""
+    from ..describe import inspect_file
+
+    console.need_output()
+    check_exists("file", file_)
+    try:
+        found, damage = inspect_file(file_, lenient=True)
+    except NotReadable as error:
+        console.say_all(info_lines(_described_source(file_, error)))
+        return EXIT_OK
+    console.say_all(info_lines(facts_of_file(found, damage)))
+    return EXIT_OK if damage is None else EXIT_DAMAGED
+
+
+def describe_file(path: str, *, strict: bool = False) -> JsonObject:
+    """Return all fields of a file, also of one of another format."""
+    from ..describe import describe
+
+    if not strict:
+        check_exists("file", path)
+    try:
+        fields = describe(path, strict=strict)
+    except NotReadable as error:
+        fields = _described_source(path, error)
+    return {**fields, "file": plain_name(path)}
+
+
+def _described_source(file_: str, error: NotReadable) -> JsonObject:
+    """Return the description of a file of a format that ``convert`` reads.
+
+    Raises `error` for any other file, and if a package is missing: it says what the
+    file is in place of a Bloscpack file.
+    """
+    if is_input(file_) or not os.path.isfile(file_):
+        raise error
+    from ..dataset.conversion import source_format
+    from .contents import describe, opened
+
+    try:
+        source_format(file_)
+    except NotReadable:
+        raise error from None
+    try:
+        with opened(file_, 1) as found:
+            return describe(found)
+    except UsageError as other:
+        if isinstance(other.__cause__, ImportError):
+            raise error from None
+        raise
