@@ -133,6 +133,8 @@ def naming_file(path: str, *wrong: type[Exception]) -> Iterator[None]:
         with naming_errors(path):
             yield
     except UsageError as error:
+        if error.filename is not None:
+            raise
         # The cause stays: a missing package is no wrong call.
         text = "'%s': %s" % (path, error)
         raise type(error)(text) from error.__cause__ or error

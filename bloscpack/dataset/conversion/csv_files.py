@@ -31,9 +31,10 @@ from ..._compat import import_extra
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT
-from ...exceptions import NotReadable, UsageTypeError, UsageValueError
+from ...exceptions import DoesNotFit, NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
+from ..rows import ENDS_IN_ZERO
 from . import contents
 from .parquet_files import UNSIZED, Lengths, bytes_of, lengths_of, text_items
 
@@ -261,9 +262,9 @@ class _File:
                             block[name] = self._items(values, dtype, name)
                         except _WrongValue as error:
                             index, why = error.args
-                            raise UsageValueError(
-                                "column '%s': %s (%s)"
-                                % (name, why, where(start + index))
+                            raise DoesNotFit(
+                                "column '%s', %s: %s"
+                                % (name, where(start + index), why)
                             ) from error
                     yield block
 
@@ -290,6 +291,12 @@ class _File:
 
         kind = dtype.kind
         if kind in "USO":
+            if dtype != TEXT:
+                most = dtype.itemsize // (4 if kind == "U" else 1)
+                expected = "expected text of at most %d characters, found" % most
+                _check(lengths_of(values, kind) <= most, values, expected)
+                is_cut = numpy.asarray(compute.ends_with(values, "\0"))
+                _check(~is_cut, values, ENDS_IN_ZERO + ":")
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
         found = _parsed(values, dtype)
@@ -302,7 +309,7 @@ class _File:
                 nothing = "nan" if kind in "fc" else "NaT"
                 found = numpy.full(len(values), nothing, parsed.dtype)
                 found[numbers] = parsed
-        refused = "the values are not of dtype '%s': found" % dtype
+        refused = "expected values of dtype '%s', found" % dtype
         if found is None:
             counts = range(1, len(present) + 1)
             wrong = bisect_left(
