@@ -70,7 +70,9 @@ BOOLEAN = "^(?:True|TRUE|true|False|FALSE|false)$"
 TIME = r"^ ?[+-]?[0-9][0-9T:. Z+-]*$|^(?i:nat)$"
 ZONE = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 # Text that is probably a time.
-PROBABLE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$"
+PROBABLE_TIME = (
+    r"^ ?[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$|^(?i:nat)$"
+)
 BOOL, INT, FLOAT = map(numpy.dtype, ("?", "i8", "f8"))
 
 
@@ -110,6 +112,8 @@ class _File:
 
     def __init__(self, path: str, request: contents.Request) -> None:
         pyarrow = import_extra("pyarrow", "tables", "CSV needs the package %s")
+        from pyarrow import compute
+
         self._path, self._request = path, request
         self._part_nbytes = min(contents.BLOCK_NBYTES, PART_NBYTES)
         self.names: list[str] = []
@@ -146,10 +150,13 @@ class _File:
                 )
         # An array without names becomes columns with numbers as names.
         is_array = self.names == [str(i) for i in range(len(self.names))]
-        if not is_array and _parsed(pyarrow.array(self.names), FLOAT) is not None:
+        names = pyarrow.array(self.names)
+        is_time = compute.match_substring_regex(names, PROBABLE_TIME)
+        others = names.filter(compute.invert(is_time))
+        if not is_array and (not len(others) or _parsed(others, FLOAT) is not None):
             log.notice(
-                "the first line of '%s' has numbers, which become the names of the "
-                "columns; is a line of names missing?" % path
+                "the first line of '%s' has numbers or times, which become the names "
+                "of the columns; is a line of names missing?" % path
             )
 
     def _parts(self) -> Iterator[tuple[int, bytes]]:
