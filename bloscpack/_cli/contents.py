@@ -42,7 +42,7 @@ from ..dataset.conversion.contents import (
 from ..dataset.description import dtype_text
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
-from .console import check_exists, name_of_input, plain_name
+from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import Refusal, WrongUsage
 from .info_text import facts_of_file, shorten
 from .inputs import begins_with, is_dataset
@@ -111,6 +111,8 @@ def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
     with request.resources:
         path, members = _split(name_of_input(name, seekable=True))
         found, content = _read(path, request)
+        if "delimiter" in settings and found != "csv":
+            raise WrongUsage("--delimiter is for CSV: %s is none" % quoted_input(name))
         for number, member in enumerate(members):
             if member not in content.members:
                 inside = "/".join([shown_name(path), *members[:number]])

@@ -228,6 +228,8 @@ class NamedFile:
         original_file, new_file = args.original_file, args.new_file
         check_original_name(args)
         metadata = metadata_of_option(args)
+        if args.delimiter is not None:
+            raise WrongUsage("--delimiter is for rows of datasets, in CSV files")
         if original_file == STREAM:
             raise WrongUsage("a file to append to can't be standard input")
         check_exists("original file", original_file)

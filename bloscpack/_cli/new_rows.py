@@ -23,6 +23,7 @@ from .contents import Opened, describe, opened
 from .exit_codes import WrongUsage
 from .info_text import short
 from .inputs import begins_with, why_no_items
+from .options import given_delimiter
 
 # The ends of the names of files that hold tables or archives of arrays.
 SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
@@ -34,7 +35,7 @@ def rows_of(
 ) -> Iterator[object]:
     """Yield the rows in a file or another dataset, for the array or table `found`."""
     path = name_of_input(new_file, seekable=True)
-    settings: dict[str, object] = {}
+    settings: dict[str, object] = {**given_delimiter(args)}
     if not (args.npy or _has_format(path, args)):
         wrong = why_no_items(path, args)
         if found.dtype.hasobject:

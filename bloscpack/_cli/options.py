@@ -66,6 +66,20 @@ def set_help(parser: ArgumentParser, text: str) -> None:
 
 INFINITE = float("inf")
 
+# The delimiter of CSV
+
+
+def add_delimiter_option(group: _ActionsContainer) -> None:
+    """Add the option with the character between the values of CSV."""
+    text = "character between the values of CSV: ';' or tab, say\n(default: a comma)"
+    add(group, "--delimiter <character>", text)
+
+
+def given_delimiter(args: Namespace) -> dict[str, str]:
+    """Return the delimiter as a setting, if there is one."""
+    return {} if args.delimiter is None else {"delimiter": args.delimiter}
+
+
 # Options of every verb
 
 # The groups of the global options.

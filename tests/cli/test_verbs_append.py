@@ -281,6 +281,18 @@ def test_csv_to_a_table(blpk, folder):
     assert rows == dataset.open("t")[:].tolist()
 
 
+def test_csv_with_a_delimiter(blpk, folder):
+    pytest.importorskip("pyarrow")
+    (folder / "new.csv").write_text("n\tword\n1\ta,b\n")
+    assert (0, "") == blpk("--create", "--delimiter", "tab", "t.zarr", "new.csv")
+    assert (0, "") == blpk("--delimiter", r"\t", "t.zarr", "new.csv")
+    assert 2 * [(1, "a,b")] == dataset.open("t.zarr")[:].tolist()
+    bp.pack_ndarray_to_file(np.arange(3.0), "rows.blp")
+    for names in (("t.zarr", "rows.npy"), ("rows.blp", "new.csv")):
+        code, message = blpk("--delimiter", "tab", *names)
+        assert (2, True) == (code, "--delimiter is for " in message)
+
+
 def test_csv_to_an_array(blpk):
     pytest.importorskip("pyarrow")
     dataset.create_array("a", [1, 2]).close()

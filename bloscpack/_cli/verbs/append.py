@@ -22,6 +22,7 @@ from ..named import check_original_name, named
 from ..options import (
     add_auto_option,
     add_blosc_options,
+    add_delimiter_option,
     add_options,
     blosc_args,
     blosc_settings,
@@ -64,6 +65,7 @@ new_file <new_file>  file or dataset to append from
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, None)
+    add_delimiter_option(parser)
     group = parser.add_argument_group(title="settings that fit the data")
     add_auto_option(group.add_mutually_exclusive_group())
     add_options(
@@ -118,7 +120,8 @@ def _create(args: Namespace) -> None:
             if args.metadata is not None or new_file == STREAM:
                 raise WrongUsage("a new dataset is made of a file, without --metadata")
             refuse_auto(args)
-            given = {key: getattr(args, key) for key in ("cname", "clevel", "shuffle")}
+            keys = "cname", "clevel", "shuffle", "delimiter"
+            given = {key: getattr(args, key) for key in keys}
             expect = None if bar is None else bar.expect
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return

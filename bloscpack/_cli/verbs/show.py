@@ -19,7 +19,7 @@ from ..console import console, shown_input
 from ..contents import Opened, describe, opened, rows_of, selected
 from ..display import say_json
 from ..info_text import member_lines, short, size_text
-from ..options import add
+from ..options import add, add_delimiter_option, given_delimiter
 from ..progress import Bar, shown
 from ..row_text import MOST_ROWS, json_rows, row_lines, shown_spans
 from ..statistics_text import as_json, statistics_lines
@@ -41,6 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add(parser, "--rows <A:B:C>", "rows from A to B, every C-th one, as in Python")
     add(parser, "--fields <a,b>", "only these fields or columns")
+    add_delimiter_option(parser)
     add(parser, "--stats", "read all items: least, greatest, mean, and how many")
     add(parser, "--json", "print an object with description and rows")
     add(parser, "file_ <file>", "file, dataset, folder or URL; - may be a pipe")
@@ -52,7 +53,7 @@ def run(args: Namespace) -> None:
     fields = None if args.fields is None else args.fields.split(",")
     with (
         shown(args.file_, None, args.progress) as bar,
-        opened(args.file_, args.nthreads) as found,
+        opened(args.file_, args.nthreads, **given_delimiter(args)) as found,
     ):
         _show(args, found, rows, fields, bar)
 
