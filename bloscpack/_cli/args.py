@@ -250,6 +250,10 @@ AUTO = """\
 --auto=ratio  a small file, up to 30 times as slowly
 """
 NO_AUTO = "--no-auto  use fixed settings (default)"
+DELIMITER = """\
+--delimiter <character>  character between the values of CSV: ';' or tab, say
+    (default: a comma)
+"""
 CHUNKS = """\
 -z --chunk-size <size>  set desired chunk size or 'max' (default: {size})
 -k --checksum <checksum>  set desired checksum:
@@ -510,6 +514,11 @@ def blosc_settings(args: Namespace, **unset: object) -> dict[str, Any]:
     if args.auto:
         return {"blosc_args": given, "auto": args.auto}
     return {"blosc_args": {**unset, **given}}
+
+
+def given_delimiter(args: Namespace) -> dict[str, str]:
+    """Return the delimiter of CSV as a setting, if there is one."""
+    return {} if args.delimiter is None else {"delimiter": args.delimiter}
 
 
 def refuse_auto(args: Namespace) -> None:

@@ -47,6 +47,7 @@ from ..dataset.description import dtype_text
 from ..dataset.rows import joined
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
+from .args import given_delimiter
 from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import Refusal, WrongUsage
 from .target import begins_with, is_dataset, why_no_items
@@ -118,6 +119,8 @@ def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
     with request.resources:
         path, members = _split(name_of_input(name, seekable=True))
         found, content = _read(path, request)
+        if "delimiter" in settings and found != "csv":
+            raise WrongUsage("--delimiter is for CSV: %s is none" % quoted_input(name))
         for number, member in enumerate(members):
             if member not in content.members:
                 inside = "/".join([shown_name(path), *members[:number]])
@@ -265,7 +268,7 @@ def new_rows(
 ) -> Iterator[object]:
     """Yield the rows in a file or another dataset, for the array or table `found`."""
     path = name_of_input(new_file, seekable=True)
-    settings: dict[str, object] = {}
+    settings: dict[str, object] = {**given_delimiter(args)}
     if not (args.npy or _has_format(path, args)):
         wrong = why_no_items(path, args)
         if found.dtype.hasobject:

@@ -264,18 +264,33 @@ def test_csv_to_a_table(blpk, folder):
     assert (0, "") == blpk("t", "table.csv")
     rows = [(7, "abc"), (1, "a"), (2, "bb")]
     assert rows == dataset.open("t")[:].tolist()
-    for text, message in [
-        ("n,word\n1,long text\n", "at most 3 characters"),
-        ("n,word\nx,a\n", "are not of dtype 'int64'"),
-        ("n\n1\n", "there is no column 'word'"),
-        ("n,word,more\n1,a,2\n", "expected the columns n, word"),
+    wrong = "blpk: error: column '%s', line 3: expected %s (file 'bad.csv')\n"
+    at_most_3 = "text of at most 3 characters, found 'long'"
+    an_integer = "values of dtype 'int64', found '1x'"
+    for code, text, message in [
+        (1, "n,word\n1,a\n1,long\n", wrong % ("word", at_most_3)),
+        (1, "n,word\n1,a\n1x,a\n", wrong % ("n", an_integer)),
+        (2, "n\n1\n", "there is no column 'word'"),
+        (1, "n,word,more\n1,a,2\n", "expected the columns n, word"),
     ]:
         (folder / "bad.csv").write_text(text)
-        code, shown = blpk("t", "bad.csv")
-        assert (True, True) == (code > 0, message in shown), shown
+        found, shown = blpk("t", "bad.csv")
+        assert (code, True) == (found, message in shown), shown
     (folder / "empty.csv").write_text("n,word\n")
     assert (0, "") == blpk("t", "empty.csv")
     assert rows == dataset.open("t")[:].tolist()
+
+
+def test_csv_with_a_delimiter(blpk, folder):
+    pytest.importorskip("pyarrow")
+    (folder / "new.csv").write_text("n\tword\n1\ta,b\n")
+    assert (0, "") == blpk("--create", "--delimiter", "tab", "t.zarr", "new.csv")
+    assert (0, "") == blpk("--delimiter", r"\t", "t.zarr", "new.csv")
+    assert 2 * [(1, "a,b")] == dataset.open("t.zarr")[:].tolist()
+    bp.pack_ndarray_to_file(np.arange(3.0), "rows.blp")
+    for names in (("t.zarr", "rows.npy"), ("rows.blp", "new.csv")):
+        code, message = blpk("--delimiter", "tab", *names)
+        assert (2, True) == (code, "--delimiter is for " in message)
 
 
 def test_csv_to_an_array(blpk):

@@ -194,6 +194,18 @@ def test_wrong_text_from_standard_input(code, message, arguments):
     assert re.fullmatch("blpk: error: %s\n" % message, err)
 
 
+def test_delimiter(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "c.csv").write_text("x;y\n1;2,5\n")
+    name = str(tmp_path / "c.csv")
+    _, _, err = piped(b"", name, "c.npy")
+    assert "convert --delimiter ';' separates the values" in err
+    assert (0, b"", "") == piped(b"", "-f", "--delimiter", ";", name, "c.npy")
+    assert [(1, "2,5")] == np.load("c.npy").tolist()
+    code, _, err = piped(b"", "-f", "--delimiter", ";;", name, "c.npy")
+    assert (2, True) == (code, "a delimiter is an ASCII character" in err)
+
+
 @pytest.mark.parametrize("items", [np.arange(9.0), np.full(9, 1e300)])
 def test_raw_items_need_a_type(items):
     code, _, err = piped(items.tobytes(), "-", "c.npy")

@@ -80,6 +80,16 @@ def test_csv_keeps_what_csv_has(run):
     ].split()
 
 
+def test_csv_with_a_delimiter(run):
+    pytest.importorskip("pyarrow")
+    with open("t.csv", "w") as fp:
+        fp.write("x;y\n1;2,5\n")
+    assert ["0", "1", "2,5"] == lines(run, "--delimiter", ";", "t.csv")[5].split()
+    np.save("a.npy", NUMBERS)
+    code, _, err = run("show", "--delimiter", ";", "a.npy")
+    assert (2, True) == (code, "--delimiter is for CSV: 'a.npy' is none" in err)
+
+
 def test_a_block_of_a_tree(run):
     bp.pack_ndarray_to_file(TABLE[["price"]], "p.blp")
     dataset.convert("p.blp", "tree.bigfile")

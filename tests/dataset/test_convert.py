@@ -767,9 +767,42 @@ def test_other_marks(mark, shown):
         dataset.convert("a.csv", "b.npy")
         assert ("x", "y") == np.load("b.npy").dtype.names
         return
-    message = "'a.csv' seems to be separated by %s: its only column" % shown
+    message = "by %s: its only column .* --delimiter .* separates the values" % shown
     with pytest.warns(RuntimeWarning, match=message):
         dataset.convert("a.csv", "b.npy")
+
+
+@pytest.mark.parametrize(
+    ("given", "mark"),
+    [(";", ";"), ("tab", "\t"), (r"\t", "\t"), ("\t", "\t"), ("^", "^")],
+)
+def test_delimiter(given, mark):
+    """A CSV file with another delimiter is written and read again."""
+    pytest.importorskip("pyarrow")
+    rows = np.zeros(3, [("a", "U9"), ("b", "U9"), ("n", "i8")])
+    rows["a"] = "1,5", 'say "%s"' % mark, ""
+    rows["b"] = "x", mark, "\n"
+    np.save("a.npy", rows)
+    dataset.convert("a.npy", "a.csv", delimiter=given)
+    text = Path("a.csv").read_text()
+    assert text.startswith("a%sb%sn\n1,5%sx%s0\n" % (mark, mark, mark, mark))
+    dataset.convert("a.csv", "b.npy", delimiter=given)
+    assert rows.tolist() == np.load("b.npy").tolist()
+    Path("a.csv").write_text(text + mark + "\n")
+    with pytest.raises(
+        NotReadable, match=r"expected '3' values .* found '2' in line 6"
+    ):
+        dataset.convert("a.csv", "b.npy", delimiter=given, force=True)
+
+
+@pytest.mark.parametrize("given", ["", ";;", '"', "\n", "ä", "\0"])
+def test_impossible_delimiter(given):
+    Path("a.csv").write_text("x\n")
+    with pytest.raises(UsageError, match="a delimiter is an ASCII character"):
+        dataset.convert("a.csv", "b.npy", delimiter=given)
+    np.save("a.npy", [1])
+    with pytest.raises(UsageError, match="a delimiter is for CSV files"):
+        dataset.convert("a.npy", "b.npz", delimiter=given)
 
 
 def test_an_array_keeps_its_chunks():

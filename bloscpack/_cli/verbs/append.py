@@ -17,9 +17,11 @@ from ...constants import EXTENSION
 from ...exceptions import StorageError
 from .. import target
 from ..args import (
+    DELIMITER,
     add_blosc_options,
     add_options,
     blosc_settings,
+    given_delimiter,
     number_of,
     refuse_auto,
 )
@@ -60,6 +62,7 @@ new_file <new_file>  file or dataset to append from
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, "type size of the file")
+    add_options(parser, DELIMITER)
     add_options(
         parser,
         OPTIONS,
@@ -118,6 +121,7 @@ def _create(args: Namespace) -> None:
             refuse_auto(args)
             given = dict(BloscArgs(**blosc_settings(args)["blosc_args"]))
             del given["typesize"]
+            given.update(given_delimiter(args))
             expect = None if bar is None else bar.expect
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return
@@ -156,6 +160,8 @@ def _append_to_file(args: Namespace) -> None:
     original_file, new_file = args.original_file, args.new_file
     _check_original_name(args)
     metadata = target.metadata_of_option(args)
+    if args.delimiter is not None:
+        raise WrongUsage("--delimiter is for rows of datasets, in CSV files")
     if original_file == STREAM:
         raise WrongUsage("a file to append to can't be standard input")
     check_exists("original file", original_file)

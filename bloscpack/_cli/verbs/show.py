@@ -19,6 +19,7 @@ from ...dataset.conversion.contents import Rows
 from ...dataset.conversion.statistics import Summary, summaries
 from ...dataset.description import dtype_text
 from ...log import printable
+from ..args import DELIMITER, given_delimiter
 from ..console import console, shown_input
 from ..contents import Opened, describe, opened, rows_of, selected
 from ..progress import Bar, shown
@@ -39,13 +40,18 @@ examples:
   %(prog)s --rows 10:20 --fields time,price prices.zarr
   %(prog)s --stats data.blp
 """
-OPTIONS = """\
+OPTIONS = (
+    """\
 --rows <A:B:C>  rows from A to B, every C-th one, as in Python
 --fields <a,b>  only these fields or columns
+"""
+    + DELIMITER
+    + """\
 --stats  read all items: least, greatest, mean, and how many
 --json  print an object with description and rows
 file_ <file>  file, dataset, folder or URL; - may be a pipe
 """
+)
 
 
 def run(args: Namespace) -> None:
@@ -54,7 +60,7 @@ def run(args: Namespace) -> None:
     fields = None if args.fields is None else args.fields.split(",")
     with (
         shown(args.file_, None, args.progress) as bar,
-        opened(args.file_, args.nthreads) as found,
+        opened(args.file_, args.nthreads, **given_delimiter(args)) as found,
     ):
         _show(args, found, rows, fields, bar)
 

@@ -252,6 +252,7 @@ def convert(
     to: str | None = None,
     force: bool = False,
     dtypes: Mapping[str, object] | None = None,
+    delimiter: str | None = None,
     dtype: DTypeLike | None = None,
     shape: int | Sequence[int] | None = None,
     chunks: int | tuple[int, ...] | None = None,
@@ -280,6 +281,9 @@ def convert(
         Whether to replace an existing file, or an existing dataset.
     dtypes
         Types of the columns of a CSV file, by name. The others are found in the file.
+    delimiter
+        The character between the values of CSV files, also of one that is written; by
+        default a comma. ``'tab'`` is a tab.
     dtype
         The type of the items in a source without a header: a file of raw items.
     shape
@@ -333,6 +337,8 @@ def convert(
         raise UsageTypeError(
             "types of columns are for text: '%s' has types" % shown_name(in_name)
         )
+    if delimiter is not None and FORMATS["csv"] not in (found, wanted):
+        raise UsageTypeError("a delimiter is for CSV files")
     # Standard input, perhaps as a copy in a private file, limits no reader.
     is_device = in_name.startswith(DEVICES)
     streamed = contents.is_streamed(out_name)
@@ -352,6 +358,7 @@ def convert(
         chunks=chunks,
         shards=shards,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
+        delimiter="," if delimiter is None else delimiter,
         raw=raw,
         limits=None if is_url(in_name) or is_device else limits_of(_file_of(in_name)),
         layout=wanted.layout,

@@ -26,6 +26,7 @@ from ..._storage.stream import is_stream
 from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ...log import printable
 from ..rows import RowStream
 
 Columns = dict[str, Array]
@@ -34,6 +35,8 @@ Block = TypeVar("Block", Array, Columns)
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
+# Names of the tab as a delimiter.
+TAB_NAMES = {"tab": "\t", "\\t": "\t"}
 # Blocks of rows of an array in Fortran order are larger by this factor: each of them
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
@@ -59,6 +62,8 @@ class Request:
         Those of the arrays of a dataset, as for `create_array`; None for the default.
     dtypes
         The types of columns of text files, by name.
+    delimiter
+        The character between the values of text files.
     raw
         The type and the shape of raw items; None for a file that states its own.
     limits
@@ -84,6 +89,7 @@ class Request:
     chunks: int | tuple[int, ...] | None = None
     shards: int | tuple[int, ...] | None = None
     dtypes: Mapping[str, DType] = field(default_factory=dict)
+    delimiter: str = ","
     raw: tuple[DType, tuple[int, ...]] | None = None
     limits: AccessLimits | None = None
     layout: str = ""
@@ -91,6 +97,16 @@ class Request:
     progress: Progress | None = None
     resources: ExitStack = field(default_factory=ExitStack)
     lost: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        given = self.delimiter
+        self.delimiter = TAB_NAMES.get(given, given)
+        is_one = len(self.delimiter) == 1 and self.delimiter.isascii()
+        if not is_one or self.delimiter in '"\r\n\0':
+            raise UsageValueError(
+                "a delimiter is an ASCII character other than quotes and line ends, or "
+                "'tab', not '%s'" % printable(given)
+            )
 
     def new_file(self) -> AbstractContextManager[BinaryIO]:
         """Return the context of the target, a file that is there when it ends.
@@ -133,6 +149,8 @@ def naming_file(path: str, *wrong: type[Exception]) -> Iterator[None]:
         with naming_errors(path):
             yield
     except UsageError as error:
+        if error.filename is not None:
+            raise
         # The cause stays: a missing package is no wrong call.
         text = "'%s': %s" % (path, error)
         raise type(error)(text) from error.__cause__ or error

@@ -31,9 +31,10 @@ from ..._compat import import_extra
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT
-from ...exceptions import NotReadable, UsageTypeError, UsageValueError
+from ...exceptions import DoesNotFit, NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
+from ..rows import ENDS_IN_ZERO
 from . import contents
 from .parquet_files import UNSIZED, Lengths, bytes_of, lengths_of, text_items
 
@@ -54,14 +55,14 @@ EXACT = 2**53
 # Words for a missing value among numbers and times. A text keeps them.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 TRUE = ("True", "TRUE", "true")
-# Marks that other programs write between values, and their names.
-OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
+# Delimiters of other programs: their names in plural, and as an option.
+OTHER_MARKS = {";": ("semicolons", "';'"), "\t": ("tabs", "tab")}
 # The characters of integers and floats other than digits, with the blanks around them.
 BLANKS = "\t\n\v\f\r "
 INTEGER_MARKS = frozenset(b"+-" + BLANKS.encode())
 FLOAT_MARKS = INTEGER_MARKS | frozenset(b".eEinfatyINFATY")
-# Values in quotes. Quotes elsewhere are text.
-QUOTED = re.compile(rb'(?:^|[,\r\n])"[^"]*(?:""[^"]*)*"?')
+# Values in quotes, behind a delimiter. Quotes elsewhere are text.
+QUOTED = rb'(?:^|[%s\r\n])"[^"]*(?:""[^"]*)*"?'
 # Patterns of values for RE2, which takes linear time.
 ZERO_FIRST = r"^[\t-\r ]*[+-]?0[0-9]+[\t-\r ]*$"
 BOOLEAN = "^(?:True|TRUE|true|False|FALSE|false)$"
@@ -69,7 +70,9 @@ BOOLEAN = "^(?:True|TRUE|true|False|FALSE|false)$"
 TIME = r"^ ?[+-]?[0-9][0-9T:. Z+-]*$|^(?i:nat)$"
 ZONE = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 # Text that is probably a time.
-PROBABLE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$"
+PROBABLE_TIME = (
+    r"^ ?[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$|^(?i:nat)$"
+)
 BOOL, INT, FLOAT = map(numpy.dtype, ("?", "i8", "f8"))
 
 
@@ -111,7 +114,10 @@ class _File:
 
     def __init__(self, path: str, request: contents.Request) -> None:
         pyarrow = import_extra("pyarrow", "tables", "CSV needs the package %s")
+        from pyarrow import compute
+
         self._path, self._request = path, request
+        self._delimiter = request.delimiter
         self._part_nbytes = min(contents.BLOCK_NBYTES, PART_NBYTES)
         self.names: list[str] = []
         # Blocks of rows of the columns that were read last, by name.
@@ -139,18 +145,22 @@ class _File:
         # A part has many rows, even if there are many columns.
         wanted = max(PART_NBYTES, 2**13 * len(self.names))
         self._part_nbytes = min(contents.BLOCK_NBYTES, wanted)
-        for mark, marks in OTHER_MARKS.items():
+        for mark, (marks, option) in OTHER_MARKS.items():
             if mark in self.names[0] and len(self.names) == 1:
                 log.notice(
-                    "'%s' seems to be separated by %s: its only column is %.100r; only "
-                    "commas separate values" % (path, marks, self.names[0])
+                    "'%s' seems to be separated by %s: its only column is %.100r; "
+                    "convert --delimiter %s separates the values"
+                    % (path, marks, self.names[0], option)
                 )
         # An array without names becomes columns with numbers as names.
         is_array = self.names == [str(i) for i in range(len(self.names))]
-        if not is_array and _parsed(pyarrow.array(self.names), FLOAT) is not None:
+        names = pyarrow.array(self.names)
+        is_time = compute.match_substring_regex(names, PROBABLE_TIME)
+        others = names.filter(compute.invert(is_time))
+        if not is_array and (not len(others) or _parsed(others, FLOAT) is not None):
             log.notice(
-                "the first line of '%s' has numbers, which become the names of the "
-                "columns; is a line of names missing?" % path
+                "the first line of '%s' has numbers or times, which become the names "
+                "of the columns; is a line of names missing?" % path
             )
 
     def _parts(self) -> Iterator[tuple[int, bytes]]:
@@ -161,7 +171,7 @@ class _File:
             while True:
                 more = fp.read(max(self._part_nbytes, len(text)))
                 text += more
-                end = _end_of_lines(text) if more else len(text)
+                end = _end_of_lines(text, self._delimiter) if more else len(text)
                 part, text = text[:end], text[end:]
                 try:
                     part.decode("utf-8")
@@ -186,7 +196,8 @@ class _File:
 
         This is slow. It finds the names, and the lines that messages are about.
         """
-        reader = csv.reader(io.StringIO(text.decode("utf-8"), newline=""))
+        lines = io.StringIO(text.decode("utf-8"), newline="")
+        reader = csv.reader(lines, delimiter=self._delimiter)
         for values in reader:
             # A single column may have an empty text, in quotes.
             is_text = len(self.names) == 1 and values == [""]
@@ -204,7 +215,9 @@ class _File:
         from pyarrow import compute
 
         parse = pyarrow.csv.ParseOptions(
-            newlines_in_values=True, invalid_row_handler=_skip_blank
+            delimiter=self._delimiter,
+            newlines_in_values=True,
+            invalid_row_handler=self._skip_blank,
         )
         columns = pyarrow.csv.ConvertOptions(
             include_columns=names, column_types=dict.fromkeys(names, pyarrow.string())
@@ -243,6 +256,11 @@ class _File:
             for batch in table[skipped:].combine_chunks().to_batches():
                 yield batch, partial(self._where, line, text, skipped)
 
+    def _skip_blank(self, row: pyarrow.csv.InvalidRow) -> str:
+        """Return what pyarrow does with a line of the wrong number of values."""
+        is_blank = re.fullmatch(r'\s*|"\s*"', row.text)
+        return "skip" if is_blank and self._delimiter not in row.text else "error"
+
     def _where(self, line: int, text: bytes, skipped: int, row: int) -> str:
         """Return the number of the line of a row, in words."""
         with suppress(csv.Error):
@@ -263,9 +281,9 @@ class _File:
                             block[name] = self._items(values, dtype, name)
                         except _WrongValue as error:
                             index, why = error.args
-                            raise UsageValueError(
-                                "column '%s': %s (%s)"
-                                % (name, why, where(start + index))
+                            raise DoesNotFit(
+                                "column '%s', %s: %s"
+                                % (name, where(start + index), why)
                             ) from error
                     yield block
 
@@ -292,6 +310,12 @@ class _File:
 
         kind = dtype.kind
         if kind in "USO":
+            if dtype != TEXT:
+                most = dtype.itemsize // (4 if kind == "U" else 1)
+                expected = "expected text of at most %d characters, found" % most
+                _check(lengths_of(values, kind) <= most, values, expected)
+                is_cut = numpy.asarray(compute.ends_with(values, "\0"))
+                _check(~is_cut, values, ENDS_IN_ZERO + ":")
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
         found = _parsed(values, dtype)
@@ -304,7 +328,7 @@ class _File:
                 nothing = "nan" if kind in "fc" else "NaT"
                 found = numpy.full(len(values), nothing, parsed.dtype)
                 found[numbers] = parsed
-        refused = "the values are not of dtype '%s': found" % dtype
+        refused = "expected values of dtype '%s', found" % dtype
         if found is None:
             counts = range(1, len(present) + 1)
             wrong = bisect_left(
@@ -348,12 +372,7 @@ class _File:
         return items
 
 
-def _skip_blank(row: pyarrow.csv.InvalidRow) -> str:
-    """Return what pyarrow does with a line of the wrong number of values."""
-    return "skip" if re.fullmatch(r'\s*|"\s*"', row.text) else "error"
-
-
-def _end_of_lines(text: bytes) -> int:
+def _end_of_lines(text: bytes, delimiter: str) -> int:
     """Return the end of the last whole line of text that begins with one, or 0."""
     marks = numpy.frombuffer(text, "u1")
     is_end = (marks == ord("\n")) | (marks == ord("\r"))
@@ -362,10 +381,11 @@ def _end_of_lines(text: bytes) -> int:
         is_quote = marks == ord('"')
         quoted = numpy.logical_xor.accumulate(is_quote)
         before = marks[:-1][(is_quote & quoted)[1:]]
-        if not numpy.isin(before, list(b',"\r\n')).all():
+        mark = delimiter.encode()
+        if not numpy.isin(before, list(mark + b'"\r\n')).all():
             # Some quotes are inside of values without quotes.
             quoted[:] = False
-            for found in QUOTED.finditer(text):
+            for found in re.finditer(QUOTED % re.escape(mark), text):
                 quoted[found.start() + 1 : found.end()] = True
         is_end &= ~quoted
     return len(text) - int(is_end[::-1].argmax()) if is_end.any() else 0
@@ -536,7 +556,11 @@ def write(content: contents.Content, request: contents.Request) -> None:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
-        writer = csv.writer(_LineWriter(text.write, shown), lineterminator="\r\n")
+        writer = csv.writer(
+            _LineWriter(text.write, shown),
+            delimiter=request.delimiter,
+            lineterminator="\r\n",
+        )
         writer.writerow(table.columns)
         for block in request.counted(table.read(step)):
             lists = [_texts(rows, name) for name, rows in block.items()]
