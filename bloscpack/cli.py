@@ -32,10 +32,11 @@ class Terminated(BaseException):
         self.number = number
 
 
-def _handle_termination() -> None:
+def _handle_termination(undoes: bool) -> None:
     """Raise `Terminated` on SIGTERM and SIGHUP, so that files are cleaned up.
 
-    A thread ends the command if the main thread is too busy to do it.
+    A thread ends the command if the main thread is too busy to do it; see `watch` for
+    `undoes`.
     """
     import signal
 
@@ -47,7 +48,7 @@ def _handle_termination() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, terminate)
-    exit_codes.watch()
+    exit_codes.watch(undoes)
 
 
 def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
@@ -103,7 +104,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
 
     If the command `owns_process`, nothing else runs in the process: it handles signals.
     """
-    from ._cli.args import ANSWER, DATA, FILES, find, module_of, parse
+    from ._cli.args import ANSWER, DATA, FILES, UNDOING, find, module_of, parse
 
     args = parse(arguments)
     verb = find(args.subcommand)
@@ -116,7 +117,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     console.quiet = args.quiet
     log.set_level(log.VERBOSE if args.verbose or args.debug else log.NORMAL)
     if owns_process and verb.name != "info":  # `info` has nothing to clean up
-        _handle_termination()
+        _handle_termination(verb.name in UNDOING)
     writes_data = getattr(module, "writes_data", lambda args: False)
     of_data = verb.writes == DATA or getattr(args, "json", False)
     if of_data or writes_data(args):

@@ -68,6 +68,9 @@ REPORT = "report"  # text for a person on standard output
 ANSWER = "answer"  # the exit code, of which 1 is no failure; text for a person explains
 DATA = "data"  # data for a program on standard output, without any messages
 
+# The verbs that may change a file in place, or make a folder: Ctrl-C undoes that.
+UNDOING = ("append", "bigfile", "convert", "metadata", "recover", "repack")
+
 # Name, letter, kind of output, the argument that names inputs, `+` where there may be
 # many names, and the help; `-` means none. In the order of the help text.
 #

@@ -10,10 +10,11 @@ works on a chunk, which takes minutes at worst. The system writes the number of 
 signal to a pipe at once, and a thread reads the pipe. Usually the main thread ends the
 command before this thread does anything.
 
-After the first Ctrl-C the thread writes that the command waits for chunks. It ends the
-command after a second signal, and a few seconds after SIGTERM or SIGHUP. Temporary
-files are removed; an undo record stays, and the next writer of the file restores the
-old content.
+Half a second after Ctrl-C the thread ends the command, unless the main thread may have
+to undo a change or to remove a folder. Then the thread writes that the command waits
+for chunks, and ends it after a second signal. It also ends it a few seconds after
+SIGTERM or SIGHUP. Temporary files are removed; an undo record stays, and the next
+writer of the file restores the old content.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from .console import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import ModuleType
     from typing import NoReturn, TypeVar
 
     Item = TypeVar("Item")
@@ -209,7 +211,7 @@ def for_each_file(
     return worst
 
 
-# Seconds after Ctrl-C until the message: usually the command has ended before.
+# Seconds after Ctrl-C until the thread acts: usually the command has ended before.
 PATIENCE = 0.5
 # Maximum seconds from SIGTERM or SIGHUP to the end of the process. Service managers
 # send SIGKILL after 10 seconds or more.
@@ -229,10 +231,11 @@ def expect_own_signal() -> None:
     _own_signals += 1
 
 
-def watch() -> None:
+def watch(undoes: bool) -> None:
     """Start the thread, unless the system has no more threads or files.
 
-    Closed standard streams get no thread: the pipe would take their descriptors.
+    `undoes` says whether the verb may have to undo a change. Closed standard streams
+    get no thread: the pipe would take their descriptors.
     """
     if os.name != "posix" or None in (sys.stdin, sys.stdout, sys.stderr):
         return
@@ -242,22 +245,25 @@ def watch() -> None:
     numbers: set[int] = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     try:
         receiver, sender = os.pipe()
-        start_new_thread(_watch, (receiver, numbers))
+        start_new_thread(_watch, (receiver, numbers, undoes))
     except (OSError, RuntimeError):
         return
     os.set_blocking(sender, False)
     signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
 
 
-def _watch(receiver: int, numbers: set[int]) -> None:
+def _watch(receiver: int, numbers: set[int], undoes: bool) -> None:
     import signal
 
     number = _next(receiver, numbers)
     if number == signal.SIGINT:
         again = _next(receiver, numbers, PATIENCE)
-        if again is None and not console.quiet:
-            _say(WAITING)
-        number = again or _next(receiver, numbers)
+        temporary = _module_of_temporary_files()
+        if again is None and undoes and not (temporary and temporary.unfinished):
+            if not console.quiet:
+                _say(WAITING)
+            again = _next(receiver, numbers)
+        number = again or number
     else:
         number = _next(receiver, numbers, LIMIT) or number
     assert number is not None  # only a wait with a limit returns None
@@ -279,12 +285,16 @@ def _next(receiver: int, numbers: set[int], seconds: float | None = None) -> int
     return None
 
 
+def _module_of_temporary_files() -> ModuleType | None:
+    """Return the module `temporary`, which is imported if there is such a file."""
+    return sys.modules.get("bloscpack._commit.temporary")
+
+
 def _end(number: int) -> NoReturn:
     """Remove temporary files and end the process, whatever other threads do."""
     import signal
 
-    # Imported already if there is a temporary file.
-    temporary = sys.modules.get("bloscpack._commit.temporary")
+    temporary = _module_of_temporary_files()
     try:
         if temporary is not None:
             temporary.remove_unfinished()

@@ -24,7 +24,7 @@ from ..exceptions import StorageError
 # Errors of `flock` if another process has locked the file.
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 # The files of this process that have not got their final name.
-_unfinished: list[TemporaryFile] = []
+unfinished: list[TemporaryFile] = []
 
 
 class TemporaryFile(Owner):
@@ -41,7 +41,7 @@ class TemporaryFile(Owner):
         self._guard: int | None = None
         while True:
             self.name, self.fp = disk.create_beside(target, mode)
-            _unfinished.append(self)
+            unfinished.append(self)
             if os.name == "nt":
                 return
             self._guard = os.dup(self.fp.fileno())
@@ -50,7 +50,7 @@ class TemporaryFile(Owner):
             is_mine = failure is None or failure.errno not in LOCKED
             if is_mine and self._has_name():
                 return
-            _unfinished.remove(self)
+            unfinished.remove(self)
             # Another user may have locked it. The next writer removes a usual name; no
             # writer looks for other names.
             if self.name not in disk.names_beside(target) and self._has_name():
@@ -146,7 +146,7 @@ class TemporaryFile(Owner):
 
     def _finish(self) -> None:
         self._done = True
-        _unfinished.remove(self)
+        unfinished.remove(self)
         if self._guard is not None:
             guard, self._guard = self._guard, None
             with suppress(ImportError):  # the system has no locks
@@ -159,7 +159,7 @@ def remove_unfinished() -> None:
 
     Other threads may still write them.
     """
-    for temporary in list(_unfinished):
+    for temporary in list(unfinished):
         with suppress(OSError):
             temporary.remove_name()
 

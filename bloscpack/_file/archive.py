@@ -82,7 +82,7 @@ END_NBYTES = 2**16 + 64 * 2**10
 BEGIN_NBYTES = 64 * 2**10
 # The only checksum of a shard in an archive: every Zarr reader verifies it.
 CHECKSUM = "crc32c"
-# Number of bytes of a member that are kept in memory for its checksum.
+# Number of plain bytes from which an array is compressed straight into its member.
 KEPT_NBYTES = 2**16
 # Number of bytes that are copied from a temporary file at a time.
 COPY_NBYTES = 2**20
@@ -364,8 +364,7 @@ class MemberSink(CompressedFPSink):
     """Writes a `.blp` file as the member of an archive, and computes its crc32.
 
     The bytes in front of the first chunk are kept in memory: some of them, the entries
-    of the offset table, are written again at the end. All bytes of a short file are
-    kept: its checksum then takes one call.
+    of the offset table, are written again at the end.
     """
 
     def __init__(self, output_fp: Writable) -> None:
@@ -374,8 +373,7 @@ class MemberSink(CompressedFPSink):
         self._rest_crc = 0
 
     def _write(self, data: Buffer) -> None:
-        has_rest = self._position > len(self._front)
-        if not self._nput or (not has_rest and self._position < KEPT_NBYTES):
+        if not self._nput:
             self._front += data
         else:
             self._rest_crc = crc32(data, self._rest_crc)
@@ -468,6 +466,8 @@ class ArchiveWriter:
     def _add_array(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         """Compress an array into a shard and its document, or into a `.blp` file."""
         array, settings = as_shard(array, settings)
+        if settings.get("metadata_args") is None:
+            settings.setdefault("max_meta_size", lambda nbytes: nbytes)
         if not settings["shard"]:
             self._pack(name + BLP, array, settings)
             return
@@ -500,7 +500,16 @@ class ArchiveWriter:
         text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
         self._add_bytes(document_name(name), text.encode())
 
-    def _pack(self, name: str, array: Array, settings: Mapping[str, Any]) -> MemberSink:
+    def _pack(
+        self, name: str, array: Array, settings: Mapping[str, Any]
+    ) -> CompressedFPSink:
+        if array.nbytes < KEPT_NBYTES:  # one write: a seek would flush the buffer
+            out = io.BytesIO()
+            short = CompressedFPSink(out)
+            pack_ndarray(array, short, **settings)
+            self._add_bytes(name, out.getvalue())
+            self._sizes[name] = self._members[-1].file_size
+            return short
         info = new_info(name, self._fp.tell() - self._start)
         self._members.append(info)
         write_all(self._fp, encode_local(info))

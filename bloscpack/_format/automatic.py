@@ -86,6 +86,10 @@ SLOW = 2**19, 2**19, 16
 # Minimum size of a sample; the second one for small arrays that are saved fast.
 LEAST = 2**17
 LEAST_OF_SMALL = 2**15
+# Size in bytes from which data of a known type size are worth a choice, unless the goal
+# is the smallest file: below, it takes longer than everything else, and what it saves
+# is less than what an array file has beside its chunks.
+WORTH_A_CHOICE = 2**11
 # Size of the blocks of the highest level that the goal 'ratio' tries. Blosc does not
 # bit-shuffle a block whose number of items is not a multiple of 8: this filter is left
 # out if more than this fraction of the data would be such a block.
@@ -158,10 +162,12 @@ def choose(
     fixed = fixed or {}
     if "typesize" in fixed:
         typesizes = (int(fixed["typesize"]),)
-    filters = filters_to_try(typesizes or TYPESIZES, fixed.get("shuffle"))
-    if not nbytes:
+    # A choice among all filters is for bytes of an unknown kind.
+    is_small = nbytes < WORTH_A_CHOICE and len(typesizes) == 1 and goal != SMALLEST
+    if not nbytes or is_small:
         known = {"typesize": typesizes[0]} if typesizes else {}
-        return DEFAULT.but(**known).but(**fixed)
+        return DEFAULT.but(**{**known, **fixed})
+    filters = filters_to_try(typesizes or TYPESIZES, fixed.get("shuffle"))
     if goal != SMALLEST:
         return _cheapest(read, nbytes, goal, filters, fixed, for_parts=for_parts)
     usual = _cheapest(read, nbytes, DEFAULT_GOAL, filters, fixed)

@@ -14,6 +14,8 @@ from time import perf_counter, sleep
 import pytest
 import support
 
+import bloscpack
+
 COMMAND = [sys.executable, "-W", "error", "-c", "import bloscpack.cli as c; c.main()"]
 # Blosc works on a chunk of these settings for minutes.
 SLOW = ("-f", "c", "-c", "zstd", "-9", "-s", "-z", "4M", "--output", "out", "table")
@@ -71,15 +73,36 @@ def check_ended(
 
 
 @pytest.mark.parametrize("nthreads", ["1", "2"])
-def test_second_interrupt_ends_at_once(folder: Path, nthreads: str) -> None:
+def test_interrupt_does_not_wait_for_chunks(folder: Path, nthreads: str) -> None:
     with at_work(folder, "-n", nthreads, *SLOW) as process:
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith(WAITING)
         sent = perf_counter()
         process.send_signal(signal.SIGINT)
         assert b"" == check_ended(folder, process, 130, b"blpk: error: interrupted\n")
         assert perf_counter() - sent < 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-f", "c", "-n", "2", "-c", "zstd", "-9", "-s", "-z", "4M", "table", "-"),
+        ("repack", "-n", "2", "-c", "zstd", "-9", "-s", "-z", "4M", "old.blp"),
+    ],
+    ids=["stream", "repack"],
+)
+def test_other_outputs_do_not_wait_either(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    bloscpack.pack_file_to_file(folder / "table", folder / "old.blp", chunk_size="8M")
+    old = (folder / "old.blp").read_bytes()
+    before = sorted(os.listdir(folder))
+    with at_work(folder, *arguments, in_place=True) as process:
+        sent = perf_counter()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=15)
+        assert perf_counter() - sent < 3
+    assert (130, b"blpk: error: interrupted\n") == (process.returncode, stderr)
+    assert before == sorted(os.listdir(folder))
+    assert old == (folder / "old.blp").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -95,11 +118,14 @@ def test_termination_ends_in_bounded_time(folder: Path, number: signal.Signals) 
 
 @pytest.mark.slow
 def test_quiet_command_says_nothing_while_it_stops(folder: Path) -> None:
-    with at_work(folder, "-q", *SLOW) as process:
+    bloscpack.pack_file_to_file(folder / "table", folder / "out.blp", chunk_size="8M")
+    append = ("-q", "-n", "1", "a", "-c", "zstd", "-9", "-s", "out.blp", "table")
+    with at_work(folder, *append, in_place=True) as process:
         process.send_signal(signal.SIGINT)
         sleep(1)
         process.send_signal(signal.SIGTERM)
-        assert b"" == check_ended(folder, process, 143, b"blpk: error: terminated\n")
+        _, stderr = process.communicate(timeout=15)
+    assert (143, b"blpk: error: terminated\n") == (process.returncode, stderr)
 
 
 def test_append_keeps_the_old_content(folder: Path) -> None:

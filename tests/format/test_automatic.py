@@ -58,6 +58,22 @@ def chosen(data, goal="balanced", **fixed):
 # What data get
 
 
+def test_a_short_array_gets_the_defaults():
+    """A choice would take longer than everything else, and save less."""
+
+    def no_read(start, size):
+        raise AssertionError("a sample was read")
+
+    assert DEFAULT.but(typesize=4) == choose(no_read, 2000, "balanced", (4,))
+    assert "lz4" == choose(no_read, 2000, "speed", (4,), {"cname": "lz4"}).cname
+    short = text(2000)
+    assert NONE == chosen(short).shuffle  # the kind of the bytes is not known
+    for nbytes, goal in (2000, "ratio"), (4000, "balanced"):
+        data = numbers(nbytes).tobytes()
+        read = lambda start, size, data=data: data[start : start + size]  # noqa: E731
+        assert DEFAULT != choose(read, len(data), goal, (8,))
+
+
 def test_text_gets_no_filter_and_long_blocks():
     found = chosen(text(MIB))
     assert Setting("zstd", 2, NONE, 1, 2 * MIB, 2 * MIB) == found

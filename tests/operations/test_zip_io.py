@@ -556,3 +556,15 @@ def test_paths_of_all_kinds(tmp_path, monkeypatch):
         bp.savez(name, a=[1])
         assert os.path.exists(name)
     check_equal(np.array([1]), bp.loadz(Path("path.zip"))["a"].read())
+
+
+@pytest.mark.parametrize("save", [bp.save, lambda file, a: bp.savez(file, **a)])
+def test_short_arrays_take_little_more_than_in_npz(save):
+    arrays = {"array_%03d" % i: np.arange(i, i + 100) for i in range(200)}
+    packed, npz = io.BytesIO(), io.BytesIO()
+    save(packed, arrays)
+    np.savez(npz, **arrays)
+    assert len(packed.getvalue()) < 1.25 * len(npz.getvalue())
+    found = bp.load(packed.getvalue())
+    for name, array in arrays.items():
+        check_equal(array, found[name])
