@@ -239,9 +239,12 @@ class Change:
         What takes over the documents when they are committed; None for a new dataset.
     token
         The token that the document gets.
+    renews_token
+        Whether that is always a new one.
     """
 
     wait = 0.0
+    renews_token = False
     lacks_part = False
     is_joint = False
     pending: Pending | None = None
@@ -375,7 +378,7 @@ class Change:
         self.members = {self._member_of(n): new for n, new in documents.items()}
         if self.members:
             root = with_members(root, self.members)
-        if files:
+        if files or self.renews_token:
             self.token = self._token
         elif self.pending is not None:
             self.token = self.pending.token
@@ -627,8 +630,11 @@ class ObjectChange(Change):
     """New objects of a dataset; `version` is the version of its document.
 
     A new content is spooled until `commit`: a value that does not fit must be found
-    before the first object is stored.
+    before the first object is stored. A store may take the content of an object for its
+    version, so no content of the document comes back.
     """
+
+    renews_token = True
 
     def __init__(self, store: Store, document: str, version: str) -> None:
         super().__init__(store, document)
