@@ -8,6 +8,7 @@ import json
 import os
 import re
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack.dataset.conversion import contents, csv_files, parquet_files
+from bloscpack.dataset.conversion import contents, csv_files, datasets, parquet_files
 from bloscpack.exceptions import FormatError, UsageError
 
 
@@ -344,6 +345,24 @@ class TestCsv:
         assert time.process_time() - start < 8
         with np.load("b.npz") as found:
             assert [count, count + 1] == found[str(count - 1)].tolist()
+
+    def test_memory_of_short_texts(self, monkeypatch):
+        """The blocks of a table count the size of texts, not of references to them."""
+        monkeypatch.undo()
+        monkeypatch.chdir(self.folder)
+        monkeypatch.setattr(datasets, "TABLE_NBYTES", 2**20)
+        monkeypatch.setattr(contents, "BLOCK_NBYTES", 2**17)
+        with open("a.csv", "w") as fp:
+            fp.write(",".join("c%d" % i for i in range(50)) + "\n")
+            fp.writelines(",".join(["ab%d" % i] * 50) + "\n" for i in range(4000))
+        dataset.convert("a.csv", "b.zarr")
+        tracemalloc.start()
+        try:
+            dataset.convert("a.csv", "c.zarr")
+            assert tracemalloc.get_traced_memory()[1] < 5 * 2**20
+        finally:
+            tracemalloc.stop()
+        assert ["ab3999"] * 50 == list(dataset.open("c.zarr")[-1])
 
     def test_a_name_that_no_archive_holds(self):
         with open("a.csv", "w") as fp:
