@@ -7,6 +7,8 @@ import csv
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 import tracemalloc
 import zipfile
@@ -363,6 +365,30 @@ class TestCsv:
         finally:
             tracemalloc.stop()
         assert ["ab3999"] * 50 == list(dataset.open("c.zarr")[-1])
+
+    def test_longer_text_in_a_later_part(self):
+        """A text has any length, whatever the first part of the file has."""
+        texts = ["a"] * 999 + ["", "NA", "a text that is longer"]
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n" + "".join("%s,0\n" % text for text in texts))
+        dataset.convert("a.csv", "b.zarr")
+        with dataset.open("b.zarr", "r+") as table:
+            assert texts == table["x"][:].tolist()
+            table.append({"x": np.array(["b" * 100, None], object), "y": [1, 2]})
+            assert ["b" * 100, ""] == table["x"][-2:].tolist()
+            assert [False, True] == table["x_missing"][-2:].tolist()
+
+    def test_pandas_is_not_imported(self):
+        """It takes longer than a small file."""
+        with open("a.csv", "w") as fp:
+            fp.write("a,b,c,d,e\n1,0.5,true,x,2020-01-01\n2,NA,false,,NaT\n")
+        code = (
+            "import sys; from bloscpack import dataset\n"
+            "dataset.convert('a.csv', 'b.npy', dtypes={'e': 'M8[D]'})\n"
+            "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+        assert (1, 0.5, True, "x") == np.load("b.npy")[0].tolist()[:4]
 
     def test_a_name_that_no_archive_holds(self):
         with open("a.csv", "w") as fp:
