@@ -7,7 +7,10 @@ import csv
 import json
 import os
 import re
+import subprocess
+import sys
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from support import output_of
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack.dataset.conversion import contents, csv_files, parquet_files
+from bloscpack.dataset.conversion import contents, csv_files, datasets, parquet_files
 from bloscpack.exceptions import FormatError, UsageError
 
 
@@ -345,6 +348,48 @@ class TestCsv:
         assert time.process_time() - start < 8
         with np.load("b.npz") as found:
             assert [count, count + 1] == found[str(count - 1)].tolist()
+
+    def test_memory_of_short_texts(self, monkeypatch):
+        """The blocks of a table count the size of texts, not of references to them."""
+        monkeypatch.undo()
+        monkeypatch.chdir(self.folder)
+        monkeypatch.setattr(datasets, "TABLE_NBYTES", 2**20)
+        monkeypatch.setattr(contents, "BLOCK_NBYTES", 2**17)
+        with open("a.csv", "w") as fp:
+            fp.write(",".join("c%d" % i for i in range(50)) + "\n")
+            fp.writelines(",".join(["ab%d" % i] * 50) + "\n" for i in range(4000))
+        dataset.convert("a.csv", "b.zarr")
+        tracemalloc.start()
+        try:
+            dataset.convert("a.csv", "c.zarr")
+            assert tracemalloc.get_traced_memory()[1] < 5 * 2**20
+        finally:
+            tracemalloc.stop()
+        assert ["ab3999"] * 50 == list(dataset.open("c.zarr")[-1])
+
+    def test_longer_text_in_a_later_part(self):
+        """A text has any length, whatever the first part of the file has."""
+        texts = ["a"] * 999 + ["", "NA", "a text that is longer"]
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n" + "".join("%s,0\n" % text for text in texts))
+        dataset.convert("a.csv", "b.zarr")
+        with dataset.open("b.zarr", "r+") as table:
+            assert texts == table["x"][:].tolist()
+            table.append({"x": np.array(["b" * 100, None], object), "y": [1, 2]})
+            assert ["b" * 100, ""] == table["x"][-2:].tolist()
+            assert [False, True] == table["x_missing"][-2:].tolist()
+
+    def test_pandas_is_not_imported(self):
+        """It takes longer than a small file."""
+        with open("a.csv", "w") as fp:
+            fp.write("a,b,c,d,e\n1,0.5,true,x,2020-01-01\n2,NA,false,,NaT\n")
+        code = (
+            "import sys; from bloscpack import dataset\n"
+            "dataset.convert('a.csv', 'b.npy', dtypes={'e': 'M8[D]'})\n"
+            "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+        assert (1, 0.5, True, "x") == np.load("b.npy")[0].tolist()[:4]
 
     def test_a_name_that_no_archive_holds(self):
         with open("a.csv", "w") as fp:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
@@ -20,7 +22,7 @@ import numpy
 from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
 from ..._format.dtypes import Array, DType
-from ..._format.text import TEXT
+from ..._format.text import TEXT, item_nbytes
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
 from ..._types import JsonObject
@@ -257,6 +259,8 @@ class Rows:
         Whether the array is left out, and named, if the target can't hold it.
     text_nbytes
         About the number of bytes of a text of variable length; zero if unknown.
+    in_columns
+        What yields blocks of the columns of a table that can only be read in order.
     """
 
     dtype: DType
@@ -269,6 +273,7 @@ class Rows:
     columns: dict[str, Rows] = field(default_factory=dict)
     may_be_lost: bool = False
     text_nbytes: int = 0
+    in_columns: Callable[[], Iterable[Columns]] | None = None
 
     @property
     def kind(self) -> str:
@@ -290,7 +295,8 @@ class Rows:
         """Number of plain bytes of a row, or about that number for text."""
         if self.columns:
             return sum(column.row_nbytes for column in self.columns.values())
-        return math.prod(self.shape[1:]) * max(self.dtype.itemsize, self.text_nbytes)
+        size = max(item_nbytes(self.dtype), self.text_nbytes)
+        return math.prod(self.shape[1:]) * size
 
     @property
     def nbytes(self) -> int:
@@ -327,8 +333,15 @@ class Rows:
     def read(self, step: int = 0) -> Iterator[Columns]:
         """Yield blocks of the columns of a table, of `step` rows if that is given."""
         step = step or rows_in_block(self.row_nbytes, self.chunk_rows)
+        table = self
+        if self.in_columns is not None:
+            table = replace(self, array=None, columns={})
+            for name, items in _split(self.in_columns(), self.columns).items():
+                found = self.columns[name]
+                array = Stream(partial(iter, items), found.dtype, found.shape)
+                table.columns[name] = replace(found, array=array)
         for start in range(0, self.shape[0], step):
-            yield self.columns_of(slice(start, min(start + step, self.shape[0])))
+            yield table.columns_of(slice(start, min(start + step, self.shape[0])))
 
     def columns_of(self, key: slice) -> Columns:
         """Return some rows of the columns of a table.
@@ -358,7 +371,8 @@ class Rows:
             return found
 
         shape = len(rows), *self.shape[1:]
-        return replace(self, shape=shape, array=ByFunction(get), order="C")
+        array = ByFunction(get)
+        return replace(self, shape=shape, array=array, order="C", in_columns=None)
 
     def only(self, names: Iterable[str]) -> Rows:
         """Return a table of some columns; the others are not read if possible."""
@@ -403,7 +417,7 @@ def new_table(
     table = Rows(dtype, (length,), attrs=attrs or {})
     table.columns = {name: replace(column) for name, column in columns.items()}
     if read is not None:
-        blocks = read
+        blocks = table.in_columns = read
         table.array = Stream(
             lambda: (packed(block, dtype) for block in blocks()), dtype, table.shape
         )
@@ -417,6 +431,28 @@ def new_table(
             max((found[:1] for found in chunks), default=()),
         )
     return table
+
+
+def _split(
+    blocks: Iterable[Columns], names: Iterable[str]
+) -> dict[str, Iterator[Array]]:
+    """Return the blocks of each column, all of which are read at the same speed.
+
+    `itertools.tee` would keep many blocks that all have read.
+    """
+    rest, queues = iter(blocks), {name: deque[Array]() for name in names}
+
+    def items(queue: deque[Array]) -> Iterator[Array]:
+        while True:
+            while queue:
+                yield queue.popleft()
+            block = next(rest, None)
+            if block is None:
+                return
+            for name, waiting in queues.items():
+                waiting.append(block[name])
+
+    return {name: items(queue) for name, queue in queues.items()}
 
 
 def packed(block: Any, dtype: DType) -> Array:

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, islice, takewhile
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,20 @@ from ... import log
 from ..._compat import import_extra
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ..._format.dtypes import Array, DType
-from ..._format.text import TEXT
+from ..._format.text import TEXT, item_nbytes
 from ...exceptions import DoesNotFit, NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
 from ..rows import ENDS_IN_ZERO
 from . import contents
-from .parquet_files import UNSIZED, Lengths, bytes_of, lengths_of, text_items
+from .parquet_files import (
+    UNSIZED,
+    Lengths,
+    bytes_of,
+    lengths_of,
+    numbers_of,
+    text_items,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -54,13 +61,12 @@ WRITTEN_VALUES = 2**17
 EXACT = 2**53
 # Words for a missing value among numbers and times. A text keeps them.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
-TRUE = ("True", "TRUE", "true")
 # Delimiters of other programs: their names in plural, and as an option.
 OTHER_MARKS = {";": ("semicolons", "';'"), "\t": ("tabs", "tab")}
-# The characters of integers and floats other than digits, with the blanks around them.
+# The characters of integers and floats, with the blanks around them.
 BLANKS = "\t\n\v\f\r "
-INTEGER_MARKS = frozenset(b"+-" + BLANKS.encode())
-FLOAT_MARKS = INTEGER_MARKS | frozenset(b".eEinfatyINFATY")
+OF_INTEGERS = b"0123456789+-" + BLANKS.encode()
+OF_FLOATS = OF_INTEGERS + b".eEinfatyINFATY"
 # Values in quotes, behind a delimiter. Quotes elsewhere are text.
 QUOTED = rb'(?:^|[%s\r\n])"[^"]*(?:""[^"]*)*"?'
 # Patterns of values for RE2, which takes linear time.
@@ -113,7 +119,7 @@ class _File:
     """A file, whose values are read as text; `names` are those of its columns."""
 
     def __init__(self, path: str, request: contents.Request) -> None:
-        pyarrow = import_extra("pyarrow", "tables", "CSV needs the package %s")
+        import_extra("pyarrow", "tables", "CSV needs the package %s")
         from pyarrow import compute
 
         self._path, self._request = path, request
@@ -122,9 +128,9 @@ class _File:
         self.names: list[str] = []
         # Blocks of rows of the columns that were read last, by name.
         self._kept: dict[str, list[Array]] = {}
-        for line, text in self._parts():
+        for start, text in self._parts():
             try:
-                _, self.names = next(self._lines(line, text), (0, []))
+                _, self.names = next(self._lines(start, text), (0, []))
             except csv.Error as error:
                 raise NotReadable("it is no CSV: %s" % error) from error
             if self.names:
@@ -154,7 +160,7 @@ class _File:
                 )
         # An array without names becomes columns with numbers as names.
         is_array = self.names == [str(i) for i in range(len(self.names))]
-        names = pyarrow.array(self.names)
+        names = _as_arrow(tuple(self.names))
         is_time = compute.match_substring_regex(names, PROBABLE_TIME)
         others = names.filter(compute.invert(is_time))
         if not is_array and (not len(others) or _parsed(others, FLOAT) is not None):
@@ -164,8 +170,8 @@ class _File:
             )
 
     def _parts(self) -> Iterator[tuple[int, bytes]]:
-        """Yield parts of whole lines, behind the number of lines before each."""
-        line = 0
+        """Yield parts of whole lines, behind the offset of each in the text."""
+        start = 0
         with open(self._path, "rb") as fp:
             text = fp.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
             while True:
@@ -181,8 +187,8 @@ class _File:
                         "%s" % (part[error.start], error.reason)
                     ) from error
                 if part:
-                    yield line, part
-                    line += part.count(b"\n") + part.count(b"\r") - part.count(b"\r\n")
+                    yield start, part
+                    start += len(part)
                 elif len(text) > MAX_LINE:
                     raise NotReadable(
                         "expected lines of at most '%d' bytes, found a longer one"
@@ -191,11 +197,20 @@ class _File:
                 if not more:
                     return
 
-    def _lines(self, line: int, text: bytes) -> Iterator[tuple[int, list[str]]]:
+    def _lines_before(self, start: int) -> int:
+        """Return the number of lines before the part at an offset."""
+        before = takewhile(lambda part: part[0] < start, self._parts())
+        return sum(
+            part.count(b"\n") + part.count(b"\r") - part.count(b"\r\n")
+            for _, part in before
+        )
+
+    def _lines(self, start: int, text: bytes) -> Iterator[tuple[int, list[str]]]:
         """Yield the number and the values of each line of a part that is not blank.
 
         This is slow. It finds the names, and the lines that messages are about.
         """
+        line = self._lines_before(start)
         lines = io.StringIO(text.decode("utf-8"), newline="")
         reader = csv.reader(lines, delimiter=self._delimiter)
         for values in reader:
@@ -223,7 +238,7 @@ class _File:
             include_columns=names, column_types=dict.fromkeys(names, pyarrow.string())
         )
         has_names = False
-        for line, text in self._parts():
+        for start, text in self._parts():
             # pyarrow drops such a mark in front of the text.
             data = BOM_UTF8 + text
             options = pyarrow.csv.ReadOptions(
@@ -235,7 +250,7 @@ class _File:
                 )
             except pyarrow.ArrowInvalid as error:
                 with suppress(csv.Error):
-                    for number, values in self._lines(line, text):
+                    for number, values in self._lines(start, text):
                         if len(values) != len(self.names):
                             expected = len(self.names), len(values), number
                             raise NotReadable(
@@ -243,7 +258,8 @@ class _File:
                                 "found '%d' in line %d" % expected
                             ) from error
                 raise NotReadable(
-                    "it is no CSV: behind line %d: %s" % (line, error)
+                    "it is no CSV: behind line %d: %s"
+                    % (self._lines_before(start), error)
                 ) from error
             if len(self.names) == 1:
                 is_blank = compute.utf8_is_space(table.column(0))
@@ -254,23 +270,23 @@ class _File:
                     raise NotReadable("it is no CSV: expected a line of names first")
                 has_names, skipped = True, 1
             for batch in table[skipped:].combine_chunks().to_batches():
-                yield batch, partial(self._where, line, text, skipped)
+                yield batch, partial(self._where, start, text, skipped)
 
     def _skip_blank(self, row: pyarrow.csv.InvalidRow) -> str:
         """Return what pyarrow does with a line of the wrong number of values."""
         is_blank = re.fullmatch(r'\s*|"\s*"', row.text)
         return "skip" if is_blank and self._delimiter not in row.text else "error"
 
-    def _where(self, line: int, text: bytes, skipped: int, row: int) -> str:
+    def _where(self, start: int, text: bytes, skipped: int, row: int) -> str:
         """Return the number of the line of a row, in words."""
         with suppress(csv.Error):
-            for number, _ in islice(self._lines(line, text), skipped + row, None):
+            for number, _ in islice(self._lines(start, text), skipped + row, None):
                 return "line %d" % number
-        return "behind line %d" % line
+        return "behind line %d" % self._lines_before(start)
 
     def blocks(self, dtypes: Mapping[str, DType]) -> Iterator[contents.Columns]:
         """Yield blocks of rows of some columns."""
-        step = contents.rows_in_block(sum(dtype.itemsize for dtype in dtypes.values()))
+        step = contents.rows_in_block(sum(map(item_nbytes, dtypes.values())))
         with contents.naming_file(self._path):
             for batch, where in self.batches(list(dtypes)):
                 for start in range(0, batch.num_rows, step):
@@ -293,7 +309,7 @@ class _File:
         """Yield blocks of rows of a column; keep some of the columns behind it."""
         if name not in self._kept:
             names = self.names[self.names.index(name) :]
-            sizes = accumulate(length * dtypes[each].itemsize for each in names)
+            sizes = accumulate(length * item_nbytes(dtypes[each]) for each in names)
             count = sum(1 for _ in takewhile(COLUMNS_NBYTES.__ge__, sizes))
             if count < 2:
                 for block in self.blocks({name: dtypes[name]}):
@@ -305,7 +321,6 @@ class _File:
 
     def _items(self, values: pyarrow.Array, dtype: DType, name: str) -> Array:
         """Return values as items; raise an error for those that would change."""
-        import pyarrow
         from pyarrow import compute
 
         kind = dtype.kind
@@ -314,14 +329,14 @@ class _File:
                 most = dtype.itemsize // (4 if kind == "U" else 1)
                 expected = "expected text of at most %d characters, found" % most
                 _check(lengths_of(values, kind) <= most, values, expected)
-                is_cut = numpy.asarray(compute.ends_with(values, "\0"))
+                is_cut = numbers_of(compute.ends_with(values, "\0"))
                 _check(~is_cut, values, ENDS_IN_ZERO + ":")
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
         found = _parsed(values, dtype)
         if found is None and kind in "fcmM":
-            missing = compute.is_in(values, pyarrow.array(MISSING))
-            numbers = numpy.flatnonzero(~numpy.asarray(missing))
+            missing = _are_missing(values)
+            numbers = numpy.flatnonzero(~numbers_of(missing))
             present = values.filter(compute.invert(missing))
             parsed = _parsed(present, dtype) if len(present) else numpy.empty(0, dtype)
             if parsed is not None:
@@ -356,7 +371,7 @@ class _File:
         advice = "the type 'U' makes it text: --dtype %s=U" % name
         if kind in "fc" and numpy.isinf(items).any():
             named = compute.match_substring(values, "inf", ignore_case=True)
-            fits = ~numpy.isinf(items) | numpy.asarray(named)
+            fits = ~numpy.isinf(items) | numbers_of(named)
             too_large = " is too large for the dtype '%s'; %s" % (dtype, advice)
             _check(fits, values, "the number", too_large)
         if kind == "f" and name not in self._request.dtypes:
@@ -406,11 +421,33 @@ def _check(fits: Array, values: pyarrow.Array, before: str, behind: str = "") ->
         raise _WrongValue(index, text)
 
 
-def _all_match(values: pyarrow.Array, pattern: str) -> bool:
-    """Return whether all values match a pattern."""
+@lru_cache(maxsize=2)
+def _as_arrow(texts: tuple[str, ...]) -> pyarrow.Array:
+    """Return texts as an array; unlike `pyarrow.array`, this does not import pandas."""
+    import pyarrow
+
+    data = [text.encode("utf-8") for text in texts]
+    ends = numpy.cumsum([0, *map(len, data)]).astype("i4")
+    buffers = pyarrow.py_buffer(ends), pyarrow.py_buffer(b"".join(data))
+    return pyarrow.StringArray.from_buffers(len(data), *buffers)
+
+
+def _are_missing(values: pyarrow.Array) -> pyarrow.Array:
+    """Return which values are words for a missing one."""
     from pyarrow import compute
 
-    return bool(compute.all(compute.match_substring_regex(values, pattern)).as_py())
+    found: pyarrow.Array = compute.is_in(values, _as_arrow(MISSING))
+    return found
+
+
+def _all_match(values: pyarrow.Array, pattern: str) -> bool:
+    """Return whether all values match a pattern; the first one usually tells."""
+    from pyarrow import compute
+
+    return all(
+        compute.all(compute.match_substring_regex(some, pattern)).as_py()
+        for some in (values[:1], values)
+    )
 
 
 def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
@@ -422,12 +459,12 @@ def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
     from pyarrow import compute
 
     kind = dtype.kind
-    marks = set(bytes_of(values).tobytes().translate(None, b"0123456789"))
     found: Array
     try:
         if kind == "b":
-            is_true = numpy.asarray(compute.is_in(values, pyarrow.array(TRUE)))
-            return is_true if _all_match(values, BOOLEAN) else None
+            if not _all_match(values, BOOLEAN):
+                return None
+            return numbers_of(compute.match_substring(values, "t", ignore_case=True))
         if kind == "M":
             if not _all_match(values, TIME):
                 return None
@@ -435,23 +472,25 @@ def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
                 warnings.simplefilter("ignore")  # NumPy warns of time zones
                 found = numpy.array(values.to_pylist(), "M8")
             return found
+        if kind != "c":
+            float(values[0].as_py())  # the attempts below are slow for other text
+        text = bytes_of(values).tobytes()
         if kind == "c" or dtype.itemsize > 8:
             # Python knows digits of other scripts, and underscores between digits.
-            if max(marks, default=0) >= 128 or ord("_") in marks:
+            if not text.isascii() or b"_" in text:
                 return None
             found = numpy.array(values.to_pylist()).astype(dtype)
             return found
-        if not marks <= (FLOAT_MARKS if kind == "f" else INTEGER_MARKS):
+        if text.translate(None, OF_FLOATS if kind == "f" else OF_INTEGERS):
             return None
-        float(values[0].as_py())  # the attempts below are slow for other text
-        if marks & frozenset(BLANKS.encode()):
+        if len(text.translate(None, BLANKS.encode())) < len(text):
             values = compute.ascii_trim(values, BLANKS)
-        if ord("+") in marks:
+        if b"+" in text:
             values = compute.replace_substring_regex(values, r"^\+([^+-])", r"\1")
         if kind == "f":
-            return numpy.asarray(values.cast(pyarrow.float64()))
+            return numbers_of(values.cast(pyarrow.float64()))
         try:
-            found = numpy.asarray(values.cast(pyarrow.int64()))
+            found = numbers_of(values.cast(pyarrow.int64()))
         except pyarrow.ArrowInvalid:  # there may be integers of more than 64 bits
             found = numpy.array(list(map(int, values.to_pylist())), object)
         return found.astype("i8").astype(dtype) if kind == "m" else found
@@ -484,7 +523,6 @@ class _Scan:
 
     def add(self, values: pyarrow.Array) -> None:
         """Take more values into account."""
-        import pyarrow
         from pyarrow import compute
 
         if self._given is None or self._given in UNSIZED:
@@ -493,7 +531,7 @@ class _Scan:
             return
         numbers = _parsed(values, INT)
         if numbers is None:
-            missing = compute.is_in(values, pyarrow.array(MISSING))
+            missing = _are_missing(values)
             present = values.filter(compute.invert(missing))
             if len(present) < len(values):
                 self._has_missing, values = True, present

@@ -382,8 +382,19 @@ def lengths_of(array: pyarrow.Array, kind: str) -> Array:
         found = length_of(array.dictionary).take(array.indices)
     else:
         found = length_of(array)
-    lengths: Array = found.fill_null(0).to_numpy(zero_copy_only=False)
-    return lengths
+    return numbers_of(found.fill_null(0) if found.null_count else found)
+
+
+def numbers_of(array: pyarrow.Array) -> Array:
+    """Return numbers or booleans, none of them missing, as items.
+
+    Any function of pyarrow for this would import pandas, which takes long.
+    """
+    if _pyarrow().types.is_boolean(array.type):
+        return numbers_of(array.cast(_pyarrow().uint8())).astype(BOOL)
+    _, data = array.buffers()
+    items = numpy.frombuffer(data or b"", array.type.to_pandas_dtype())
+    return items[array.offset :][: len(array)]
 
 
 def bytes_of(array: pyarrow.Array) -> Array:
