@@ -90,6 +90,7 @@ def recover_fp(
 
     Both file objects are used from their current positions on. Chunks are copied
     without recompressing them. If anything is lost, the metadata get a note of it.
+    From an archive a new archive is made, and the result is an `ArchiveRecovery`.
 
     Parameters
     ----------
@@ -105,8 +106,6 @@ def recover_fp(
         Leave lost chunks out instead.
     nthreads, progress
         As in `bloscpack.verify.verify_fp`.
-
-    The result for an archive is an `ArchiveRecovery`.
 
     Raises
     ------

@@ -504,13 +504,14 @@ class ArchiveWriter:
     def _add_array(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         """Compress an array into a shard and its document, or into a `.blp` file."""
         array, settings = as_shard(array, settings)
+        # An archive is written once: nothing needs room for more.
+        if settings.get("bloscpack_args") is None:
+            settings.setdefault("max_app_chunks", 0)
         if settings.get("metadata_args") is None:
             settings.setdefault("max_meta_size", lambda nbytes: nbytes)
         if not settings["shard"]:
             self._pack(name + BLP, array, settings)
             return
-        if settings.get("bloscpack_args") is None:
-            settings.setdefault("max_app_chunks", 0)
         shard = name + "/c" + array.ndim * "/0"
         sink = self._pack(shard, array, settings)
         header, used = sink.bloscpack_header, sink.blosc_args

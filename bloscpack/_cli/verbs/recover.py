@@ -40,7 +40,7 @@ examples:
 
 
 OPTIONS = """\
-damaged <damaged>  file or dataset to be recovered
+damaged <damaged>  file, archive or dataset to be recovered
 target <out_file>  file to be written, '-' for standard output; the folder
     of the new dataset
 --fill <byte>  value of the bytes of lost chunks, 0 to 255 (default: 0;
