@@ -8,37 +8,73 @@ The damaged file is never written to.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from tempfile import TemporaryFile
+from typing import Any
 
+from ._check.archives import SECTION, FoundMember, find_members
 from ._check.files import Inspection
-from ._check.rebuild import Loss, Recovery, RecoveryPlan
+from ._check.findings import Report
+from ._check.rebuild import ArchiveRecovery, Loss, Recovery, RecoveryPlan, fill_limit
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
 from ._compat import make_callable
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import ordered
+from ._file.archive import (
+    BLP,
+    CHECKSUM,
+    ArchiveWriter,
+    archive_writer,
+    array_of,
+    is_archive,
+)
+from ._format.array_metadata import Description
 from ._format.chunks import check_digest, compress
-from ._format.shard import new_trailer
-from ._storage.base import Storage
+from ._format.grid import Grid
+from ._format.names import is_safe_name
+from ._format.shard import count_slots, new_trailer
+from ._format.zarr_metadata import ZARR_JSON, ArrayDocument, decode_array
+from ._format.zip_format import (
+    MAX_DIRECTORY,
+    MEMBERS,
+    decode_sizes,
+    document_name,
+    is_short,
+    parents_of,
+)
+from ._storage.base import MemoryStorage, PartStorage, Storage
+from ._storage.local import whole_file
 from ._storage.paths import shown_name
 from ._storage.stream import positional
-from ._types import BinaryFile, Path, Readable, StorageOptions, Writable
+from ._storage.zip_store import Directory
+from ._types import BinaryFile, JsonObject, Path, Readable, StorageOptions, Writable
 from .abstract_io import Progress, effective_nthreads
 from .args import BloscArgs, MetadataArgs
-from .constants import MAGIC
+from .constants import MAGIC, MAX_DOCUMENT
 from .dataset.file_checks import DatasetRecovery
 from .defaults import DEFAULT_TYPESIZE
-from .exceptions import ChecksumMismatch, DamageError, StorageError, UsageValueError
+from .exceptions import (
+    ChecksumMismatch,
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageValueError,
+)
 from .file_io import CompressedFPSink
 from .headers import BloscpackHeader, check_range
+from .serializers import is_array, is_shard, parse_json, shard_rows
 from .verify import checker_of_folder
 
 # The extent of a chunk to copy, or the plain size of a chunk to fill in.
 Task = tuple[int, int] | int
 
-__all__ = ["Loss", "Recovery", "recover", "recover_fp"]
+# Maximum number of members that are saved: a directory has no more.
+MAX_MEMBERS = MAX_DIRECTORY // 50
+
+__all__ = ["ArchiveRecovery", "Loss", "Recovery", "recover", "recover_fp"]
 
 
 def recover_fp(
@@ -54,6 +90,7 @@ def recover_fp(
 
     Both file objects are used from their current positions on. Chunks are copied
     without recompressing them. If anything is lost, the metadata get a note of it.
+    From an archive a new archive is made, and the result is an `ArchiveRecovery`.
 
     Parameters
     ----------
@@ -74,49 +111,60 @@ def recover_fp(
     ------
     NotReadable
         The bytes are not a Bloscpack file. Nothing has been written.
-    UsageError
-        They are an archive, whose members are recovered after extracting them.
     FormatError
         No chunk is intact. Nothing has been written.
     """
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
     with positional(damaged_fp) as storage, own_settings:
-        if storage.read_at(0, len(MAGIC)) != MAGIC:
-            from ._file.archive import refuse_archive
+        if storage.read_at(0, len(MAGIC)) != MAGIC and is_archive(storage):
+            with archive_writer(out_fp) as writer, TemporaryFile() as spool:
+                how = fill, drop, count, progress
+                return _ArchiveSaver(storage, writer, spool, how).save()
+        return _write_intact(storage, out_fp, fill, drop, count, progress).recovery
 
-            refuse_archive(storage)
-        inspection = Inspection(storage, count, progress)
-        plan = RecoveryPlan(inspection, drop, fill)
-        header, checksum = plan.header, inspection.checksum
-        blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
-        sink = CompressedFPSink(out_fp)
-        sink.configure(blosc_args, header)
-        sink.write_bloscpack_header()
-        if plan.section is not None:
-            sink.write_metadata(plan.section, MetadataArgs())
-            sink.trailer = new_trailer(plan.metadata, header)
-        sink.init_offsets()
-        filler_of = cache(partial(_filler, fill, blosc_args))
 
-        def work(task: Task) -> tuple[bytes, bytes]:
-            if isinstance(task, int):
-                filler = filler_of(task)
-                return filler, checksum(filler)
-            start, stop = task
-            raw = inspection.storage.read_at(start, stop - start)
-            split = len(raw) - checksum.size
-            compressed, digest = raw[:split], raw[split:]
-            try:
-                check_digest(compressed, digest, checksum)
-            except ChecksumMismatch as error:
-                raise StorageError("the file changed while it was read") from error
-            return compressed, digest
+def _write_intact(
+    storage: Storage,
+    out_fp: Writable,
+    fill: int,
+    drop: bool,
+    count: int,
+    progress: Progress | None,
+    most: int | None = None,
+) -> RecoveryPlan:
+    """Write an intact file; `most` is that of `RecoveryPlan`."""
+    inspection = Inspection(storage, count, progress)
+    plan = RecoveryPlan(inspection, drop, fill, most)
+    header, checksum = plan.header, inspection.checksum
+    blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
+    sink = CompressedFPSink(out_fp)
+    sink.configure(blosc_args, header)
+    sink.write_bloscpack_header()
+    if plan.section is not None:
+        sink.write_metadata(plan.section, MetadataArgs())
+        sink.trailer = new_trailer(plan.metadata, header)
+    sink.init_offsets()
+    filler_of = cache(partial(_filler, fill, blosc_args))
 
-        tasks = _tasks(plan)
-        ordered(tasks, work, lambda chunk: sink.store(0, *chunk), count)
-        sink.finalize()
-    return plan.recovery
+    def work(task: Task) -> tuple[bytes, bytes]:
+        if isinstance(task, int):
+            filler = filler_of(task)
+            return filler, checksum(filler)
+        start, stop = task
+        raw = inspection.storage.read_at(start, stop - start)
+        split = len(raw) - checksum.size
+        compressed, digest = raw[:split], raw[split:]
+        try:
+            check_digest(compressed, digest, checksum)
+        except ChecksumMismatch as error:
+            raise StorageError("the file changed while it was read") from error
+        return compressed, digest
+
+    tasks = _tasks(plan)
+    ordered(tasks, work, lambda chunk: sink.store(0, *chunk), count)
+    sink.finalize()
+    return plan
 
 
 def _tasks(plan: RecoveryPlan) -> Iterator[Task]:
@@ -138,6 +186,202 @@ def _filler(fill: int, blosc_args: BloscArgs, nbytes: int) -> bytes:
             "filling, none is needed" % nbytes,
             section="chunks",
         ) from error
+
+
+# Archives
+
+
+class _ArchiveSaver:
+    """Writes a new archive from the members of a damaged one.
+
+    The chunks of each array are recovered as a file of its own, in the file `spool`.
+    `how` are the arguments of `_write_intact` behind the output.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        writer: ArchiveWriter,
+        spool: Any,
+        how: tuple[int, bool, int, Progress | None],
+    ) -> None:
+        self._storage, self._writer, self._spool = storage, writer, spool
+        self._how = how
+        self._most = fill_limit(storage.size)
+        report = Report(cbytes=storage.size, checksum="crc32")
+        self.recovery = ArchiveRecovery(report, [], [], True, 0)
+        self._members: dict[str, FoundMember] = {}
+
+    def save(self) -> ArchiveRecovery:
+        """Write the new archive; return the result."""
+        recovery, members = self.recovery, self._members
+        self._find()
+        self._with_chunks = {n.rpartition("/c/")[0] for n in members if "/c/" in n}
+        attributes, listed = self._read_group(members.pop(ZARR_JSON, None))
+        arrays = self._choose_arrays()
+        documents = {document_name(name) for name in arrays}
+        for name, member in members.items():
+            array = array_of(name)
+            if array is not None and arrays.get(array) == name:
+                self._save_array(array, member)
+            elif name not in documents:
+                self._copy(member)
+        groups = parents_of(arrays)
+        self._writer.add_groups(
+            group
+            for group in groups
+            if document_name(group) not in members
+            or members[document_name(group)].problem
+        )
+        recovery.lost_members += [name for name in listed if name not in members]
+        if arrays and not recovery.narrays:
+            raise DamageError("no chunk could be saved", section="chunks")
+        self._writer.finish(attributes)
+        return recovery
+
+    def _find(self) -> None:
+        """Find the members; of several with a name the last one counts."""
+        report, end = self.recovery.report, 0
+        try:
+            Directory(self._storage)
+        except FormatError as error:
+            report.add(SECTION, "directory", error.message, offset=error.offset)
+        for member in find_members(self._storage):
+            name, at = member.name, member.at
+            where = {"member": name, "extent": (member.start, member.stop)}
+            if end < at:
+                message = "'%d' bytes belong to no member" % (at - end)
+                report.note(SECTION, "gap", message, extent=(end, at))
+            end = member.stop
+            if member.problem:
+                report.add(SECTION, "member", member.problem, **where)
+            if not is_safe_name(name) or not is_short(name):
+                report.add(SECTION, "name", "no member can have this name", **where)
+                self.recovery.lost_members.append(name)
+                continue
+            if self._members.pop(name, None) is not None:
+                message = "a later member has the same name"
+                report.note(SECTION, "replaced", message, member=name)
+            if len(self._members) == MAX_MEMBERS:
+                message = "no more than '%d' members are saved" % MAX_MEMBERS
+                report.add(SECTION, "member", message, **where)
+                self.recovery.lost_members.append(name)
+                break
+            self._members[name] = member
+
+    def _read_group(
+        self, member: FoundMember | None
+    ) -> tuple[JsonObject | None, Iterable[str]]:
+        """Return the attributes of the group, and the names that its document lists."""
+        recovery = self.recovery
+        content = b"" if member is None or member.problem else self._read(member)
+        try:
+            attributes = parse_json(content)["attributes"]
+        except (ValueError, LookupError, TypeError):
+            attributes = None
+        if not isinstance(attributes, dict):
+            recovery.metadata, recovery.certain = "lost", False
+            recovery.remarks.append(
+                "the document of the group is lost, which has the metadata, if there "
+                "were any, and the list of all arrays"
+            )
+            return None, ()
+        if attributes.pop(MEMBERS, None) is None:
+            recovery.certain = False
+        if attributes:
+            recovery.metadata = "kept"
+        return attributes, decode_sizes(content)
+
+    def _read(self, member: FoundMember) -> bytes:
+        """Return the bytes of a document; none of one that is too long."""
+        size = member.stop - member.start
+        return self._storage.read_at(member.start, size) if size < MAX_DOCUMENT else b""
+
+    def _choose_arrays(self) -> dict[str, str]:
+        """Return the members with chunks of the arrays that can be in one archive."""
+        found: dict[str, str] = {}
+        for name in self._members:
+            array = array_of(name)
+            if array is not None and array not in found:
+                found[array] = name
+        groups = parents_of(found)
+        return {array: name for array, name in found.items() if array not in groups}
+
+    def _copy(self, member: FoundMember) -> None:
+        """Copy a member that is no part of a saved array, if its checksum is right."""
+        name, has_chunks = member.name, array_of(member.name) is not None
+        array = name.removesuffix("/" + ZARR_JSON)
+        lacks_chunks = (
+            array != name
+            and array not in self._with_chunks
+            and b'"array"' in self._read(member)
+        )
+        if member.problem or has_chunks or lacks_chunks:
+            self.recovery.lost_members.append(name)
+        else:
+            self._writer.add_copy(name, self._part(member))
+
+    def _part(self, member: FoundMember) -> PartStorage:
+        return PartStorage(self._storage, member.start, member.stop)
+
+    def _save_array(self, array: str, member: FoundMember) -> None:
+        """Save an array: its chunks, and its document if it is a shard."""
+        recovery, name, part = self.recovery, member.name, self._part(member)
+        document = self._members.get(document_name(array))
+        is_sound = document is not None and not document.problem
+        content = self._read(document) if document is not None and is_sound else b""
+        if not member.problem and part.read_at(0, len(MAGIC)) != MAGIC:
+            # A program that knows only Zarr has written it.
+            self._writer.add_copy(name, part)
+            self._writer.add_copy(document_name(array), MemoryStorage(content))
+            recovery.narrays += 1
+            return
+        self._spool.seek(0)
+        self._spool.truncate()
+        try:
+            plan = _write_intact(part, self._spool, *self._how, self._most)
+            if not is_array(plan.metadata):
+                raise DamageError("the chunks are those of no array")
+            array_found = Description(plan.metadata)
+        except FormatError as error:
+            where = {"member": name, "extent": (member.start, member.stop)}
+            recovery.report.add(SECTION, "chunks", error.message, **where)
+            recovery.lost_members.append(name)
+            return
+        recovery.include(plan.recovery, name, member.start)
+        self._most -= plan.recovery.nbytes - plan.recovery.report.nbytes_intact
+        recovery.narrays += 1
+        has_checksum = plan.header.checksum == CHECKSUM
+        if name.endswith(BLP) or not is_shard(plan.metadata) or not has_checksum:
+            self._writer.add_copy(array + BLP, whole_file(self._spool), True)
+            return
+        grid = array_found.shard
+        if grid is None:
+            rows, slots = shard_rows(plan.metadata) or 1, count_slots(plan.header)
+            grid = Grid.of_rows(array_found.shape, rows, slots)
+        self._writer.add_copy(
+            array + "/c" + "/0" * len(grid.shape), whole_file(self._spool), True
+        )
+        new = ArrayDocument(array_found.dtype, grid)
+        if _describes(content, new):
+            self._writer.add_copy(document_name(array), MemoryStorage(content))
+        else:
+            recovery.certain = False
+            recovery.remarks.append(
+                "'%s' is written again: what other programs stored in it is lost"
+                % document_name(array)
+            )
+            self._writer.add_document(array, new)
+
+
+def _describes(content: bytes, new: ArrayDocument) -> bool:
+    """Return whether the content of a document describes the same array."""
+    try:
+        old = decode_array(parse_json(content))
+    except (ValueError, FormatError, AttributeError, TypeError):
+        return False
+    found = [(d.dtype, d.shape, d.grid.chunk, d.grid.slots) for d in (old, new)]
+    return found[0] == found[1]
 
 
 def recover(

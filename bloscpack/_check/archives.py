@@ -7,7 +7,9 @@ fields of the ZIP file that change no array are compared with those that `savez`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from heapq import merge
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from .._file.archive import (
@@ -20,8 +22,20 @@ from .._file.archive import (
 )
 from .._format.shard import count_slots
 from .._format.zarr_metadata import ZARR_JSON, ArrayDocument
-from .._format.zip_format import document_name, encode_local, parents_of
+from .._format.zip_format import (
+    DESCRIPTOR,
+    ENCRYPTED,
+    LOCAL_SIGNATURE,
+    STORED,
+    LocalHeader,
+    document_name,
+    encode_local,
+    find_local,
+    local_extent,
+    parents_of,
+)
 from .._storage.base import PartStorage, Storage
+from .._storage.zip_store import Directory
 from ..abstract_io import Progress
 from ..exceptions import DamageError, FormatError, Unsupported
 from ..serializers import shard_rows
@@ -32,6 +46,11 @@ if TYPE_CHECKING:
     from zipfile import ZipInfo
 
 SECTION = "archive"
+# Signatures of the records of a ZIP file, one of which is behind each member.
+RECORDS = (LOCAL_SIGNATURE, b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06")
+# Maximum size in bytes of a local header that is searched for. Longer names, which only
+# the directory shows, would make the search slow in files full of signatures.
+MAX_FOUND = 2**12
 
 
 def report_on_archive(
@@ -224,6 +243,94 @@ class ArchiveChecker:
             message = "the metadata of the member describe no array"
             self._add("chunks", member, message, extent=(start, stop))
         return inspection if report.ok and inspection.geometry.array else None
+
+
+class FoundMember(NamedTuple):
+    """A member of a damaged archive: its bytes are [start, stop).
+
+    ``at`` is where its local header begins. ``problem`` says why the bytes are not the
+    whole member; it is empty if their checksum is right.
+    """
+
+    name: str
+    at: int
+    start: int
+    stop: int
+    problem: str
+
+
+def find_members(storage: Storage) -> Iterator[FoundMember]:
+    """Yield the members of an archive in order, also without a directory.
+
+    The local headers are searched, and the directory shows damaged ones. The bytes of a
+    member are those that its header states if their checksum is right, or if a record
+    of the ZIP file follows. All others end at the next local header. No bytes are in
+    two members, so that a ZIP file in an array adds no members.
+    """
+    try:
+        directory = Directory(storage)
+        entries = {info.header_offset: info for info in directory.entries}
+        end = directory.start
+    except FormatError:
+        entries, end = {}, storage.size
+    # A budget keeps the search linear on hostile files: in others, each byte is read
+    # once for a checksum.
+    budget, limit = 2 * storage.size, 0
+    cut_off: FoundMember | None = None
+    for at in merge(sorted(entries), _signatures(storage)):
+        found = _member_at(storage, at, entries.get(at)) if limit <= at < end else None
+        if found is None:
+            continue
+        name, header = found
+        if cut_off is not None:
+            yield cut_off._replace(stop=at)
+            cut_off = None
+        expected, size, packed = header.numbers
+        start, stop = header.start, header.start + size
+        limit, problem = start, "its size is wrong, or the file was cut off in it"
+        if header.method != STORED or header.flags & (ENCRYPTED | DESCRIPTOR):
+            stop, problem = start + packed, "another program has compressed it"
+        elif stop <= end and size <= budget:
+            budget -= size
+            crc = 0
+            for block in storage.read_blocks(start, stop):
+                crc = crc32(block, crc)
+            problem = "expected the crc32 '%08x', found '%08x'" % (expected, crc)
+            problem *= crc != expected
+        follows = storage.read_at(stop, 4) if stop < end else LOCAL_SIGNATURE
+        member = FoundMember(name, at, start, stop, problem)
+        if not problem or (stop <= end and follows in RECORDS):
+            limit = stop
+            yield member
+        else:
+            cut_off = member
+    if cut_off is not None:
+        yield cut_off._replace(stop=max(end, cut_off.start))
+
+
+def _signatures(storage: Storage) -> Iterator[int]:
+    """Yield where a signature of a local header is."""
+    before, position = b"", 0
+    for block in storage.read_blocks(0, storage.size):
+        data = before + block
+        at = data.find(LOCAL_SIGNATURE)
+        while at >= 0:
+            yield position - len(before) + at
+            at = data.find(LOCAL_SIGNATURE, at + 1)
+        before, position = data[1 - len(LOCAL_SIGNATURE) :], position + len(block)
+
+
+def _member_at(
+    storage: Storage, at: int, info: ZipInfo | None
+) -> tuple[str, LocalHeader] | None:
+    """Return the name and the local header of a member; `info` is its entry, if any."""
+    found = find_local(storage.read_at(at, MAX_FOUND), at)
+    if info is None or (found is not None and found[0] == info.orig_filename):
+        return found
+    size, (_, start) = info.file_size, local_extent(info)
+    numbers = info.CRC, size, info.compress_size
+    name, flags, method = info.orig_filename, info.flag_bits, info.compress_type
+    return name, LocalHeader(flags, method, numbers, start, True)
 
 
 def _check_shard(document: ArrayDocument, inspection: Inspection, member: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .._format.sections import Section, encode_section
@@ -42,6 +42,11 @@ SECOND_FILE = (
 )
 
 
+def fill_limit(size: int) -> int:
+    """Return how many plain bytes may be filled in for a file of `size` bytes."""
+    return max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * size)
+
+
 @dataclass(frozen=True, repr=False)
 class Loss(Record):
     """Adjacent chunks that are lost.
@@ -55,18 +60,23 @@ class Loss(Record):
         if unknown.
     region
         The part of the array that has these chunks, as in a `Finding`.
+    member
+        The name of the member of an archive, None in another file.
     """
 
     chunks: Pair
     span: Pair | None
     rows: Pair | None
     region: tuple[Pair, ...] | None = None
+    member: str | None = None
 
-    optional = ("region",)
+    optional = ("region", "member")
 
     def __str__(self) -> str:
         first, last = self.chunks[0], self.chunks[1] - 1
         text = "chunks %d to %d" % (first, last) if first < last else "chunk %d" % first
+        if self.member is not None:
+            text = "'%s': %s" % (self.member, text)
         return ", ".join([text, *plain_position(self.span, self.rows, self.region)])
 
     def __repr__(self) -> str:
@@ -126,6 +136,38 @@ class Recovery(Record):
         return "<Recovery: %s saved, %d lost>" % (saved, self.nlost)
 
 
+@dataclass(eq=False, repr=False)
+class ArchiveRecovery(Recovery):
+    """The result of `recover` for an archive: the sums over its arrays.
+
+    Attributes
+    ----------
+    narrays
+        The number of arrays in the new archive.
+    lost_members
+        The names of members of the damaged archive that the new one lacks.
+    """
+
+    narrays: int = 0
+    lost_members: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        return super().complete and not self.lost_members
+
+    def include(self, part: Recovery, member: str, start: int) -> None:
+        """Add the recovery of a member, which begins at `start`."""
+        self.report.include(part.report, member, start)
+        self.certain = self.certain and part.certain
+        self.doubts += part.doubts
+        self.nsaved += part.nsaved
+        self.nlost += part.nlost
+        self.losses += [replace(loss, member=member) for loss in part.losses]
+        self.nchunks += part.nchunks
+        self.nbytes += part.nbytes
+        self.remarks += ["'%s': %s" % (member, remark) for remark in part.remarks]
+
+
 class ChunkSpan(NamedTuple):
     """The chunks [first, stop) of the damaged file, all of ``chain``; None if lost."""
 
@@ -138,13 +180,21 @@ class RecoveryPlan:
     """The contents of the new file: header, metadata section, parts and geometry.
 
     ``metadata`` is the value in the section. Filler chunks of the sizes in ``geometry``
-    replace the parts that are lost; with `drop` they are left out. Raises `FormatError`
-    if no chunk is intact.
+    replace the parts that are lost; with `drop` they are left out. `most` plain bytes
+    may be filled in, by default `fill_limit`. Raises `FormatError` if no chunk is
+    intact.
     """
 
-    def __init__(self, inspection: Inspection, drop: bool, fill: int = 0) -> None:
+    def __init__(
+        self,
+        inspection: Inspection,
+        drop: bool,
+        fill: int = 0,
+        most: int | None = None,
+    ) -> None:
         self._inspection = inspection
         self._fill = fill
+        self._most = fill_limit(inspection.storage.size) if most is None else most
         self.geometry = inspection.geometry
         parts = [*_all_parts(inspection)]
         lost = [part for part in parts if part.chain is None]
@@ -216,15 +266,14 @@ class RecoveryPlan:
             )
             self.recovery.certain = False
             return 0
-        limit = max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * self._inspection.storage.size)
         nbytes = _nbytes_of(_sizes_of(lost, geometry))
-        if nbytes > limit:
+        if nbytes > self._most:
             self.recovery.certain = False
             if at_end:
                 nbytes_at_end = _nbytes_of(_sizes_of(lost[-1:], geometry))
                 remarks.append(TOO_MUCH % (nbytes_at_end, " at the end"))
                 lost, nbytes = lost[:-1], nbytes - nbytes_at_end
-        if nbytes > limit:
+        if nbytes > self._most:
             remarks.append(TOO_MUCH % (nbytes, ""))
             lost = []
         return len(lost)

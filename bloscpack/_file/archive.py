@@ -11,7 +11,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -111,9 +112,8 @@ def refuse_archive(storage: Storage) -> None:
     """
     if is_archive(storage):
         raise UsageError(
-            "the file is an archive of several arrays: extract it with 'unzip', which "
-            "keeps damaged members, too; 'blpk recover FOLDER NEW' then saves the "
-            "arrays; recover each .blp file that is not a shard separately"
+            "the file is an archive of several arrays: 'blpk verify' checks their "
+            "chunks, and 'blpk recover' saves those that are intact"
         )
 
 
@@ -273,6 +273,14 @@ class ArchiveFile(Directory):
         return True
 
 
+def array_of(member: str) -> str | None:
+    """Return the name of the array whose chunks are in a member; None for others."""
+    if member.endswith(BLP):
+        return member.removesuffix(BLP)
+    array, mark, chunk = member.rpartition("/c/")
+    return array if mark and set(chunk.split("/")) == {"0"} else None
+
+
 def check_document(
     document: ArrayDocument, shape: tuple[int, ...], dtype: DType, member: str
 ) -> None:
@@ -407,13 +415,21 @@ def write_archive(
 
     `settings` are keywords of `pack_ndarray`; the group gets the `attributes`.
     """
+    with archive_writer(fp) as writer:
+        writer.write(arrays, settings)
+        writer.finish(attributes)
+
+
+@contextmanager
+def archive_writer(fp: Any) -> Iterator[ArchiveWriter]:
+    """Yield a writer; all is written when the block ends if `fp` can't seek."""
     if is_seekable(fp):
-        ArchiveWriter(fp).write(arrays, settings, attributes)
+        yield ArchiveWriter(fp)
         return
     from tempfile import TemporaryFile
 
     with TemporaryFile() as spool:
-        write_archive(spool, arrays, settings, attributes)
+        yield ArchiveWriter(spool)
         spool.seek(0)
         for block in iter(lambda: spool.read(COPY_NBYTES), b""):
             write_all(fp, block)
@@ -428,15 +444,9 @@ class ArchiveWriter:
         self._members: list[ZipInfo] = []
         self._sizes: dict[str, int] = {}
 
-    def write(
-        self,
-        arrays: Mapping[str, object],
-        settings: Mapping[str, Any],
-        attributes: JsonObject | None,
-    ) -> None:
-        """Write everything; raise the errors of `pack_ndarray` with a name in front."""
-        for group in parents_of(arrays):
-            self._add_bytes(document_name(group), encode_json(group_document()))
+    def write(self, arrays: Mapping[str, object], settings: Mapping[str, Any]) -> None:
+        """Write all arrays; raise the errors of `pack_ndarray` with a name in front."""
+        self.add_groups(parents_of(arrays))
         for name, array in arrays.items():
             try:
                 if isinstance(array, Mapping):
@@ -448,6 +458,9 @@ class ArchiveWriter:
             except UsageError as error:
                 error.args = ("array '%s': %s" % (name, error.args[0]),)
                 raise
+
+    def finish(self, attributes: JsonObject | None) -> None:
+        """Write the document of the group, and the directory."""
         self._add_bytes(ZARR_JSON, encode_group(attributes, self._sizes))
         start = self._fp.tell() - self._start
         directory = encode_directory(self._members, start)
@@ -458,6 +471,31 @@ class ArchiveWriter:
             )
         write_all(self._fp, directory)
 
+    def add_groups(self, groups: Iterable[str]) -> None:
+        """Write the documents of groups."""
+        for group in groups:
+            self._add_bytes(document_name(group), encode_json(group_document()))
+
+    def add_document(self, name: str, document: ArrayDocument) -> None:
+        """Write the document of an array."""
+        # Compact JSON: ten times as fast as `ArrayDocument.encode`, and without
+        # attributes it can't exceed the limits.
+        text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
+        self._add_bytes(document_name(name), text.encode())
+
+    def add_copy(self, name: str, content: Storage, has_chunks: bool = False) -> None:
+        """Copy a member; `has_chunks` says whether the group lists it."""
+        info = new_info(name, self._fp.tell() - self._start)
+        info.file_size = info.compress_size = content.size
+        for block in content.read_blocks(0, content.size):
+            info.CRC = crc32(block, info.CRC)
+        self._members.append(info)
+        write_all(self._fp, encode_local(info))
+        for block in content.read_blocks(0, content.size):
+            write_all(self._fp, block)
+        if has_chunks:
+            self._sizes[name] = content.size
+
     def _add_bytes(self, name: str, content: bytes) -> None:
         info = new_info(name, self._fp.tell() - self._start, content)
         self._members.append(info)
@@ -466,13 +504,14 @@ class ArchiveWriter:
     def _add_array(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         """Compress an array into a shard and its document, or into a `.blp` file."""
         array, settings = as_shard(array, settings)
+        # An archive is written once: nothing needs room for more.
+        if settings.get("bloscpack_args") is None:
+            settings.setdefault("max_app_chunks", 0)
         if settings.get("metadata_args") is None:
             settings.setdefault("max_meta_size", lambda nbytes: nbytes)
         if not settings["shard"]:
             self._pack(name + BLP, array, settings)
             return
-        if settings.get("bloscpack_args") is None:
-            settings.setdefault("max_app_chunks", 0)
         shard = name + "/c" + array.ndim * "/0"
         sink = self._pack(shard, array, settings)
         header, used = sink.bloscpack_header, sink.blosc_args
@@ -495,10 +534,7 @@ class ArchiveWriter:
                 "shuffle": int(used.shuffle),
             },
         )
-        # Compact JSON: ten times as fast as `ArrayDocument.encode`, and without
-        # attributes it can't exceed the limits.
-        text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
-        self._add_bytes(document_name(name), text.encode())
+        self.add_document(name, document)
 
     def _pack(
         self, name: str, array: Array, settings: Mapping[str, Any]

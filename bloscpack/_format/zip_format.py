@@ -202,9 +202,7 @@ def read_local(data: Buffer, info: ZipInfo) -> LocalHeader | None:
         return None
     fields = LOCAL.unpack_from(data)
     signature, _, flags, method, _, _, crc, packed, size, length, more = fields
-    extra = data[at : at + min(more, EXTRA64.size)]
-    if MAX32 in (packed, size) and extra[:4] == EXTRA64.pack(1, 16, 0, 0)[:4]:
-        _, _, size, packed = EXTRA64.unpack(extra.ljust(EXTRA64.size, b"\xff"))
+    size, packed = _sizes(size, packed, data[at : at + more])
     is_named = (
         (signature, length) == (LOCAL_SIGNATURE, len(name))
         and not (flags ^ info.flag_bits) & UTF8
@@ -212,6 +210,37 @@ def read_local(data: Buffer, info: ZipInfo) -> LocalHeader | None:
     )
     start: int = info.header_offset + at + more
     return LocalHeader(flags, method, (crc, size, packed), start, is_named)
+
+
+def _sizes(size: int, packed: int, extra: bytes) -> tuple[int, int]:
+    """Return the sizes in a local header, or those in its field of Zip64."""
+    if MAX32 in (packed, size) and extra[:4] == EXTRA64.pack(1, 16, 0, 0)[:4]:
+        field = extra[: EXTRA64.size].ljust(EXTRA64.size, b"\xff")
+        _, _, size, packed = EXTRA64.unpack(field)
+    return size, packed
+
+
+def find_local(data: bytes, at: int) -> tuple[str, LocalHeader] | None:
+    """Return the name and the local header of a member that no directory lists.
+
+    `data` are the bytes from `at` on, at least those of the header. Returns None for
+    other bytes, which begin with a signature by chance.
+    """
+    if len(data) < LOCAL.size:
+        return None
+    fields = LOCAL.unpack_from(data)
+    signature, _, flags, method, _, _, crc, packed, size, length, more = fields
+    behind = LOCAL.size + length
+    name = data[LOCAL.size : behind].decode(
+        "utf-8" if flags & UTF8 else "cp437", "replace"
+    )
+    is_name = len(data) >= behind and length and name.isprintable()
+    if signature != LOCAL_SIGNATURE or not is_name:
+        return None
+    size, packed = _sizes(size, packed, data[behind : behind + more])
+    return name, LocalHeader(
+        flags, method, (crc, size, packed), at + behind + more, True
+    )
 
 
 def decode_local(data: Buffer, info: ZipInfo, limit: int) -> int:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import struct
+import tracemalloc
 import zipfile
 import zlib
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import bloscpack as bp
-from bloscpack import dataset
+from bloscpack._check import rebuild
 from bloscpack.exceptions import FormatError, NotReadable, Unsupported, UsageError
 
 ARRAYS = {
@@ -304,37 +305,209 @@ def test_command(path, run):
     assert "a/c/0" in {finding["member"] for finding in found["findings"]}
 
 
-def test_recover_says_how(path, run, tmp_path):
-    with pytest.raises(UsageError, match="is an archive of several arrays"):
-        bp.recover(path, tmp_path / "out")
-    code, _, said = run("recover", path, tmp_path / "out")
+def test_other_verbs(path, run):
+    code, _, said = run("info", "--chunks", path)
     assert 2 == code
-    assert "extract it with 'unzip'" in said
-    assert not (tmp_path / "out").exists()
+    assert "'blpk recover' saves" in said
     for verb, expected in ("info --chunks", 2), ("info", 0), ("list", 0):
         code, shown, said = run(*verb.split(), path)
         assert expected == code
         assert "archive" in shown + said
 
 
-def test_chunks_of_a_damaged_archive_are_saved(tmp_path, run):
-    """As docs/damage.rst says."""
-    path, folder = tmp_path / "a.zip", tmp_path / "a"
-    values = np.random.default_rng(1).random(5000)
-    bp.savez(path, x=values, settings={"chunk_size": "8K"})
+# Recovery
+
+
+def recovered(data, **settings):
+    """Return the result, and the new archive, in which everything is right."""
+    fp = io.BytesIO()
+    result = bp.recover.recover_fp(io.BytesIO(data), fp, **settings)
+    report = verified(fp.getvalue())
+    assert report.ok
+    assert result.nchunks == report.nchunks
+    with bp.loadz(fp.getvalue()) as archive:
+        assert result.narrays == len(archive)
+    return result, fp.getvalue()
+
+
+def header_of(data, name):
+    """Return where the local header of a member begins."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return archive.getinfo(name).header_offset
+
+
+def with_size(data, name, size):
+    """Return an archive without a directory whose local header states a size."""
+    at = header_of(data, name) + 30 + len(name) + 4
+    cut = data[: data.index(b"PK\x01\x02")]
+    return cut[:at] + struct.pack("<QQ", size, size) + cut[at + 16 :]
+
+
+def test_a_sound_archive_stays_the_same(content):
+    result, new = recovered(content)
+    assert (True, 5, []) == (result.complete, 5, result.lost_members)
+    assert content == new
+
+
+def test_an_archive_without_its_directory(content):
+    fp = io.BytesIO()
+    bp.save(fp, ARRAYS, metadata={"unit": "m"})
+    data = fp.getvalue()
+    for end in data.index(b"PK\x01\x02"), data.index(b"PK\x01\x02") + 9, -1:
+        result, new = recovered(data[:end])
+        assert result.complete
+        assert data == new
+    assert {"unit": "m"} == bp.load(new, return_metadata=True)[1]
+
+
+def test_an_archive_that_was_cut_off(content):
+    """Other arrays may have been behind the end."""
+    result, new = recovered(content[: header_of(content, "group/x/c/0/0")])
+    assert (4, False, False) == (result.narrays, result.complete, result.certain)
+    assert "lost" == result.metadata
+    expected = read(content)
+    del expected["group/x"]
+    assert expected == read(new)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_an_array_that_was_cut_off(drop):
+    """Its intact chunks are saved, as those of a file."""
+    values = np.random.default_rng(1).random((1000, 5))
+    fp = io.BytesIO()
+    bp.savez(fp, a=np.arange(9), x=values, settings={"chunk_size": "8K"})
+    data = fp.getvalue()
+    end = header_of(data, "x/c/0/0") + 25_000
+    result, new = recovered(data[:end], drop=drop)
+    assert (2, result.nlost) == (result.narrays, len(values) * 40 // 8160 + 1 - 3)
+    assert {"x/c/0/0"} == {loss.member for loss in result.losses}
+    with bp.loadz(new) as archive:
+        found = archive["x"].read()
+        assert (archive["a"].read() == np.arange(9)).all()
+    assert (values[:612] == found[:612]).all()
+    assert (612 if drop else 1000) == len(found)
+    assert not found[612:].any()
+
+
+def test_a_damaged_member(content):
+    """The others stay; a damaged document is written again."""
+    for name in "a/c/0", "a/zarr.json", "group/zarr.json", "step.blp":
+        data = bytearray(content)
+        at = header_of(content, name) + 30 + len(name) + 20
+        size = len(member(content, name))
+        data[at + size - 30 : at + size - 5] = b"?" * 25
+        result, new = recovered(bytes(data))
+        expected, found = read(content), read(new)
+        if name in ("a/c/0", "step.blp"):
+            expected.pop("a" if name == "a/c/0" else "step", None)
+            found.pop("a" if name == "a/c/0" else "step", None)
+        assert not result.complete
+        assert expected == found
+        assert ("member", name) in kinds(result.report)
+
+
+def test_a_damaged_local_header(content):
+    """The directory shows where the member is."""
+    at = header_of(content, "b/c/0")
+    data = content[:at] + b"?" * 4 + content[at + 4 :]
+    result, new = recovered(data)
+    assert result.complete
+    assert content == new
+
+
+def test_garbage_between_members(content):
+    at = header_of(content, "b/c/0")
+    cut = content[: content.index(b"PK\x01\x02")]
+    for garbage in b"?" * 1000, b"PK\x03\x04" * 1000, b"PK\x03\x04" + bytes(60):
+        result, new = recovered(cut[:at] + garbage + cut[at:])
+        assert result.complete
+        assert content == new
+        assert ("gap", None) in kinds(result.report)
+
+
+@pytest.mark.parametrize("size", [0, 10, 10**6, 2**63])
+def test_a_forged_size(content, size):
+    """The array is saved all the same: the next header ends it."""
+    result, new = recovered(with_size(content, "b/c/0", size))
+    assert read(content) == read(new)
+    assert ("member", "b/c/0") in kinds(result.report)
+
+
+def test_a_forged_name(content, tmp_path):
+    cut = content[: content.index(b"PK\x01\x02")]
+    path, out = tmp_path / "damaged", tmp_path / "in" / "out"
+    out.parent.mkdir()
+    for old, new in (b"b/c/0", b"../b0"), (b"step.blp", b"/../.blp"):
+        path.write_bytes(cut.replace(old, new, 1))
+        result = bp.recover(path, out)
+        assert not result.complete
+        assert new.decode() in result.lost_members
+        assert ("name", new.decode()) in kinds(result.report)
+        assert ["out"] == [p.name for p in out.parent.iterdir()]
+        assert ["damaged", "in"] == sorted(p.name for p in tmp_path.iterdir())
+
+
+def test_names_that_are_there_twice(content):
+    """The last member counts, as in a directory."""
+    cut = content[: content.index(b"PK\x01\x02")]
+    fp = io.BytesIO()
+    bp.savez(fp, a=np.arange(50)[::-1])
+    other = fp.getvalue()
+    again = other[: header_of(other, "zarr.json")]
+    result, new = recovered(cut + again)
+    assert ("replaced", "a/c/0") in kinds(result.report)
+    assert {**read(content), "a": ARRAYS["a"][::-1].tobytes()} == read(new)
+    # An array that is in another one, and one in two forms.
+    for name in b"b/c.blp", b"group.blp", b"b.blp":
+        at = header_of(content, "step.blp")
+        found = cut[at:].replace(b"step.blp", name, 1)
+        found = found[:26] + struct.pack("<H", len(name)) + found[28:]
+        result, new = recovered(cut[:at] + found)
+        assert not result.complete
+        found = read(new)
+        assert {"a", "group/x"} <= set(found)
+        assert read(content)["a"] == found["a"]
+
+
+def test_a_file_full_of_local_headers():
+    """Neither time nor memory nor the new file grow beyond a multiple of the file."""
+    fields = 45, 0, 0, 0, 33, 0, 2**32 - 1, 2**32 - 1, 5, 0
+    data = (b"PK\x03\x04" + struct.pack("<5H3I2H", *fields) + b"a/c/0") * 20_000
+    tracemalloc.start()
+    with pytest.raises(FormatError, match="no chunk could be saved"):
+        bp.recover.recover_fp(io.BytesIO(data), io.BytesIO())
+    assert tracemalloc.get_traced_memory()[1] < 50 * len(data)
+    tracemalloc.stop()
+
+
+def test_filled_chunks_of_all_members_are_limited(monkeypatch):
+    monkeypatch.setattr(rebuild, "MIN_FILL_LIMIT", 10**6)
+    monkeypatch.setattr(rebuild, "FILL_LIMIT_PER_BYTE", 0)
+    values = np.random.default_rng(1).random(50_000)
+    fp = io.BytesIO()
+    bp.savez(fp, **dict.fromkeys("abcdef", values), settings={"chunk_size": "80K"})
+    data = bytearray(fp.getvalue())
+    for name in "abcdef":  # all chunks but the first
+        at = header_of(fp.getvalue(), name + "/c/0") + 100_000
+        data[at : at + 250_000] = bytes(250_000)
+    result = bp.recover.recover_fp(io.BytesIO(data), io.BytesIO())
+    filled = result.nbytes - result.report.nbytes_intact
+    assert 0 < filled <= 10**6
+
+
+def test_recover_command(path, run, tmp_path):
     content = path.read_bytes()
-    damaged = content[:20000] + b"?" * 9 + content[20009:]
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        archive.extractall(folder)
-    # unzip writes damaged members, too; zipfile does not.
-    shard = folder / "x" / "c" / "0"
-    at = content.index(shard.read_bytes())
-    shard.write_bytes(damaged[at : at + shard.stat().st_size])
-    code, said, _ = run("recover", folder, tmp_path / "new")
+    path.write_bytes(content[: content.index(b"PK\x01\x02")])
+    code, said, _ = run("recover", path, tmp_path / "new.zip")
+    assert 0 == code
+    assert "5 arrays, 5 of 5 chunks saved" in said
+    assert content == (tmp_path / "new.zip").read_bytes()
+    path.write_bytes(content[: header_of(content, "group/x/c/0/0") + 30])
+    code, said, _ = run("recover", "--json", path, tmp_path / "some.zip")
     assert 3 == code
-    assert "4 of 5 chunks saved" in said
-    with dataset.open(tmp_path / "new") as group:
-        assert 3976 == np.count_nonzero(group["x"][:] == values)
+    assert (4, "lost") == (json.loads(said)["narrays"], json.loads(said)["metadata"])
+    code, said, _ = run("recover", path, tmp_path / "rest.zip")
+    assert "the document of the group is lost" in said
 
 
 def test_an_archive_that_was_compressed_again(path, run):

@@ -10,7 +10,7 @@ from ..._check.findings import ANOTHER, ERROR, counted
 from ..._storage.paths import shown_name
 from ...dataset.file_checks import DatasetRecovery
 from ...log import printable
-from ...recover import Recovery
+from ...recover import ArchiveRecovery, Recovery
 from ..args import add_options, number_of
 from ..console import console, descriptor_of, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK
@@ -40,7 +40,7 @@ examples:
 
 
 OPTIONS = """\
-damaged <damaged>  file or dataset to be recovered
+damaged <damaged>  file, archive or dataset to be recovered
 target <out_file>  file to be written, '-' for standard output; the folder
     of the new dataset
 --fill <byte>  value of the bytes of lost chunks, 0 to 255 (default: 0;
@@ -82,7 +82,10 @@ def _tell(
     line = log.normal if console.is_data else console.say
     chunks = counted(recovery.nsaved + recovery.nlost, "chunk")
     names = shown_input(args.damaged), printable(args.target)
-    line("%s: %d of %s saved to %s" % (names[0], recovery.nsaved, chunks, names[1]))
+    saved = "%d of %s" % (recovery.nsaved, chunks)
+    if isinstance(recovery, ArchiveRecovery):
+        saved = "%s, %s" % (counted(recovery.narrays, "array"), saved)
+    line("%s: %s saved to %s" % (names[0], saved, names[1]))
     found = [
         finding
         for finding in recovery.report.findings
@@ -96,6 +99,11 @@ def _tell(
         line("  lost: %s" % printable(str(loss)))
     if len(recovery.losses) > LOSSES_SHOWN:
         line("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+    lost_members = getattr(recovery, "lost_members", ())
+    for member in lost_members[:LOSSES_SHOWN]:
+        line("  lost: the member '%s'" % printable(member))
+    if len(lost_members) > LOSSES_SHOWN:
+        line("  and %d more" % (len(lost_members) - LOSSES_SHOWN))
     for member in getattr(recovery, "lost_attributes", ()):
         line("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:
