@@ -723,7 +723,7 @@ def test_the_metadata_of_an_archive_are_attributes():
 def test_damage_in_an_archive():
     bloscpack.savez("a.zip", x=np.arange(1000))
     with open("a.zip", "r+b") as fp:
-        fp.seek(fp.read().index(b"x/c/0") + 1400)
+        fp.seek(fp.read().index(b"x/c/0") + 900)
         fp.write(b"?" * 9)
     with pytest.raises(FormatError, match="Checksum mismatch"):
         dataset.convert("a.zip", "b.npy")
