@@ -69,7 +69,7 @@ def refusing(read, chunk):
     try:
         return read(chunk)
     except Exception as error:
-        # The class of Blosc may exist twice: see `quick_answers.version`.
+        # The class of Blosc may exist twice: see `_cli.text.version`.
         if isinstance(error, Damaged) or "while decompressing data" in str(error):
             return None
         raise
