@@ -410,8 +410,9 @@ class SaveArrays(Operation):
     """Store several arrays in one file, over an old one or as a new file."""
 
     def __init__(self, replace=True, sync=None):
-        self.arrays = {"new": np.arange(3000, dtype="<i4"), "scalar": np.array(1.5)}
-        self.settings = {"chunk_size": 4000, "nthreads": 1}
+        # A short array is written in one piece, a longer one chunk by chunk.
+        self.arrays = {"new": np.arange(17000, dtype="<i4"), "scalar": np.array(1.5)}
+        self.settings = {"chunk_size": 16000, "nthreads": 1}
         self.replace, self.sync = replace, sync
         self.synced = sync is True or (replace and sync is None)
 
