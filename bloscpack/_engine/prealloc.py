@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import io
 import mmap
-from contextlib import suppress
 
 # Minimum size in bytes of memory that is requested in huge pages: no gain was measured
 # below.
@@ -21,14 +20,25 @@ def memory_at(address: int, nbytes: int, owner: object) -> memoryview:
     return memoryview(memory).cast("B")
 
 
-class _Room(io.BytesIO):
-    def close(self) -> None:
-        """Close the file object.
+def _new_bytes(nbytes: int) -> bytes:
+    """Return zero bytes in memory of their own, in huge pages if they are many."""
+    made = bytes(nbytes)
+    if nbytes >= HUGE_PAGES_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
+        # The system maps one huge page faster than Blosc fills it, and many small ones
+        # more slowly. It may ignore the request.
+        start = _address_of(made)
+        first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+        madvise = ctypes.CDLL(None).madvise
+        madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        madvise(first, start + nbytes - first, mmap.MADV_HUGEPAGE)
+    return made
 
-        The garbage collector calls this, also while there is a view of the memory.
-        """
-        with suppress(BufferError):
-            super().close()
+
+def _address_of(made: bytes) -> int:
+    """Return the address of the first byte."""
+    address = ctypes.cast(ctypes.c_char_p(made), ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 def bytes_with_room(nbytes: int) -> io.BytesIO:
@@ -36,31 +46,22 @@ def bytes_with_room(nbytes: int) -> io.BytesIO:
 
     The system provides the memory when it is first written.
     """
-    fp = _Room(bytes(nbytes))
-    if nbytes >= HUGE_PAGES_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
-        # The system maps one huge page faster than Blosc fills it, and many small ones
-        # more slowly. It may ignore the request.
-        with fp.getbuffer() as view:
-            start = ctypes.addressof(ctypes.c_char.from_buffer(view))
-        first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
-        madvise = ctypes.CDLL(None).madvise
-        madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        madvise(first, start + nbytes - first, mmap.MADV_HUGEPAGE)
-    return fp
+    return io.BytesIO(_new_bytes(nbytes))
 
 
 class BytesUnderConstruction:
     """A bytes object that is filled through ``view``, and then returned by `finish`.
 
-    `io.BytesIO` takes the new bytes object and returns it at the end, without a copy.
+    Python allows to fill a new bytes object that nothing else refers to. `io.BytesIO`
+    would have such a view, too, but Python 3.12.1 crashes if it frees both in a cycle.
     """
 
     def __init__(self, nbytes: int) -> None:
-        self._owner: io.BytesIO | None = bytes_with_room(nbytes)
-        self.view = self._owner.getbuffer()
+        self._nbytes = nbytes
+        self._made = _new_bytes(max(nbytes, 2))  # shorter ones have other owners
+        self.view = memory_at(_address_of(self._made), nbytes, self._made)
 
     def finish(self) -> bytes:
         """Return the bytes object; nothing else may be called afterwards."""
-        owner, self._owner, self.view = self._owner, None, memoryview(b"")
-        assert owner is not None
-        return owner.getvalue()
+        made, self._made, self.view = self._made, b"", memoryview(b"")
+        return made if len(made) == self._nbytes else made[: self._nbytes]

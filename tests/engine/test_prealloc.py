@@ -1,5 +1,6 @@
 """Bytes objects that are allocated first and then filled in place."""
 
+import gc
 import os
 import sys
 
@@ -32,3 +33,11 @@ def test_unfinished_bytes_are_given_back():
         made = BytesUnderConstruction(10**7)
         made.view[0] = 1
         del made
+
+
+def test_view_in_a_cycle_is_freed():
+    made = BytesUnderConstruction(1000)
+    cycle = [made.view]
+    cycle.append(cycle)
+    del made, cycle
+    gc.collect()  # Python 3.12 crashes here if the view is one of io.BytesIO
