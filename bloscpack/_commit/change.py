@@ -376,14 +376,12 @@ class Change:
         if root is None:
             root = self._read_document()
         self.members = {self._member_of(n): new for n, new in documents.items()}
-        if self.members:
-            root = with_members(root, self.members)
         if files or self.renews_token:
             self.token = self._token
         elif self.pending is not None:
             self.token = self.pending.token
-        if self.token:
-            root = with_pending(root, {}, self.token)
+        if self.members or self.token:
+            root = with_members(root, self.members, self.token)
         new = with_pending(root, files) if files else root
         self.is_committing = True
         if files:

@@ -102,13 +102,8 @@ def _holder(document: JsonObject) -> Json:
     return document.get("attributes") if "zarr_format" in document else document
 
 
-def with_pending(
-    content: bytes, files: Mapping[str, str | None], token: str | None = None
-) -> bytes:
-    """Return the content of a document with another list of files, or without one.
-
-    A `token` shows readers that several files have changed since they began to read.
-    """
+def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
+    """Return the content of a document with another list of files, or without one."""
     document: JsonObject = json.loads(content)
     holder = _holder(document)
     if holder is None:
@@ -119,7 +114,7 @@ def with_pending(
             n: None if s is None else s.rpartition("/")[2] for n, s in files.items()
         }
         holder[PENDING] = {"files": listed, "crc32": _digest(listed)}
-    return _encoded(document, content, token)
+    return _encoded(document, content)
 
 
 def decode_members(document: JsonObject, content: bytes) -> dict[str, Json] | None:
@@ -135,22 +130,26 @@ def decode_members(document: JsonObject, content: bytes) -> dict[str, Json] | No
     return dict(members) if isinstance(members, dict) else None
 
 
-def with_members(content: bytes, members: Mapping[str, bytes | None]) -> bytes:
+def with_members(
+    content: bytes, members: Mapping[str, bytes | None], token: str = ""
+) -> bytes:
     """Return the content of a document with other documents of members.
 
     None removes a member; those that are not in `members` stay. A document that commits
-    none stays unchanged.
+    none gets none. A `token` shows readers that several files have changed since they
+    began to read; without one, the document keeps its own.
     """
     document: JsonObject = json.loads(content)
-    if CONSOLIDATED not in document:
+    if CONSOLIDATED in document:
+        stored = document[CONSOLIDATED]["metadata"]
+        for name, member in members.items():
+            if member is None:
+                stored.pop(name, None)
+            else:
+                stored[name] = json.loads(member)
+    elif not token:
         return content
-    stored = document[CONSOLIDATED]["metadata"]
-    for name, member in members.items():
-        if member is None:
-            stored.pop(name, None)
-        else:
-            stored[name] = json.loads(member)
-    return _encoded(document, content)
+    return _encoded(document, content, token or None)
 
 
 def no_members() -> JsonObject:
