@@ -500,6 +500,8 @@ def _decode_item(dtype: DType, stored: Json) -> Any:
         raise ValueError  # NumPy would cut it
     if kind == "O":
         stored.encode("utf-8")
+    if kind in "iu" and not numpy.iinfo(dtype).min <= stored <= numpy.iinfo(dtype).max:
+        raise OverflowError  # NumPy 1 would return another number
     return numpy.array(stored, dtype)[()]
 
 

@@ -160,7 +160,7 @@ def labels_of(data: object) -> tuple[Dims, JsonObject]:
             and data.dtype.kind in "biuf"
         ):
             # xarray reads that of format 2 as the value of missing items.
-            kept.setdefault(MASK, fill.item())
+            kept.setdefault(MASK, numpy.asarray(fill).item())
     return (names if any(names) else None), kept
 
 
