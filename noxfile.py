@@ -38,6 +38,15 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", "-q", "-n", "auto", *session.posargs)
 
 
+@nox.session(python="3.10", default=False)
+def lowest(session: nox.Session) -> None:
+    """Run the test suite with the oldest packages that pyproject.toml allows."""
+    session.install("-q", "uv")
+    oldest = ["--resolution", "lowest-direct", "--quiet"]
+    session.run("uv", "pip", "install", *oldest, "-e", ".[test]")
+    session.run("python", "-m", "pytest", "-q", "-n", "auto", *session.posargs)
+
+
 @nox.session(default=False)
 def coverage(session: nox.Session) -> None:
     """Run all tests and fail if they miss more than 3 % of the branches."""

@@ -193,7 +193,10 @@ def test_oindex_takes_an_ellipsis_and_a_single_entry(array):
         (([0], [3]), "index 3 is out of bounds for axis 1 with size 3"),
         (([[0]],), "each array of an outer index must have one axis, not 2"),
         ((0, 0, 0, 0), "too many indices"),
-        ((0, [True]), "boolean index did not match indexed array along axis 1"),
+        (
+            (0, [True]),
+            "boolean index did not match indexed array along (axis|dimension) 1",
+        ),
         ((True,), "must have one axis, not 0"),
         (([0.5],), "must be of integer"),
     ],

@@ -544,7 +544,7 @@ def test_a_lost_chunk_is_reported_with_its_place(made):
     file = made / "c/1/2"  # two chunks, of rows 2 and 3, in columns 8 and 9
     content = bytearray(file.read_bytes())
     index = np.frombuffer(content[-68:-4], "<u8").reshape(4, 2)
-    content[index[2, 0] + 20] ^= 8
+    content[int(index[2, 0]) + 20] ^= 8
     file.write_bytes(content)
     same(ITEMS[2], dataset.open(made)[2])
     with pytest.raises(FormatError) as caught:

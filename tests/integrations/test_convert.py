@@ -99,7 +99,10 @@ class TestCsv:
         pandas = pytest.importorskip("pandas")
         np.save("a.npy", rows_of(table("i4 f4 f8 U7 M8[D]")))
         dataset.convert("a.npy", "b.csv")
-        found = pandas.read_csv("b.csv", keep_default_na=False, na_values={"c_f8": ""})
+        settings = {"keep_default_na": False, "na_values": {"c_f8": ""}}
+        if pandas.__version__ < "3":  # its default may be wrong in the last digit
+            settings["float_precision"] = "round_trip"
+        found = pandas.read_csv("b.csv", **settings)
         expected = np.load("a.npy")
         assert expected["c_i4"].tolist() == found["c_i4"].tolist()
         assert expected["c_U7"].tolist() == found["c_U7"].tolist()
@@ -381,6 +384,7 @@ class TestCsv:
 
     def test_pandas_is_not_imported(self):
         """It takes longer than a small file."""
+        pytest.importorskip("pyarrow", "26", reason="pyarrow imports pandas")
         with open("a.csv", "w") as fp:
             fp.write("a,b,c,d,e\n1,0.5,true,x,2020-01-01\n2,NA,false,,NaT\n")
         code = (
