@@ -45,12 +45,13 @@ from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
 from ...zip_io import ArrayArchive, loadz
 from ..layouts.base import NewArray
+from ..rows import RowStream
 from .contents import (
     Content,
     Members,
     Request,
     Rows,
-    Stream,
+    array_stream,
     named_arrays,
     rows_in_block,
 )
@@ -69,6 +70,9 @@ UNKNOWN_LENGTH = -1
 SUFFIX = ".npy"
 # The name of the attribute for metadata that are no JSON object.
 METADATA = "metadata"
+
+
+BYTE = numpy.dtype("u1")
 
 
 # Reading
@@ -214,7 +218,7 @@ def read_npz(path: str, request: Request) -> Members:
             found.array, found.order = FileItems(copied, array, offset, name), "F"
         else:
             read = partial(_items_in_order, open_, offset, name, array)
-            found.array = Stream(read, array.dtype, array.shape)
+            found.array = array_stream(read, found)
         add_member(root, info.filename.removesuffix(SUFFIX), found, path)
     return root
 
@@ -363,28 +367,19 @@ def plain_bytes(block: Array) -> memoryview:
     """Return the bytes of the items, in C order."""
     if not block.nbytes:
         return memoryview(b"")
-    return numpy.ascontiguousarray(block).reshape(-1).view("u1").data
+    return numpy.ascontiguousarray(block).reshape(-1).view(BYTE).data
 
 
 class BlocksSource(PlainSource):
     """Yields the bytes of blocks of items, cut into chunks."""
 
     def __init__(self, blocks: Iterator[Array]) -> None:
-        self._blocks = blocks
+        parts = (numpy.frombuffer(plain_bytes(block), BYTE) for block in blocks)
+        self._bytes = RowStream(parts, BYTE, ())
 
-    def __iter__(self) -> Iterator[bytearray]:
-        rest = memoryview(b"")
+    def __iter__(self) -> Iterator[memoryview]:
         for start, stop in self.spans():
-            chunk, filled = bytearray(stop - start), 0
-            while filled < len(chunk):
-                if not rest:
-                    rest = plain_bytes(next(self._blocks))
-                    continue
-                part = rest[: len(chunk) - filled]
-                chunk[filled : filled + len(part)] = part
-                filled += len(part)
-                rest = rest[len(part) :]
-            yield chunk
+            yield self._bytes.take(stop - start).data
 
 
 def write_blp(content: Rows, request: Request) -> None:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
@@ -29,7 +27,7 @@ from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ...log import printable
-from ..rows import RowStream
+from ..rows import joined
 
 Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"
@@ -182,8 +180,19 @@ class ByFunction:
         return self.get(key)
 
 
+@dataclass(eq=False)
+class ByColumns:
+    """The rows of a table, of which each column is read by itself."""
+
+    arrays: Mapping[str, Any]
+    chunks: tuple[int, ...]
+
+    def __getitem__(self, key: slice) -> Columns:
+        return {name: array[key] for name, array in self.arrays.items()}
+
+
 class Field:
-    """An array-like of a field of another one."""
+    """An array-like of a column, or of a field of another one."""
 
     def __init__(self, whole: Any, name: str) -> None:
         self.whole, self._name = whole, name
@@ -195,43 +204,80 @@ class Field:
 
 
 class Stream:
-    """An array-like that is read in order; a slice before the last one starts again.
+    """Columns that are read in order; a slice before the last one starts again.
 
-    `read` yields blocks of rows, or the item of an array without axes. It is always
-    read to its end, where a source may find that it is damaged.
+    `read` yields blocks of rows by the names of `columns`. An array is a column without
+    a name (`array_stream`). It is always read to its end, where a source may find that
+    it is damaged.
     """
 
     def __init__(
-        self, read: Callable[[], Iterable[Array]], dtype: DType, shape: tuple[int, ...]
+        self, read: Callable[[], Iterable[Columns]], columns: Mapping[str, Rows]
     ) -> None:
-        self._read, self._dtype, self._shape = read, dtype, shape
-        self._rows: RowStream | None = None
+        self._read = read
+        shapes = [column.shape or (1,) for column in columns.values()]
+        self._length = shapes[0][0]
+        self._empty = {
+            name: numpy.empty((0, *shape[1:]), column.dtype)
+            for (name, column), shape in zip(columns.items(), shapes, strict=True)
+        }
+        self._most = rows_in_block(sum(c.row_nbytes for c in columns.values()))
+        self._blocks: Iterator[Columns] | None = None
+        self._rest = self._empty
         self._position = 0
 
-    def __getitem__(self, key: Any) -> Array:
-        dtype, (length, *inner) = self._dtype, self._shape or (1,)
-        start, stop, step = (slice(None) if key is ... else key).indices(length)
-        if self._rows is None or start < self._position:
-            self._rows = RowStream(self._read(), dtype, (*inner,))
+    def __getitem__(self, key: slice) -> Columns:
+        start, stop, step = key.indices(self._length)
+        if self._blocks is None or start < self._position:
+            self._blocks, self._rest = iter(self._read()), self._empty
             self._position = 0
-        most = rows_in_block(math.prod(inner) * dtype.itemsize)
         while start > self._position:
-            self._position += len(self._take(min(most, start - self._position)))
+            self._take(min(self._most, start - self._position))
         found = self._take(max(0, stop - start))
-        self._position += len(found)
-        if self._position == length:
-            rows, self._rows = self._rows, None
-            if len(rows.take(1)):
-                raise DamageError("expected '%d' rows, found more" % length)
-        return found[::step] if self._shape else found.reshape(())
+        if self._position == self._length:
+            self._fill()
+            self._blocks = None
+            if _length_of(self._rest):
+                raise DamageError("expected '%d' rows, found more" % self._length)
+        return {name: rows[::step] for name, rows in found.items()}
 
-    def _take(self, count: int) -> Array:
-        assert self._rows is not None
-        found = self._rows.take(count)
-        if len(found) < count:
-            text = "expected '%d' rows, found '%d'"
-            raise DamageError(text % (self._shape[0], self._position + len(found)))
-        return found
+    def _fill(self) -> bool:
+        """Read the next rows if there are none left; return whether there are some."""
+        assert self._blocks is not None
+        while not _length_of(self._rest):
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self._rest = block
+        return True
+
+    def _take(self, count: int) -> Columns:
+        """Return the next rows of each column."""
+        parts: list[Columns] = []
+        end = self._position + count
+        while self._position < end:
+            if not self._fill():
+                text = "expected '%d' rows, found '%d'"
+                raise DamageError(text % (self._length, self._position))
+            count = end - self._position
+            parts.append({n: rows[:count] for n, rows in self._rest.items()})
+            self._rest = {n: rows[count:] for n, rows in self._rest.items()}
+            self._position += _length_of(parts[-1])
+        return {
+            name: joined([part[name] for part in parts], empty.dtype, empty.shape[1:])
+            for name, empty in self._empty.items()
+        }
+
+
+def _length_of(block: Columns) -> int:
+    return len(next(iter(block.values())))
+
+
+def array_stream(read: Callable[[], Iterable[Array]], array: Rows) -> Any:
+    """Return an array-like of blocks of rows, or one item, that are read in order."""
+    if not array.shape:
+        return ByFunction(lambda _: joined([*read()], array.dtype, ()))
+    return Field(Stream(lambda: ({"": block} for block in read()), {"": array}), "")
 
 
 @dataclass(eq=False)
@@ -259,8 +305,6 @@ class Rows:
         Whether the array is left out, and named, if the target can't hold it.
     text_nbytes
         About the number of bytes of a text of variable length; zero if unknown.
-    in_columns
-        What yields blocks of the columns of a table that can only be read in order.
     """
 
     dtype: DType
@@ -273,7 +317,6 @@ class Rows:
     columns: dict[str, Rows] = field(default_factory=dict)
     may_be_lost: bool = False
     text_nbytes: int = 0
-    in_columns: Callable[[], Iterable[Columns]] | None = None
 
     @property
     def kind(self) -> str:
@@ -328,31 +371,15 @@ class Rows:
         factor = FORTRAN_FACTOR if self.fortran else 1
         step = rows_in_block(self.row_nbytes, self.chunk_rows, factor)
         for start in range(0, self.shape[0], step):
-            yield self.array[start : min(start + step, self.shape[0])]
+            rows = self.array[start : min(start + step, self.shape[0])]
+            yield packed(rows, self.dtype) if self.columns else rows
 
     def read(self, step: int = 0) -> Iterator[Columns]:
         """Yield blocks of the columns of a table, of `step` rows if that is given."""
         step = step or rows_in_block(self.row_nbytes, self.chunk_rows)
-        table = self
-        if self.in_columns is not None:
-            table = replace(self, array=None, columns={})
-            for name, items in _split(self.in_columns(), self.columns).items():
-                found = self.columns[name]
-                array = Stream(partial(iter, items), found.dtype, found.shape)
-                table.columns[name] = replace(found, array=array)
         for start in range(0, self.shape[0], step):
-            yield table.columns_of(slice(start, min(start + step, self.shape[0])))
-
-    def columns_of(self, key: slice) -> Columns:
-        """Return some rows of the columns of a table.
-
-        Fields are read together, and so are the columns of a stream.
-        """
-        arrays = [column.array for column in self.columns.values()]
-        if isinstance(self.array, Stream) or any(isinstance(a, Field) for a in arrays):
-            rows = self.array[key]
-            return {name: rows[name] for name in self.columns}
-        return {name: column.array[key] for name, column in self.columns.items()}
+            rows = self.array[start : min(start + step, self.shape[0])]
+            yield {name: rows[name] for name in self.columns}
 
     def stored(self) -> Iterable[Array]:
         """Return blocks in the order of the source: in Fortran order, transposed."""
@@ -372,15 +399,14 @@ class Rows:
 
         shape = len(rows), *self.shape[1:]
         array = ByFunction(get)
-        return replace(self, shape=shape, array=array, order="C", in_columns=None)
+        return replace(self, shape=shape, array=array, order="C")
 
     def only(self, names: Iterable[str]) -> Rows:
         """Return a table of some columns; the others are not read if possible."""
         columns = {name: self.columns[name] for name in names}
-        parts = replace(self, columns=columns)
         table = new_table(columns, self.shape[0], None, self.attrs)
-        dtype, chunks = table.dtype, getattr(self.array, "chunks", ())
-        table.array = ByFunction(lambda k: packed(parts.columns_of(k), dtype), chunks)
+        if not isinstance(self.array, ByColumns):
+            table.array = self.array
         return table
 
 
@@ -402,13 +428,13 @@ class Members:
 def new_table(
     columns: Mapping[str, Rows],
     length: int,
-    read: Callable[[], Iterable[Any]] | None,
+    read: Callable[[], Iterable[Columns]] | None,
     attrs: JsonObject | None = None,
 ) -> Rows:
     """Return a table of columns.
 
-    `read` yields blocks of rows, by the names of columns; it reads the columns without
-    an `array`. If it is None, each column is read by itself.
+    `read` yields blocks of rows, by the names of columns. If it is None, each column is
+    read by itself.
     """
     if not columns:
         raise UsageValueError("a table must have a column")
@@ -417,50 +443,22 @@ def new_table(
     table = Rows(dtype, (length,), attrs=attrs or {})
     table.columns = {name: replace(column) for name, column in columns.items()}
     if read is not None:
-        blocks = table.in_columns = read
-        table.array = Stream(
-            lambda: (packed(block, dtype) for block in blocks()), dtype, table.shape
-        )
-        for name, column in table.columns.items():
-            column.array = column.array or Field(table.array, name)
+        table.array = Stream(read, columns)
     else:
-        chunks = [getattr(column.array, "chunks", ()) for column in columns.values()]
-        parts = replace(table)
-        table.array = ByFunction(
-            lambda key: packed(parts.columns_of(key), dtype),
-            max((found[:1] for found in chunks), default=()),
-        )
+        arrays = {name: column.array for name, column in columns.items()}
+        chunks = [getattr(array, "chunks", ()) for array in arrays.values()]
+        table.array = ByColumns(arrays, max((n[:1] for n in chunks), default=()))
     return table
 
 
-def _split(
-    blocks: Iterable[Columns], names: Iterable[str]
-) -> dict[str, Iterator[Array]]:
-    """Return the blocks of each column, all of which are read at the same speed.
-
-    `itertools.tee` would keep many blocks that all have read.
-    """
-    rest, queues = iter(blocks), {name: deque[Array]() for name in names}
-
-    def items(queue: deque[Array]) -> Iterator[Array]:
-        while True:
-            while queue:
-                yield queue.popleft()
-            block = next(rest, None)
-            if block is None:
-                return
-            for name, waiting in queues.items():
-                waiting.append(block[name])
-
-    return {name: items(queue) for name, queue in queues.items()}
-
-
-def packed(block: Any, dtype: DType) -> Array:
+def packed(rows: Any, dtype: DType) -> Array:
     """Return rows of columns, some of which may be left out, as items with fields."""
-    rows = {name: block[name] for name in dtype.names or ()}
-    items: Array = numpy.empty(max(map(len, rows.values()), default=0), dtype)
-    for name in rows:
-        items[name] = rows[name]
+    if isinstance(rows, numpy.ndarray) and rows.dtype == dtype:
+        return rows
+    columns = {name: rows[name] for name in dtype.names or ()}
+    items: Array = numpy.empty(max(map(len, columns.values()), default=0), dtype)
+    for name in columns:
+        items[name] = columns[name]
     return items
 
 

@@ -109,7 +109,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
     columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
-        column.array = contents.Stream(read_column, column.dtype, column.shape)
+        column.array = contents.array_stream(read_column, column)
     for column, scan in zip(columns.values(), scans, strict=True):
         column.text_nbytes = scan.lengths.text_nbytes if column.dtype == TEXT else 0
     return contents.new_table(columns, length, partial(file.blocks, dtypes))

@@ -50,7 +50,7 @@ from .contents import (
     Members,
     Request,
     Rows,
-    Stream,
+    array_stream,
     as_table,
     inside,
     is_table,
@@ -146,8 +146,10 @@ def _text_content(array: Array, path: str) -> Rows:
         for block in array.iter_chunks():
             yield fixed(block.ravel().tolist(), dtype, path).reshape(block.shape)
 
-    items, attrs = Stream(rows, dtype, array.shape), array.attrs.asdict()
-    return Rows(dtype, array.shape, items, attrs, fill, array.dims)
+    attrs = array.attrs.asdict()
+    found = Rows(dtype, array.shape, None, attrs, fill, array.dims)
+    found.array = array_stream(rows, found)
+    return found
 
 
 # Writing

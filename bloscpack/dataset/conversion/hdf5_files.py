@@ -196,11 +196,11 @@ class _Tree:
             self._noted.add(what)
             self._request.note_loss(what % example)
 
-    def _lose(self, what: str, path: bytes) -> None:
-        """Note something at a path that has no equal in the contents."""
+    def _lose(self, what: str, *names: bytes | str) -> None:
+        """Note something that has no equal in the contents."""
         is_named = len(self._request.lost) < MAX_NAMED
         self._request.note_loss(
-            what % self.text_of(path) if is_named else "more of these"
+            what % tuple(map(self.text_of, names)) if is_named else "more of these"
         )
 
     def group(self, group: Group, path: bytes, depth: int) -> Content:
@@ -228,8 +228,7 @@ class _Tree:
                 try:
                     content = self._array(member, inner)
                 except UsageError as error:
-                    why = str(error).replace("%", "%%")
-                    self._lose("'%%s' (%s)" % why, inner)
+                    self._lose("'%s' (%s)", inner, str(error))
             name = self.text_of(link).removeprefix(NO_COORDINATE)
             if name in found.members:  # the same name in another encoding
                 self._lose("'%s'", inner)
@@ -277,7 +276,7 @@ class _Tree:
             # xarray opens no text with this attribute: the array has the fill value.
             mask, fill = array.attrs.pop(MASK), items.fill
             if not isinstance(fill, (str, bytes)) or mask != self.text_of(fill):
-                self._lose("the attribute '" + MASK + "' of '%s'", path)
+                self._lose("the attribute '%s' of '%s'", MASK, path)
         _check_row(array)
         # A scale with more axes is a variable of netCDF with the name of its first one.
         axes: list[Axis] = [self._address(found)]
@@ -317,9 +316,7 @@ class _Tree:
                 continue
             value = self._plain(self._value(found, name))
             if value is None:
-                text = self.text_of(name).replace("%", "%%")
-                text = "the attribute '%s' of '%%s'" % text
-                self._lose(text, path or b"/")
+                self._lose("the attribute '%s' of '%s'", name, path or b"/")
             else:
                 attrs[self.text_of(name)] = value
         for name in found.attrs:
@@ -683,6 +680,8 @@ class _Writer:
                 if chunk[longest] == 1:
                     break
                 chunk[longest] = -(-chunk[longest] // 2)
+            # Chunks that h5py chooses have parts of many rows: each would be packed
+            # again for each of its rows.
             settings = {"chunks": (*chunk,), "shuffle": True, "compression": 1}
         shape = array.shape
         if None in most:
@@ -693,9 +692,8 @@ class _Writer:
         if not shape:
             found[()] = items(next(blocks))[()]
             return found
-        start, step = 0, max([1, *settings.get("chunks", ())[:1]])
-        stream = RowStream(blocks, array.dtype, shape[1:])
-        step = rows_in_block(array.row_nbytes, step)
+        start, stream = 0, RowStream(blocks, array.dtype, shape[1:])
+        step = rows_in_block(array.row_nbytes, (found.chunks or (1,))[0])
         while len(block := stream.take(step)):
             found[start : start + len(block)] = items(block)
             start += len(block)

@@ -32,6 +32,7 @@ from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of, text_or
 from .contents import (
     Columns,
     Content,
+    Field,
     Request,
     Rows,
     Stream,
@@ -177,8 +178,8 @@ def read(path: str, request: Request) -> Content:
                     raise UsageValueError("there are two columns '%s'" % key)
                 column.file_name, column.has_mask = field.name, has_nulls
                 column.is_mask = key != name
-                read_column = partial(_rows, file, path, key, replace(column))
-                column.array = Stream(read_column, column.dtype, column.shape)
+                read_column = partial(_blocks, file, path, {key: replace(column)})
+                column.array = Field(Stream(read_column, {key: column}), key)
                 columns[key] = column
         attrs = _attributes(schema.metadata, path)
     blocks = partial(_blocks, file, path, columns)
@@ -302,12 +303,6 @@ def _blocks(
                 name: column.items(batch.column(column.file_name))
                 for name, column in columns.items()
             }
-
-
-def _rows(file: ParquetFile, path: str, name: str, column: _Column) -> Iterator[Array]:
-    """Yield blocks of rows of a column, without reading the others."""
-    for block in _blocks(file, path, {name: column}):
-        yield block[name]
 
 
 def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
