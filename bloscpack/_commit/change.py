@@ -565,6 +565,16 @@ class FolderChange(Change):
             with suppress(FileNotFoundError):  # it had got its name when an error came
                 self._staging.remove(file.staged.rpartition("/")[2])
 
+    def discard(self) -> None:
+        """Remove the files that have not got their names.
+
+        The list in the document must not have them.
+        """
+        staged = {*self._staged.values(), *self._unsynced} - {None}
+        for name in staged if self.owner.is_here else ():
+            with suppress(FileNotFoundError):
+                self.store.remove(str(name))
+
     def _stage_all(self) -> None:
         if self._does_sync and self._staging is not None:
             self.store.sync_folder(STAGING)

@@ -111,6 +111,30 @@ def test_a_change_that_fails(path):
     assert [0, 1, 2, 3, 4] == dataset.open(path)["time"][:].tolist()
 
 
+def test_a_change_that_fails_leaves_no_files(tmp_path):
+    """A program that goes on, and fails again and again, must not fill the disk."""
+    fill(tmp_path / "g")
+    with dataset.open(tmp_path / "g", "r+") as group:
+
+        def assign_then_fail():
+            with group.change():
+                group["time"][:] = 7
+                group["tab"].append({"k": [3], "v": ["c"]})
+                raise ZeroDivisionError
+
+        def fail_to_append():
+            """The second block of rows does not fit."""
+            group["in/rain"].append(iter([np.ones((9, 2)), np.ones((9, 3))]))
+
+        group["time"][0] = 1  # makes the folder of changes
+        for change in assign_then_fail, fail_to_append:
+            with pytest.raises((ZeroDivisionError, UsageError)):
+                change()
+            assert [] == os.listdir(tmp_path / "g/.bloscpack")
+        group["time"].append([4])
+    assert [1, 1, 2, 3, 4] == dataset.open(tmp_path / "g")["time"][:].tolist()
+
+
 def test_a_member_that_is_opened_again_in_its_change(path):
     """Another thread may do that, which waits for the change to end."""
     fill(path)
