@@ -335,6 +335,66 @@ def test_one_writer(tmp_path):
         assert [1, 2] == plain["a"][:].tolist()
 
 
+def test_a_group_that_another_writer_has_changed_as_a_whole(path):
+    """It has one writer from then on: a second one would know an old state."""
+    join = ("%s/%%s" % path).__mod__
+    with dataset.create_group(path) as group:
+        group.create_array("in/x", [1, 2]).close()
+        group.create_array("y", [3]).close()
+    old, inner = dataset.open(path, "r+"), dataset.open(join("in"), "r+")
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["y"].append([4])
+        group.create_array("new", [5, 6])
+    before = content(dataset.open(path))
+    for change in (
+        lambda: old.attrs.update(a=1),
+        lambda: inner.attrs.update(a=1),
+        lambda: old.change().__enter__(),
+        lambda: old.create_array("new", [7]),
+    ):
+        with pytest.raises((StorageError, FileExistsError), match=r"as a whole|exists"):
+            change()
+        assert before == content(dataset.open(path))
+        assert [] == dataset.verify(path).findings
+    old.close()
+    inner.close()
+    with dataset.open(path, "r+") as group, group.change():
+        group.attrs["a"] = group["in"].attrs["a"] = 1
+    found = dataset.open(path)
+    assert 1 == found.attrs["a"] == found["in"].attrs["a"]
+
+
+def test_a_writer_that_does_not_know_of_pending_files(monkeypatch):
+    """The files of a change that another one has committed must not be lost."""
+    pytest.importorskip("fsspec")
+    path = "memory://pending-of-others/g"
+    with dataset.create_group(path) as group:
+        group.create_array("x", [1, 2]).close()
+        group.create_array("y", [3]).close()
+    old = dataset.open(path, "r+")
+
+    def stop(change, files, root):
+        raise ZeroDivisionError
+
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            pass
+
+        def change():
+            with group.change():
+                group["x"][:] = [7, 8]
+                group["y"][:] = 9
+
+        monkeypatch.setattr(ObjectChange, "_complete", stop)
+        with pytest.raises(ZeroDivisionError):
+            change()
+        monkeypatch.undo()
+    with pytest.raises(StorageError, match="as a whole"):
+        old.attrs["a"] = 1
+    assert {"": {}, "x": [7, 8], "y": [9]} == content(dataset.open(path))
+
+
 def test_reading_and_closing(tmp_path):
     fill(tmp_path / "g")
     reading = dataset.open(tmp_path / "g")
