@@ -123,6 +123,7 @@ class Pending:
         stored = document if isinstance(document, dict) else {}
         try:
             files = decode_pending(stored, content)
+            members = decode_members(stored, content)
         except FormatError as error:
             error.filename = self.store.path(name)
             raise
@@ -130,7 +131,7 @@ class Pending:
         self.removed = {name for name, staged in files.items() if staged is None}
         self.is_there = bool(files)
         self.state = stated_identity(stored).rpartition(" ")[0]
-        self.members = decode_members(stored, content)
+        self.members = members
         self._name, self._version = name, version
 
     def renew(self) -> None:

@@ -632,6 +632,18 @@ def test_a_document_in_a_folder_for_all_users_commits_nothing(tmp_path):
     assert [1] == dataset.open(around / "a")[:].tolist()
 
 
+@pytest.mark.parametrize("found", [None, 5, {}, {"metadata": None}])
+def test_a_document_that_changes_while_a_writer_has_it(tmp_path, found):
+    """Another program that knows of no locks may drop the documents of members."""
+    with dataset.create_table(tmp_path / "t", {"a": [1], "b": [2]}) as table:
+        table.append({"a": [3], "b": [4]})
+        root = json.loads((tmp_path / "t/zarr.json").read_bytes())
+        root["consolidated_metadata"] = found
+        (tmp_path / "t/zarr.json").write_text(json.dumps(root))
+        table.append({"a": [5], "b": [6]})
+    assert [(1, 2), (3, 4), (5, 6)] == dataset.open(tmp_path / "t")[:].tolist()
+
+
 def test_closing_a_group_within_its_change(path):
     fill(path)
     before = content(dataset.open(path))
