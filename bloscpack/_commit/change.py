@@ -88,6 +88,8 @@ class Pending:
 
     Attributes
     ----------
+    name
+        The name of the document; None until it is read.
     files
         The files that a change replaces, and where their new content is until they have
         it.
@@ -112,9 +114,8 @@ class Pending:
         self.members: dict[str, Json] | None = None
         self.stale: set[str] = set()
         self.is_there = False
-        # The name of the document, and its `Store.identity` when it was read.
-        self._name: str | None = None
-        self._version: object = None
+        self.name: str | None = None
+        self._version: object = None  # its `Store.identity` when it was read
 
     def take(
         self, name: str, content: bytes, document: Json, version: object = None
@@ -123,6 +124,7 @@ class Pending:
         stored = document if isinstance(document, dict) else {}
         try:
             files = decode_pending(stored, content)
+            members = decode_members(stored, content)
         except FormatError as error:
             error.filename = self.store.path(name)
             raise
@@ -130,13 +132,13 @@ class Pending:
         self.removed = {name for name, staged in files.items() if staged is None}
         self.is_there = bool(files)
         self.state = stated_identity(stored).rpartition(" ")[0]
-        self.members = decode_members(stored, content)
-        self._name, self._version = name, version
+        self.members = members
+        self.name, self._version = name, version
 
     def renew(self) -> None:
         """Read the document again if another program has replaced it."""
-        if self._name is not None:
-            version = self.store.identity(self._name)
+        if self.name is not None:
+            version = self.store.identity(self.name)
             if version != self._version:
                 with suppress(FileNotFoundError):  # other reads say that it is gone
                     self.read()
@@ -173,16 +175,16 @@ class Pending:
                 else:
                     members[name] = parse_json(content)
             self.members = members
-        if self._name is not None:
-            self._version = self.store.identity(self._name)
+        if self.name is not None:
+            self._version = self.store.identity(self.name)
         self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
 
     def read(self) -> None:
         """Read the document again."""
-        if self._name is not None:
-            content = self.store.read(self._name, MAX_DOCUMENT, whole=True)[0]
-            path = self.store.path(self._name)
-            self.take(self._name, content, decode_json(content, path))
+        if self.name is not None:
+            content = self.store.read(self.name, MAX_DOCUMENT, whole=True)[0]
+            path = self.store.path(self.name)
+            self.take(self.name, content, decode_json(content, path))
 
 
 def decode_json(text: bytes, path: str) -> Json:
@@ -564,6 +566,16 @@ class FolderChange(Change):
             assert self._staging is not None  # `begin` has opened it
             with suppress(FileNotFoundError):  # it had got its name when an error came
                 self._staging.remove(file.staged.rpartition("/")[2])
+
+    def discard(self) -> None:
+        """Remove the files that have not got their names.
+
+        The list in the document must not have them.
+        """
+        staged = {*self._staged.values(), *self._unsynced} - {None}
+        for name in staged if self.owner.is_here else ():
+            with suppress(FileNotFoundError):
+                self.store.remove(str(name))
 
     def _stage_all(self) -> None:
         if self._does_sync and self._staging is not None:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from .._engine.forks import Owner
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
+from .._storage.disk import NAME_PART
 from .._storage.folder_store import FolderStore, replaced
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
@@ -73,7 +74,7 @@ class NewName:
     @property
     def start(self) -> str:
         """How the names of temporary folders for it begin."""
-        return TEMPORARY % self.name[:100]
+        return TEMPORARY % self.name[:NAME_PART]
 
     @classmethod
     def of(cls, path: str, datasets: Datasets) -> NewName:

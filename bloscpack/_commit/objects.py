@@ -69,7 +69,7 @@ class ClaimedObjects:
     claimed
         A function that returns the document with a new token.
     prepare
-        Called with the first change.
+        Called with the first change, or with each change if the dataset `is_shared`.
     """
 
     by_shard = False
@@ -85,7 +85,8 @@ class ClaimedObjects:
         self._store = store = pending.store
         self.shared = is_shared
         self._claimed = claimed
-        self._prepare: Callable[[Change], object] | None = prepare
+        self._prepare = prepare
+        self._is_prepared = False
         self.has_failed = False
         # The document of this version, which the first change claims.
         self._unclaimed: bytes | None = None
@@ -120,10 +121,10 @@ class ClaimedObjects:
         change = ObjectChange(self._store, ZARR_JSON, self._version)
         self._pending.prepare(change)
         try:
-            if self._prepare is not None:
+            if not self._is_prepared:
                 self._prepare(change)
             yield change
-            self._prepare = None
+            self._is_prepared = not self.shared
         except StorageError:  # another writer may have changed the dataset
             raise
         except BaseException:

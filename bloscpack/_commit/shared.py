@@ -117,9 +117,7 @@ class SharedChange(ParallelChange):
     def close(self) -> None:
         """Remove what was not committed, and let other writers in."""
         with self._locks:
-            for staged in self._staged.values() if self.owner.is_here else ():
-                with suppress(FileNotFoundError):
-                    self.store.remove(str(staged))
+            self.discard()
 
 
 class StripeLock(Lock):

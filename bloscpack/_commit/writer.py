@@ -376,6 +376,9 @@ class LockedFolder:
                 yield change
             except BaseException:
                 self.has_failed = change.is_committing
+                if not self.has_failed:
+                    with suppress(OSError):  # the next writer removes them
+                        change.discard()
                 raise
             self._prepare = None
 

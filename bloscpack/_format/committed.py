@@ -46,13 +46,15 @@ PENDING = "bloscpack-pending"
 DOCUMENTS = (ZARR_JSON, "meta/sizes", "__rootdirs__")
 
 
-def decode_pending(document: JsonObject, content: bytes) -> dict[str, str | None]:
+def decode_pending(document: Json, content: bytes) -> dict[str, str | None]:
     """Return the files of a change that are not in place, by the names that they get.
 
     The values are their names in the dataset until then; None for a file that is
     removed. `content` is the whole document. Raises `FormatError` if the list is
     damaged, or if damage may have hidden it.
     """
+    if not isinstance(document, dict):
+        return {}
     holder = _holder(document)
     values = holder if isinstance(holder, dict) else {}
     if PENDING not in values:
@@ -117,17 +119,27 @@ def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
     return _encoded(document, content)
 
 
-def decode_members(document: JsonObject, content: bytes) -> dict[str, Json] | None:
+def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
     """Return the documents of the members that a document commits, by their names.
 
     None if it commits no other. The copies in a document that another program has
-    written are none of these, and neither are those in a damaged one.
+    written are none of these, and neither are those in a damaged one. Raises
+    `FormatError` for a name that no member has: a writer makes a file in its folder.
     """
-    stored = document.get(CONSOLIDATED)
+    stored = document.get(CONSOLIDATED) if isinstance(document, dict) else None
     if not isinstance(stored, dict) or not read_identity(content, stored.get(KEY))[1]:
         return None
     members = stored.get("metadata")
-    return dict(members) if isinstance(members, dict) else None
+    if not isinstance(members, dict):
+        return None
+    for name in members:
+        if not is_safe_name(name) or {ZARR_JSON, STAGING} & {*name.split("/")}:
+            raise DamageError(
+                "expected names of members in '%s', found %s"
+                % (CONSOLIDATED, shown(name)),
+                section="metadata",
+            )
+    return dict(members)
 
 
 def with_members(
@@ -135,13 +147,15 @@ def with_members(
 ) -> bytes:
     """Return the content of a document with other documents of members.
 
-    None removes a member; those that are not in `members` stay. A document that commits
-    none gets none. A `token` shows readers that several files have changed since they
-    began to read; without one, the document keeps its own.
+    None removes a member; those that are not in `members` stay. A document without
+    members gets none: another program may have written it meanwhile. A `token` shows
+    readers that several files have changed since they began to read; without one, the
+    document keeps its own.
     """
     document: JsonObject = json.loads(content)
-    if CONSOLIDATED in document:
-        stored = document[CONSOLIDATED]["metadata"]
+    holder = document.get(CONSOLIDATED)
+    stored = holder.get("metadata") if isinstance(holder, dict) else None
+    if isinstance(stored, dict):
         for name, member in members.items():
             if member is None:
                 stored.pop(name, None)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF)
 # Errors that say that a file can't grow. Their messages get the name of that file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Maximum number of characters of the target's name in the name of its temporary file:
-# the longer name must not exceed the limit of the file system (255 bytes).
+# Maximum number of characters of the target's name in the name of its temporary file or
+# folder: the longer name must not exceed the limit of the file system (255 bytes).
 NAME_PART = 50
 # Number of names of temporary files in which a writer looks for those of dead writers.
 # More names are used only if more programs than this write the same file at once.

@@ -25,7 +25,7 @@ from .._storage.paths import is_url, local_path, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
 from ..constants import MAGIC
-from ..exceptions import FormatError, UsageValueError
+from ..exceptions import FormatError, StorageError, UsageValueError
 from .folder import Folder, store_at
 from .layouts import (
     LAYOUTS,
@@ -106,6 +106,8 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     call = None if by_name is None else load(by_name)
 
     def prepare(change: Change) -> None:
+        if is_shared:
+            _check_shared(folder)
         if call is not None:
             call(folder, _group_writer, change)
 
@@ -121,6 +123,23 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
         rule = objects.ClaimedObjects(pending, is_shared, DATASETS.claimed, prepare)
     folder.forget_doubtful_document()  # another writer may have changed it until now
     return Writer(folder.root, rule)
+
+
+def _check_shared(folder: Folder) -> None:
+    """Raise `StorageError` if a group has got one writer since it was opened.
+
+    Another program has let its document, or that of a group around, commit the members.
+    """
+    now = Folder(folder.store)
+    found = find(now)
+    is_member = found is not None and committing(Found(now, *found)) is not None
+    if is_member or now.pending.members is not None:
+        raise StorageError(
+            errno.ESTALE,
+            "another program has changed it as a whole since it was opened, so that it "
+            "has one writer: open it again",
+            folder.path(),
+        )
 
 
 def drop_copies(folder: Folder) -> None:

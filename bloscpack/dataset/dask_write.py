@@ -304,6 +304,8 @@ class RegionTarget(Existing):
         options = Options(sync=sync, writable=True, shared=True)
         with open_node(found, options) as array:
             assert isinstance(array, Array)
+            if not array.shape:
+                raise UsageError("'%s' has no axes, and so no regions" % array.path)
             self._array = copy(array)  # it has a lock only while it is changed
         selection = Selection(region, array.shape)
         axes = [axis for axis in selection.axes if isinstance(axis, range)]

@@ -158,7 +158,9 @@ class Folder:
         self._known: tuple[str, object, bytes, Json, OpenFile | None] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (*self.store.address, self.prefix)
+        # A part is read as the document of the whole dataset says.
+        document = self.pending.name if self.prefix else None
+        return _reopen, (*self.store.address, self.prefix, document)
 
     @property
     def is_remote(self) -> bool:
@@ -414,6 +416,11 @@ class Folder:
         self._known = name, identity, content, value, held
         return content, value
 
+    @property
+    def kept_document(self) -> Json:
+        """The value that `detect_document` has read last; None if it was used since."""
+        return None if self._known is None else self._known[3]
+
     def forget_doubtful_document(self) -> None:
         """Let the next call of `read_document` read the file, if it may have changed.
 
@@ -540,7 +547,11 @@ def _check_exists(store: FolderStore, path: Path) -> None:
         raise
 
 
-def _reopen(address: str, options: StorageOptions | None, prefix: str) -> Folder:
+def _reopen(
+    address: str, options: StorageOptions | None, prefix: str, document: str | None
+) -> Folder:
     """Return a folder that was pickled, as it is now."""
     folder = Folder.open(address, options)
+    if document is not None:
+        folder.read_document(document)
     return folder.child(prefix[:-1]) if prefix else folder

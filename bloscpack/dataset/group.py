@@ -66,6 +66,8 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     if outer is not None:
         member: Array | Table | Group = _open_committed(*outer, options)
         return member
+    if not options.writable:
+        found = layouts.as_part(found)
     if found.kind != "group":
         return opening.open_array_or_table(found, options)
     folder = found.folder

@@ -220,7 +220,7 @@ class ItemsNode(Node):
         def __len__(self) -> int: ...
         def resize(self, length: int) -> None: ...
 
-    # What the files were when Dask got it; None before.
+    # What the files were when Dask got an array for reading; None before.
     _token: object = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -229,9 +229,10 @@ class ItemsNode(Node):
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same dataset."""
-        if self._token is None:
-            self._token = self._layout.folder.version()
-        return self.path, self.shape, str(self.dtype), self._token
+        token = self._token or self._layout.folder.version()
+        if self._writer is None:
+            self._token = token
+        return self.path, self.shape, str(self.dtype), token
 
     def _read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state.

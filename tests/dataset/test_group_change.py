@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,30 @@ def test_a_change_that_fails(path):
         group["time"].append([4])
         assert [0, 1, 2, 3, 4] == group["time"][:].tolist()
     assert [0, 1, 2, 3, 4] == dataset.open(path)["time"][:].tolist()
+
+
+def test_a_change_that_fails_leaves_no_files(tmp_path):
+    """A program that goes on, and fails again and again, must not fill the disk."""
+    fill(tmp_path / "g")
+    with dataset.open(tmp_path / "g", "r+") as group:
+
+        def assign_then_fail():
+            with group.change():
+                group["time"][:] = 7
+                group["tab"].append({"k": [3], "v": ["c"]})
+                raise ZeroDivisionError
+
+        def fail_to_append():
+            """The second block of rows does not fit."""
+            group["in/rain"].append(iter([np.ones((9, 2)), np.ones((9, 3))]))
+
+        group["time"][0] = 1  # makes the folder of changes
+        for change in assign_then_fail, fail_to_append:
+            with pytest.raises((ZeroDivisionError, UsageError)):
+                change()
+            assert [] == os.listdir(tmp_path / "g/.bloscpack")
+        group["time"].append([4])
+    assert [1, 1, 2, 3, 4] == dataset.open(tmp_path / "g")["time"][:].tolist()
 
 
 def test_a_member_that_is_opened_again_in_its_change(path):
@@ -311,6 +336,66 @@ def test_one_writer(tmp_path):
         assert [1, 2] == plain["a"][:].tolist()
 
 
+def test_a_group_that_another_writer_has_changed_as_a_whole(path):
+    """It has one writer from then on: a second one would know an old state."""
+    join = ("%s/%%s" % path).__mod__
+    with dataset.create_group(path) as group:
+        group.create_array("in/x", [1, 2]).close()
+        group.create_array("y", [3]).close()
+    old, inner = dataset.open(path, "r+"), dataset.open(join("in"), "r+")
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["y"].append([4])
+        group.create_array("new", [5, 6])
+    before = content(dataset.open(path))
+    for change in (
+        lambda: old.attrs.update(a=1),
+        lambda: inner.attrs.update(a=1),
+        lambda: old.change().__enter__(),
+        lambda: old.create_array("new", [7]),
+    ):
+        with pytest.raises((StorageError, FileExistsError), match=r"as a whole|exists"):
+            change()
+        assert before == content(dataset.open(path))
+        assert [] == dataset.verify(path).findings
+    old.close()
+    inner.close()
+    with dataset.open(path, "r+") as group, group.change():
+        group.attrs["a"] = group["in"].attrs["a"] = 1
+    found = dataset.open(path)
+    assert 1 == found.attrs["a"] == found["in"].attrs["a"]
+
+
+def test_a_writer_that_does_not_know_of_pending_files(monkeypatch):
+    """The files of a change that another one has committed must not be lost."""
+    pytest.importorskip("fsspec")
+    path = "memory://pending-of-others/g"
+    with dataset.create_group(path) as group:
+        group.create_array("x", [1, 2]).close()
+        group.create_array("y", [3]).close()
+    old = dataset.open(path, "r+")
+
+    def stop(change, files, root):
+        raise ZeroDivisionError
+
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            pass
+
+        def change():
+            with group.change():
+                group["x"][:] = [7, 8]
+                group["y"][:] = 9
+
+        monkeypatch.setattr(ObjectChange, "_complete", stop)
+        with pytest.raises(ZeroDivisionError):
+            change()
+        monkeypatch.undo()
+    with pytest.raises(StorageError, match="as a whole"):
+        old.attrs["a"] = 1
+    assert {"": {}, "x": [7, 8], "y": [9]} == content(dataset.open(path))
+
+
 def test_reading_and_closing(tmp_path):
     fill(tmp_path / "g")
     reading = dataset.open(tmp_path / "g")
@@ -336,6 +421,65 @@ def test_a_member_without_its_group(tmp_path):
     assert [0, 1, 2, 3] == dataset.open(tmp_path / "time")[:].tolist()
     with pytest.raises(FormatError, match="in a folder around it"):
         dataset.open(tmp_path / "time", "r+")
+
+
+@pytest.mark.parametrize("kind", ["group", "table", "bcolz"])
+def test_a_part_by_itself_after_a_crash(kind, path, monkeypatch):
+    """Until the next writer comes, the document around it says where its files are."""
+    join = ("%s/%%s" % path).__mod__
+    old, new = np.zeros(8), np.ones(8)
+    layout = "zarr" if kind == "group" else kind.replace("table", "zarr")
+    if layout == "bcolz" and "://" in str(path):
+        pytest.skip("this layout can't be changed at a URL")
+    shards = {} if layout == "bcolz" else {"shards": 2}
+    if kind == "group":
+        made = dataset.create_group(path)
+        for name in "x", "y":
+            made.create_array(name, old, chunks=2, shards=2).close()
+        made.create_table("t", {"x": old, "y": old}, chunks=2, shards=2).close()
+        with made.change():
+            pass
+    else:
+        columns = {"x": old, "y": old}
+        made = dataset.create_table(path, columns, layout=layout, chunks=2, **shards)
+    moved = []
+
+    def stopping(move):
+        def stop(change, staged, name):
+            moved.append(name)
+            if len(moved) == 3:
+                raise ZeroDivisionError
+            move(change, staged, name)
+
+        return stop
+
+    for kind_of_change in FolderChange, ObjectChange:
+        move = stopping(kind_of_change._move)
+        monkeypatch.setattr(kind_of_change, "_move", move)
+
+    def change():
+        if kind != "group":
+            made[:] = {"x": new, "y": new}
+            return
+        with made.change():
+            made["x"][:] = made["y"][:] = new
+            made["t"][:] = {"x": new, "y": new}
+
+    with pytest.raises(ZeroDivisionError):
+        change()
+    made.close()
+    monkeypatch.undo()
+    for name in "x", "y":
+        for found in dataset.open(join(name)), dataset.open(path)[name]:
+            again = pickle.loads(pickle.dumps(found))
+            assert new.tolist() == found[:].tolist() == again[:].tolist()
+            found.close()
+            assert new.tolist() == again[:].tolist()
+    if kind == "group":
+        for found in dataset.open(join("t")), dataset.open(path)["t"]:
+            column = pickle.loads(pickle.dumps(found["x"]))
+            assert new.tolist() == found["y"][:].tolist() == column[:].tolist()
+        assert new.tolist() == dataset.open(join("t/x"))[:].tolist()
 
 
 # Other programs
@@ -546,6 +690,18 @@ def test_a_document_in_a_folder_for_all_users_commits_nothing(tmp_path):
         dataset.open(around / "a", "r+")
     assert [1] == dataset.open(around / "mine")[:].tolist()
     assert [1] == dataset.open(around / "a")[:].tolist()
+
+
+@pytest.mark.parametrize("found", [None, 5, {}, {"metadata": None}])
+def test_a_document_that_changes_while_a_writer_has_it(tmp_path, found):
+    """Another program that knows of no locks may drop the documents of members."""
+    with dataset.create_table(tmp_path / "t", {"a": [1], "b": [2]}) as table:
+        table.append({"a": [3], "b": [4]})
+        root = json.loads((tmp_path / "t/zarr.json").read_bytes())
+        root["consolidated_metadata"] = found
+        (tmp_path / "t/zarr.json").write_text(json.dumps(root))
+        table.append({"a": [5], "b": [6]})
+    assert [(1, 2), (3, 4), (5, 6)] == dataset.open(tmp_path / "t")[:].tolist()
 
 
 def test_closing_a_group_within_its_change(path):

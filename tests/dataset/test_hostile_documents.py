@@ -337,6 +337,56 @@ def test_text_of_no_characters():
         dataset.convert("t", "t.csv")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["../other", os.path.abspath("other"), "", "a/..", "b\0", "\ud800", "zarr.json"],
+)
+def test_names_of_members_that_lead_elsewhere(name):
+    """A writer makes the file that a member has lost: never outside of the group."""
+    os.mkdir("other")
+    with dataset.create_group("g") as group:
+        group.create_array("a", [1]).close()
+        with group.change():
+            pass
+
+    def add(document):
+        members = document["consolidated_metadata"]["metadata"]
+        members[name] = members["a"]
+
+    edit_json("g/zarr.json", add)
+    os.mkdir("g/.bloscpack")  # as if a writer had died
+    for act in (
+        lambda: dataset.open("g"),
+        lambda: dataset.open("g", "r+"),
+        lambda: dataset.recover("g", "new"),
+    ):
+        with pytest.raises(DamageError, match="names of members in"):
+            act()
+    assert not dataset.verify("g").ok
+    assert [] == os.listdir("other")
+
+
+@pytest.mark.parametrize("value", ["5", "[]", "null", '"x"'])
+@pytest.mark.parametrize(
+    ("layout", "kind", "file"),
+    [
+        ("zarr", "table", "zarr.json"),
+        ("superchunk", "array", "meta/sizes"),
+        ("bcolz", "array", "meta/sizes"),
+        ("bcolz", "table", "__rootdirs__"),
+    ],
+)
+def test_a_document_without_an_object_where_a_writer_has_died(
+    layout, kind, file, value
+):
+    create = dataset.create_array if kind == "array" else dataset.create_table
+    create("a", numbers(10) if kind == "array" else {"x": [1]}, layout=layout).close()
+    Path("a", file).write_text(value)
+    os.mkdir("a/.bloscpack")
+    with pytest.raises(bp.FormatError):
+        dataset.open("a", "r+")
+
+
 def test_left_files_of_any_name():
     dataset.create_array("a", np.arange(5)).close()
     Path("a/.bloscpack").mkdir()

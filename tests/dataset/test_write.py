@@ -282,6 +282,16 @@ def test_replacing_without_an_exchange(tmp_path, monkeypatch):
         assert [path] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["x" * 255, "€" * 85])  # of 255 bytes
+def test_the_longest_name(name, tmp_path):
+    with dataset.create_group(tmp_path / name, mode="w") as group:
+        group.create_array(name, [1]).close()
+        group.create_array(name, [2], mode="w").close()
+        assert [2] == group[name][:].tolist()
+        del group[name]
+    assert [name] == os.listdir(tmp_path)
+
+
 def test_leftovers_of_dead_writers_are_removed(tmp_path):
     for name in (".a.bloscpack-5", ".b.bloscpack-6", ".a.bloscpack-x"):
         (tmp_path / name).mkdir()

@@ -403,7 +403,7 @@ def test_a_change_after_one_that_failed_in_the_second_column(tmp_path):
 
 
 def test_nothing_around_a_dataset_is_read(path, monkeypatch):
-    """Only a member that is opened for changes leads to the document around it."""
+    """Only a member by its own path leads to the document around it."""
     dataset.create_group(path.parent / "g").close()
     dataset.create_array(path.parent / "alone", [1]).close()
     around = []
@@ -411,8 +411,8 @@ def test_nothing_around_a_dataset_is_read(path, monkeypatch):
     for name in (path, path.parent / "g", path.parent / "alone"):
         for mode in "r", "r+":
             dataset.open(name, mode).close()
-    dataset.open(path / "a").close()
     assert not around
+    dataset.open(path / "a").close()
     with pytest.raises(DamageError, match="in a folder around it"):
         dataset.open(path / "a", "r+")
-    assert [str(path / "a")] == around
+    assert 2 * [str(path / "a")] == around

@@ -870,6 +870,22 @@ def test_an_append_that_dies_at_any_call(tmp_path, monkeypatch):
     assert count > 10
 
 
+def test_the_name_of_an_array_changes_with_its_items(tmp_path):
+    """Dask takes collections of one name for the same, and may keep their results."""
+    array = dataset.create_array(tmp_path / "a", ROWS)
+    with dataset.create_table(tmp_path / "t", {"x": [1, 2]}) as table:
+        for writing, change in (
+            (array, lambda: array.__setitem__(0, 7)),
+            (table, lambda: table.__setitem__("x", [3, 4])),
+            (table["x"], lambda: table.__setitem__("x", [5, 6])),
+        ):
+            name = writing.__dask_tokenize__()
+            assert name == writing.__dask_tokenize__()
+            change()
+            assert name != writing.__dask_tokenize__()
+    array.close()
+
+
 # Assigning to a region
 
 
@@ -943,6 +959,9 @@ def test_calls_with_a_region_that_are_refused(tmp_path, frames):
     dataset.create_array(path, ROWS, layout="superchunk").close()
     with pytest.raises(UsageError, match="for arrays of the layout 'zarr'"):
         dataset.from_dask(path, lazy, region=...)
+    dataset.create_array(tmp_path / "single", 5.0).close()
+    with pytest.raises(UsageError, match="has no axes"):
+        dataset.from_dask(tmp_path / "single", lazy, region=...)
     with pytest.raises(UsageError, match="leave out dims, region"):
         dataset.from_dask(path, lazy, region=..., append=True, dims=["a", "b"])
     dataset.create_table(tmp_path / "t", {"a": [1], "s": ["abc"]}).close()

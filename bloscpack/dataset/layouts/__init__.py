@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._format.identity import is_copy, says_committed
+from ..._format.names import is_safe_name
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.folder_store import LinkFound
 from ...constants import EXTENSION
@@ -308,6 +309,23 @@ def committing(found: Found) -> tuple[Found, str] | None:
     if kind[1] == "group" and around.pending.members is None:
         return None  # another program has written its document again
     return Found(around, *kind), "/".join(names[::-1])
+
+
+def as_part(found: Found) -> Found:
+    """Return a dataset as a part of the one that commits it, whose pending files count.
+
+    It is returned as it is if there is no such dataset, if that can't be read, or if
+    the dataset was found in a group, which knows about its members.
+    """
+    folder = found.folder
+    is_member = found.layout != "zarr" or says_committed(folder.kept_document)
+    if folder.depth or not is_member:
+        return found
+    with suppress(FormatError, PermissionError):
+        outer = committing(found)
+        if outer is not None and is_safe_name(outer[1]):
+            return found._replace(folder=outer[0].folder.child(outer[1]))
+    return found
 
 
 def _is_committed(folder: Folder) -> bool:

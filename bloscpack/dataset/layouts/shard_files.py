@@ -380,6 +380,9 @@ class ShardFiles(ChunkFiles):
             if number // self.slots not in absent:
                 found.append(number)
                 continue
+            if self.decode is not None:
+                use(number, memoryview(b""))  # which decodes it
+                continue
             target = None if room is None else room(number)
             if target is not None:
                 self._decode(None, target, None)
