@@ -15,9 +15,10 @@ from itertools import groupby, pairwise
 from .._commit.undo import OPTIONS, settled
 from .._engine.forks import cached_property
 from .._format.array_metadata import Description
-from .._format.chunks import frame_behind, starts_with_frame
-from .._format.sections import FREE
+from .._format.chunks import frames_of
+from .._format.sections import FREE, read_beginning
 from .._storage.base import Storage
+from .._storage.cursor import StorageCursor
 from ..abstract_io import Progress
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError
@@ -95,9 +96,10 @@ class Inspection:
         described = self._describe_array()
         self.evidence = gather(storage, self.sections, scan, described)
         numbering = in_order(scan.chains, self.evidence)
+        self._is_in_order = numbering is not None
         self.numbering = numbering or self._number_chunks()
         self.geometry = measure(self.numbering, self.sections, self.evidence, described)
-        self.damaged = [] if numbering else self._examine_damaged()
+        self.damaged = [] if self._is_in_order else self._examine_damaged()
         self._check()
 
     def _check_checksum(self, header: BloscpackHeader) -> None:
@@ -201,8 +203,9 @@ class Inspection:
             self._check_search()
         self._check_array()
         check_trailer(self)
-        if report.ok and header is not None:
-            self._check_as_reader(header)
+        # Readers agree on a file whose only chain is all that the header states.
+        if report.ok and header is not None and not self._is_in_order:
+            self._check_as_reader()
 
     def _check_header(self, header: BloscpackHeader) -> None:
         nchunks, fields = self.geometry.nchunks, FIELD_OFFSETS[header.format_version]
@@ -459,26 +462,13 @@ class Inspection:
             kind = "lossy-writer"
         self.report.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
 
-    def _check_as_reader(self, header: BloscpackHeader) -> None:
-        """Report why readers refuse the file, although all its chunks are intact.
-
-        They find the first chunk only by the sizes in front of it, and check that the
-        last one is the last.
-        """
-        first, storage = self.announced_first, self.storage
-        chains = self.numbering.chains
-        if header.nchunks == 0 and first != storage.size:
-            message = "expected the end of a file without chunks, found more bytes"
-            at = FIELD_OFFSETS[header.format_version]["nchunks"]
-            self.report.add("header", "reader", message, offset=at)
-        elif chains and chains[0].start != first:
-            message = (
-                "the first chunk should start at byte %d, but it starts at byte %d"
-            )
-            message %= first, chains[0].start
-            self.report.add("header", "reader", message, offset=first)
-        elif chains and header.nchunks != -1 and chains[-1].stop < storage.size:
-            end = chains[-1].stop
-            if starts_with_frame(lambda size: storage.read_at(end, size), header):
-                message = frame_behind(header, end).message
-                self.report.add("chunks", "reader", message, offset=end)
+    def _check_as_reader(self) -> None:
+        """Report why readers refuse the file, although all its chunks are intact."""
+        cursor = StorageCursor(self.whole)
+        try:
+            header = read_beginning(cursor).header
+            for _ in frames_of(cursor, header):
+                pass
+        except FormatError as error:
+            section, at = error.section or "chunks", error.offset
+            self.report.add(section, "reader", error.message, offset=at)

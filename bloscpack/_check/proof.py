@@ -166,7 +166,8 @@ def _doubts_of_count(
     )
     if numbering.dropped:
         yield "there are intact chunks without a number of their own"
-    if not groups and evidence.nchunks is None and evidence.first != evidence.size:
+    if not groups and evidence.first != evidence.size:
+        # Damage may have erased the number in the header, and all chunks.
         yield "the number of chunks is not known"
     if numbering.last_size not in (None, evidence.last_chunk or numbering.last_size):
         yield "the last chunk has not the size in the header: an append may be lost"

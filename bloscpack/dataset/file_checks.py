@@ -56,7 +56,7 @@ class FileCheck(findings.Report):
         Number → offset and size of the intact ones in a damaged superchunk, found
         without its tables.
     claimed
-        The name that an intact file states, if that of another file of the array.
+        The name that the file states, if that of another file of the array.
     source
         The name of the file with the extents: another one, if it states this place.
     grid
@@ -178,7 +178,7 @@ def move_claimed(
         number, name = check.numbers[0] // source.slots, files[0]
         name = name.removeprefix(prefix)
         moved = check_file(layout, source, number, nthreads, name)
-        if moved.ok and not moved.lost:
+        if moved.certain:
             check.source, check.extents = moved.file, moved.extents
             check.intact = moved.intact
 
@@ -266,6 +266,8 @@ def _check_shard(
     _take_chunks(check, inspection, source)
     if inspection.report.ok:
         _compare(check, storage, source)
+    else:
+        _compare_damaged(check, inspection, source)
     if not (inspection.report.ok and check.ok):
         check.certain = not inspection.proof.numbers
 
@@ -331,17 +333,8 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     ]
     differences = [found for found in differences if found[1] != found[2]]
     differences += sharding.differences(check.numbers[0] // source.slots, metadata)
-    if [name for name, *_ in differences] == ["the file"] and sharding.identity:
-        check.claimed = str(differences[0][2])
-    for difference in differences:
-        message = "expected %s: %s, found %s" % difference
-        if check.claimed is not None:
-            message = "the file is intact, and states that it is '%s'" % check.claimed
-        check.add("metadata", "array", message, rows=check.all_rows)
-        # Its chunks belong to another array.
-        check.intact.clear()
-        check.extents.clear()
-    if not check.ok:
+    if differences:
+        _refuse(check, source, differences, "the file is intact, and")
         return
     if check.lost:
         rows = check.rows_of(check.lost[0][0], check.numbers[-1])
@@ -360,6 +353,38 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
             "interrupted, or items were removed" % (has, least)
         )
         check.note("metadata", "more-rows", message)
+
+
+def _compare_damaged(
+    check: FileCheck, inspection: Inspection, source: ShardFiles
+) -> None:
+    """Compare the metadata of a damaged file with its array, if they are intact."""
+    metadata, report = inspection.sections.metadata, inspection.report
+    damaged = {f.section for f in report.findings if f.severity == findings.ERROR}
+    if metadata is None or "metadata" in damaged:
+        return
+    number = check.numbers[0] // source.slots
+    differences = [*source.sharding.differences(number, metadata.value)]
+    if differences:
+        _refuse(check, source, differences, "the file is damaged, and")
+
+
+def _refuse(
+    check: FileCheck,
+    source: ShardFiles,
+    differences: Sequence[tuple[str, object, object]],
+    state: str,
+) -> None:
+    """Report how a file differs from its array: its chunks belong elsewhere."""
+    if [name for name, *_ in differences] == ["the file"] and source.sharding.identity:
+        check.claimed = str(differences[0][2])
+    for difference in differences:
+        message = "expected %s: %s, found %s" % difference
+        if check.claimed is not None:
+            message = "%s states that it is '%s'" % (state, check.claimed)
+        check.add("metadata", "array", message, rows=check.all_rows)
+    check.intact.clear()
+    check.extents.clear()
 
 
 def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:

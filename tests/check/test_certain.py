@@ -15,6 +15,7 @@ from builders import text
 from check.cases import frames_of, recovered, recovered_and_verified
 
 import bloscpack as bp
+from bloscpack.exceptions import FormatError
 from bloscpack.recover import recover_fp
 
 packed = functools.partial(builders.packed, chunk_size=100, free_entries=0)
@@ -234,6 +235,18 @@ def test_array_that_nobody_can_describe_without_chunks():
     new, report, recovery = recovered_and_verified(data)
     assert (0, "changed", 0) == (report.nchunks, recovery.metadata, report.nerrors)
     assert (b"", None) == bp.unpack_bytes_from_bytes(new)
+
+
+@pytest.mark.parametrize("metadata", [None, {"a": 1}])
+def test_file_of_zeros_behind_the_first_bytes(metadata):
+    data = packed(text(300), metadata=metadata)
+    for start in range(5, len(data)):
+        damaged = data[:start] + bytes(len(data) - start)
+        try:
+            recovery = recover_fp(io.BytesIO(damaged), io.BytesIO())
+        except FormatError:
+            continue
+        assert recovery.nsaved or not recovery.certain, start
 
 
 @pytest.mark.parametrize("offsets", [True, False])

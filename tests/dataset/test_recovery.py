@@ -11,6 +11,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from check.cases import frames_of
 from dataset import damage_datasets as damage
 from dataset import golden_directories
 from dataset.layouts import LAYOUTS, SHARDED
@@ -269,6 +270,27 @@ def test_shards_under_other_names(harm, first):
     assert lost == [rows for _, rows in rows_of(recovery)]
     kept = 90 if harm is exchange else 80
     assert items[:kept].tolist() == dataset.open("new")[:kept].tolist()
+
+
+@pytest.mark.parametrize("harm", [exchange, move])
+@pytest.mark.parametrize("harmed", [0, 2])
+def test_a_damaged_shard_under_another_name(harm, harmed):
+    items = np.arange(120)
+    dataset.create_array("a", items, chunks=10, shards=40).close()
+    data = bytearray(Path("a/c/0").read_bytes())
+    start, _, _ = frames_of(bytes(data))[harmed]
+    data[start + 20] ^= 1
+    Path("a/c/0").write_bytes(data)
+    harm("a/c/0", "a/c/2")
+    report = dataset.verify("a")
+    assert "damaged, and states that it is 'c/0'" in str(report.findings)
+    recovery = dataset.recover("a", "new", fill=0)
+    lost = [(10 * harmed, 10 * harmed + 10)]
+    lost += [] if harm is exchange else [(80, 120)]
+    assert lost == [rows for _, rows in rows_of(recovery)]
+    for start, stop in lost:
+        items[start:stop] = 0
+    assert items.tolist() == dataset.open("new")[:].tolist()
 
 
 def test_a_copy_of_a_shard_under_another_name():
