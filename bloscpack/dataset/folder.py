@@ -300,13 +300,8 @@ class Folder:
         )
 
     def storage(self, name: str, end: int = 0) -> Storage:
-        """Open a file for reading at any position; see `Store.open`.
-
-        At a URL, at least the last `end` bytes are read first, if it is given.
-        """
-        if end:
-            return self._pending(name, lambda n: self.store.open_end(n, end))
-        return self._pending(name, self.store.open)
+        """Open a file for reading at any position; see `Store.open`."""
+        return self._pending(name, lambda n: self.store.open(n, end))
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files that are read next, which takes a single time at a URL."""
