@@ -380,12 +380,6 @@ class ShardIndex:
             self.shape, self._check_front = check(self, front), None
         return found
 
-    @cached_property
-    def extents(self) -> list[tuple[int, int] | None]:
-        """Offset and size of each chunk; None if it is missing."""
-        pairs = zip(self.starts, self.sizes, strict=True)
-        return [pair if pair[1] else None for pair in pairs]
-
     def extents_of(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return offsets and sizes of chunks of the shard, ascending."""
         slots = len(self.starts)

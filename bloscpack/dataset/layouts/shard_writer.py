@@ -127,7 +127,8 @@ class NewShard:
             self._cover(number, lengths(old.box(number)))
         slots = [number % self._slots for number in numbers]
         self._used += slots
-        extents = [extent for slot in slots if (extent := file.extents[slot])]
+        pairs = zip(*file.extents_of(numbers), strict=True)
+        extents = [pair for pair in pairs if pair[1]]
         # File systems share whole blocks at the same offsets of both files. So copy the
         # front, too, which `finish` replaces.
         is_first = not self._offsets
