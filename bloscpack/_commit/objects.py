@@ -79,13 +79,13 @@ class ClaimedObjects:
         pending: Pending,
         is_shared: bool,
         claimed: Callable[[bytes], bytes],
-        prepare: Callable[[Change], object],
+        prepare: Callable[[Change], object] | None,
     ) -> None:
         self._pending = pending
         self._store = store = pending.store
         self.shared = is_shared
         self._claimed = claimed
-        self._prepare: Callable[[Change], object] | None = prepare
+        self._prepare = prepare
         self.has_failed = False
         # The document of this version, which the first change claims.
         self._unclaimed: bytes | None = None

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from .._commit import new_folder, objects
@@ -103,12 +104,7 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     pending = folder.pending
     is_shared = kind == "group" and pending.members is None
     by_name = LAYOUTS[layout].prepare
-    call = None if by_name is None else load(by_name)
-
-    def prepare(change: Change) -> None:
-        if call is not None:
-            call(folder, _group_writer, change)
-
+    prepare = partial(load(by_name), folder, _group_writer) if by_name else None
     rule: Rule
     if shared and folder.store.can_rename:
         rule = SharedShards(pending, sync)

@@ -131,6 +131,10 @@ class Folder:
     ----------
     store
         The files of the dataset.
+    is_remote
+        Whether each read of a file is a round trip to another machine.
+    lists
+        Whether the names in a folder can be listed.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     pending
@@ -148,6 +152,7 @@ class Folder:
     ) -> None:
         self.store = store
         self.root = store.root
+        self.is_remote, self.lists = store.is_remote, store.lists
         self.prefix = prefix
         self.pending = Pending(store) if pending is None else pending
         self.copies = Copies()
@@ -159,16 +164,6 @@ class Folder:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (*self.store.address, self.prefix)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether each read of a file is a round trip to another machine."""
-        return self.store.is_remote
-
-    @property
-    def lists(self) -> bool:
-        """Whether the names in a folder can be listed."""
-        return self.store.lists
 
     @property
     def in_folder(self) -> FolderStore:
