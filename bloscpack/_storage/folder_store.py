@@ -347,7 +347,7 @@ class FolderStore(Store, Reopenable):
             ),
         )
 
-    def open(self, name: str) -> OpenFile:
+    def open(self, name: str, end: int = 0) -> OpenFile:
         """Open a file for reading at any position."""
         return OpenFile(self, name)
 

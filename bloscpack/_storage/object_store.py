@@ -107,14 +107,12 @@ class ObjectStore(Store):
 
     # Reading
 
-    def open(self, name: str, most: int | None = None) -> Storage:
+    def open(self, name: str, end: int = 0, most: int | None = None) -> Storage:
         """Open a file for reading at any position; `most` limits one read whole."""
+        if end:
+            return self._open(name, whole=None, end=max(end, remote_files.HEAD_SIZE))
         found = self._prepared(name) or self._existing.pop(name, None)
         return found or self._open(name, whole=None, most=most)
-
-    def open_end(self, name: str, nbytes: int) -> Storage:
-        """Open a file of which at least `nbytes` bytes at the end are read first."""
-        return self._open(name, whole=None, end=max(nbytes, remote_files.HEAD_SIZE))
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files at once that are going to be opened next."""
@@ -157,7 +155,7 @@ class ObjectStore(Store):
         return content, None
 
     def _read(self, name: str, most: int | None) -> bytes:
-        storage = self.open(name, most)
+        storage = self.open(name, most=most)
         try:
             return storage.read_at(0, storage.size if most is None else most)
         finally:

@@ -91,17 +91,14 @@ class Store:
 
     # Reading
 
-    def open(self, name: str) -> Storage:
+    def open(self, name: str, end: int = 0) -> Storage:
         """Open a file for reading at any position.
 
         It keeps its content also if the name gets another one, or is removed; or else
-        reading more of it raises `StorageError`.
+        reading more of it raises `StorageError`. At a URL, at least the last `end`
+        bytes are read first, if it is given.
         """
         raise NotImplementedError
-
-    def open_end(self, name: str, nbytes: int) -> Storage:
-        """Open a file of which at least `nbytes` bytes at the end are read first."""
-        return self.open(name)
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files that are going to be opened next, or not at all.
@@ -255,7 +252,7 @@ class MemoryStore(NestedStore):
         self._versions: dict[str, int] = {}
         self._lock = allocate_lock()
 
-    def open(self, name: str) -> Storage:
+    def open(self, name: str, end: int = 0) -> Storage:
         return MemoryStorage(self.read(name)[0])
 
     def read(

@@ -441,7 +441,7 @@ class ZipStore(NestedStore):
             raise self._missing(name)
         return member
 
-    def open(self, name: str) -> Storage:
+    def open(self, name: str, end: int = 0) -> Storage:
         member = self._member(name)
         if member.compress_type != STORED or member.flag_bits & ENCRYPTED:
             return CompressedMember(member.file_size, lambda: self.read(name)[0])

@@ -221,9 +221,9 @@ def plain_nbytes(source: ChunkFiles, number: int) -> int:
 def _check_by_reading(
     check: FileCheck,
     source: ChunkFiles,
-    extents: list[tuple[int, int] | None] | None = None,
+    sizes: list[int] | None = None,
 ) -> None:
-    """Check chunks without a search; `extents` has the frames in a shard."""
+    """Check chunks without a search; `sizes` are those of the frames in a shard."""
     for slot, number in enumerate(check.numbers):
         try:
             source.load([number], lambda _, plain: (source.decode or len)(plain))
@@ -235,9 +235,9 @@ def _check_by_reading(
             check.add("chunks", kind, error.message, chunk=slot, number=number)
             continue
         cbytes = check.cbytes
-        if extents is not None:
-            extent = extents[number % source.slots]
-            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
+        if sizes is not None:
+            size = sizes[number % source.slots]
+            cbytes = size and size - CHECKSUM.size
         check.intact[number] = plain_nbytes(source, number), cbytes
 
 
@@ -253,7 +253,7 @@ def _check_shard(
             if index.foreign:
                 message = "another program wrote the shard: it is no '.blp' file"
                 check.note("header", FOREIGN, message)
-                _check_by_reading(check, source, index.extents)
+                _check_by_reading(check, source, index.sizes)
                 return
     try:
         inspection = Inspection(storage, nthreads)
@@ -391,11 +391,11 @@ def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None
     """Check that the index, through which arrays are read, has the chunks."""
     slots = source.slots
     try:
-        extents = ShardIndex(storage, source.sharding).extents
+        sizes = ShardIndex(storage, source.sharding).sizes
     except FormatError as error:
         check.add("shard", "index", error.message)
         return
-    missing = [n for n in check.intact if extents[n % slots] is None]
+    missing = [n for n in check.intact if not sizes[n % slots]]
     if missing:
         message = "the index of the shard lacks %d of its chunks" % len(missing)
         check.add("shard", "index", message, number=missing[0])

@@ -131,6 +131,10 @@ class Folder:
     ----------
     store
         The files of the dataset.
+    is_remote
+        Whether each read of a file is a round trip to another machine.
+    lists
+        Whether the names in a folder can be listed.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     pending
@@ -148,6 +152,7 @@ class Folder:
     ) -> None:
         self.store = store
         self.root = store.root
+        self.is_remote, self.lists = store.is_remote, store.lists
         self.prefix = prefix
         self.pending = Pending(store) if pending is None else pending
         self.copies = Copies()
@@ -161,16 +166,6 @@ class Folder:
         # A part is read as the document of the whole dataset says.
         document = self.pending.name if self.prefix else None
         return _reopen, (*self.store.address, self.prefix, document)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether each read of a file is a round trip to another machine."""
-        return self.store.is_remote
-
-    @property
-    def lists(self) -> bool:
-        """Whether the names in a folder can be listed."""
-        return self.store.lists
 
     @property
     def in_folder(self) -> FolderStore:
@@ -302,13 +297,8 @@ class Folder:
         )
 
     def storage(self, name: str, end: int = 0) -> Storage:
-        """Open a file for reading at any position; see `Store.open`.
-
-        At a URL, at least the last `end` bytes are read first, if it is given.
-        """
-        if end:
-            return self._pending(name, lambda n: self.store.open_end(n, end))
-        return self._pending(name, self.store.open)
+        """Open a file for reading at any position; see `Store.open`."""
+        return self._pending(name, lambda n: self.store.open(n, end))
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files that are read next, which takes a single time at a URL."""

@@ -39,7 +39,7 @@ from ..._format.array_metadata import (
 )
 from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape
-from ..._format.sections import Section, encode_section, read_beginning
+from ..._format.sections import read_beginning
 from ..._format.shard import (
     CHECKSUM,
     ENTRY,
@@ -52,7 +52,7 @@ from ..._format.text import TEXT, decode_text, encode_text
 from ..._storage.base import Storage
 from ..._storage.cursor import StorageCursor
 from ..._types import Buffer, Json, JsonObject
-from ...args import MetadataArgs
+from ...checksums import CHECKSUMS_LOOKUP
 from ...constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
@@ -60,8 +60,9 @@ from ...constants import (
     MAX_CLEVEL,
     METADATA_HEADER_LENGTH,
 )
+from ...defaults import DEFAULT_META_LEVEL
 from ...exceptions import DamageError, NotReadable, Unsupported
-from ...headers import BloscpackHeader
+from ...headers import BloscpackHeader, MetadataHeader
 from ...serializers import (
     CHUNKS,
     PLACE,
@@ -76,6 +77,8 @@ from .array_files import FileNames
 
 # Number of bytes that opening a shard reads: header and metadata.
 FRONT_NBYTES = 1024
+# How the metadata of a shard are stored: as plain JSON.
+_SERIALIZER, _DIGEST = SERIALIZERS[0], CHECKSUMS_LOOKUP["adler32"]
 # Where the text of the metadata begins in a shard.
 _TEXT = BLOSCPACK_HEADER_LENGTH + METADATA_HEADER_LENGTH
 # How shards of this package begin: with offsets and metadata, and the checksum crc32c.
@@ -106,6 +109,10 @@ class Sharding:
         The value of items that are not stored.
     chunk_nbytes
         Size of a chunk in bytes; for text the size of the references in memory.
+    is_text
+        Whether the items are text of variable length: then chunks have any size.
+    largest_frame
+        The greatest size in bytes of a chunk in a file, and its digest.
     """
 
     def __init__(
@@ -122,17 +129,9 @@ class Sharding:
         self.identity = identity
         self.fill_value = fill_value
         self.chunk_nbytes = math.prod(grid.chunk) * dtype.itemsize
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the items are text of variable length: then chunks have any size."""
-        return self.dtype == TEXT
-
-    @property
-    def largest_frame(self) -> int:
-        """The greatest size in bytes of a chunk in a file, and its digest."""
+        self.is_text = dtype == TEXT
         nbytes = MAX_BUFFERSIZE if self.is_text else self.chunk_nbytes
-        return largest_frame(nbytes)
+        self.largest_frame = largest_frame(nbytes)
 
     # Items and plain bytes
 
@@ -156,36 +155,44 @@ class Sharding:
 
     # What a shard states
 
-    def section(self, number: int, shape: Shape) -> Section:
+    def section(self, number: int, shape: Shape) -> bytes:
         """Return the metadata section of a shard that has an array of this shape.
 
         The section of a shard has the same size for all shapes.
         """
-        return self._section(number, shape, self._room)
+        text = self._texts(number, shape)[0]
+        header = MetadataHeader(
+            magic_format=_SERIALIZER.name,
+            meta_checksum=_DIGEST.name,
+            meta_level=DEFAULT_META_LEVEL,
+            meta_size=len(text),
+            max_meta_size=self.room,
+            meta_comp_size=len(text),
+        )
+        return header.encode() + text.ljust(self.room, b"\0") + _DIGEST(text)
 
     @cached_property
-    def section_size(self) -> int:
-        """Size of each metadata section in bytes."""
-        return self.section(0, (0,) * len(self.grid.shape)).size
+    def table_start(self) -> int:
+        """The offset of the offset table in each shard."""
+        return _TEXT + self.room + _DIGEST.size
 
     @cached_property
-    def _room(self) -> int:
+    def room(self) -> int:
         """Size in bytes of the longest metadata."""
         grid = self.grid
         last = (LAST_FILE + 1) * math.prod(max(1, n) for n in grid.counts[1:]) - 1
         shape = (*grid.shard[:1], *map(max, grid.shape[1:], grid.shard[1:]))
-        longest = self._section(last, shape, 0)
-        return len(longest.front) - METADATA_HEADER_LENGTH
+        return len(self._texts(last, shape)[0])
 
-    def _section(self, number: int, shape: Shape, room: int) -> Section:
-        args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
-        found = _stated(self.dtype, shape, self.grid.chunk, self.grid.shard)
+    def _texts(self, number: int, shape: Sequence[object]) -> list[bytes]:
+        """Return the metadata of a shard: the one to write, and the older form."""
+        before, behinds = _texts_around(self.dtype, self.grid.chunk, self.grid.shard)
+        place = "}"
         if self.identity is not None:
-            found[PLACE] = self._place(number)
-        return encode_section(found, args)
-
-    def _place(self, number: int) -> str:
-        return "%s/%s" % (self.identity, self.names(number))
+            name = "%s/%s" % (self.identity, self.names(number))
+            place = ',"%s":%s}' % (PLACE, json.dumps(name))
+        stated = ",".join(map(str, shape))
+        return [(before + stated + behind + place).encode() for behind in behinds]
 
     def stated_shape(self, number: int, storage: Storage, front: bytes) -> Shape | None:
         """Return the shape of the part of the array in a shard; None if it is unknown.
@@ -194,35 +201,26 @@ class Sharding:
         place, or if it is no file of chunks.
         """
         try:
-            return self._stated_shape(number, storage, front)
+            BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH])  # raises its errors
+            behind = front.partition(b'"shape":[')[2]
+            lengths = behind.partition(b"]")[0].split(b",") if self.grid.shape else []
+            is_stated = len(lengths) == len(self.grid.shape)
+            if is_stated and all(map(bytes.isdigit, lengths)):
+                shape = tuple(map(int, lengths))
+                for text in self._texts(number, shape):
+                    if _is_sound(front, text, storage.size):
+                        return shape
+            metadata = read_beginning(StorageCursor(storage)).metadata
+            for name, expected, found in self.differences(number, metadata):
+                raise DamageError(
+                    "expected %s: %s, found %s" % (name, expected, found),
+                    section="metadata",
+                )
+            return describe_shard(metadata).shape
         except (NotReadable, Unsupported) as error:
             raise DamageError(
                 error.message, section=error.section, offset=error.offset
             ) from error
-
-    def _stated_shape(
-        self, number: int, storage: Storage, front: bytes
-    ) -> Shape | None:
-        BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH])  # raises its errors
-        before, behinds = _texts_around(self.dtype, self.grid.chunk, self.grid.shard)
-        place = b"}"
-        if self.identity is not None:
-            name = self._place(number)
-            name = '"%s"' % name if name.isascii() else json.dumps(name)
-            place = (',"%s":%s}' % (PLACE, name)).encode()
-        text = front[_TEXT + len(before) : FRONT_NBYTES].partition(b"]")[0]
-        lengths = text.split(b",") if text else []
-        if len(lengths) == len(self.grid.shape) and all(map(bytes.isdigit, lengths)):
-            for behind in behinds:
-                if _is_sound(front, before + text + behind + place, storage.size):
-                    return tuple(map(int, lengths))
-        metadata = read_beginning(StorageCursor(storage)).metadata
-        for name, expected, found in self.differences(number, metadata):
-            raise DamageError(
-                "expected %s: %s, found %s" % (name, expected, found),
-                section="metadata",
-            )
-        return describe_shard(metadata).shape
 
     def differences(
         self, number: int, metadata: Json
@@ -282,31 +280,22 @@ def _stated_grid(described: Description) -> Grid | None:
     return None if not rows else Grid.of_rows(described.shape, rows)
 
 
-def _stated(dtype: DType, shape: Shape, chunk: Shape, shard: Shape) -> JsonObject:
-    """Return the metadata of a shard, without its place."""
-    if dtype == TEXT:
-        found = {"shape": shape, "order": "C", "container": TEXT_CONTAINER}
-        return {**found, CHUNKS: chunk, SHARD: shard}
-    items: Array = numpy.empty((0,), dtype)
-    return with_chunks({**describe(items), "shape": shape}, chunk, shard)
-
-
 @lru_cache(256)  # each shard of an array is compared with it
-def _texts_around(
-    dtype: DType, chunk: Shape, shard: Shape
-) -> tuple[bytes, tuple[bytes, ...]]:
+def _texts_around(dtype: DType, chunk: Shape, shard: Shape) -> tuple[str, list[str]]:
     """Return the text in front of the shape in metadata, and the texts behind it.
 
-    The place is not in them. One is for a grid, and one for rows.
+    The place is not in them. The first one is for a grid, another one for rows.
     """
-    forms, behinds = [_stated(dtype, (), chunk, shard)], []
-    if dtype != TEXT:
-        plain = {**describe(numpy.empty((0,), dtype)), "shape": ()}
-        forms.append(with_rows(plain, chunk[0] if chunk else None))
-    for stated in forms:
-        before, key, rest = SERIALIZERS[0].dumps(stated).partition('"shape":[')
-        behinds.append(rest.removesuffix("}").encode())
-    return (before + key).encode(), tuple(behinds)
+    if dtype == TEXT:
+        stated = {"shape": (), "order": "C", "container": TEXT_CONTAINER}
+        forms: list[JsonObject] = [{**stated, CHUNKS: chunk, SHARD: shard}]
+    else:
+        stated = {**describe(numpy.empty((0,), dtype)), "shape": ()}
+        rows = with_rows(stated, chunk[0] if chunk else None)
+        forms = [with_chunks(stated, chunk, shard), rows]
+    texts = [_SERIALIZER.dumps(form).partition('"shape":[') for form in forms]
+    behinds = [behind.removesuffix("}") for _, _, behind in texts]
+    return "".join(texts[0][:2]), behinds
 
 
 def place_of(metadata: Json) -> str | None:
@@ -390,12 +379,6 @@ class ShardIndex:
         if check is not None:
             self.shape, self._check_front = check(self, front), None
         return found
-
-    @cached_property
-    def extents(self) -> list[tuple[int, int] | None]:
-        """Offset and size of each chunk; None if it is missing."""
-        pairs = zip(self.starts, self.sizes, strict=True)
-        return [pair if pair[1] else None for pair in pairs]
 
     def extents_of(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return offsets and sizes of chunks of the shard, ascending."""

@@ -30,7 +30,7 @@ from ..._storage.base import Storage, write_all, write_blocks
 from ..._storage.folder_store import OpenFile
 from ...abstract_io import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ...args import BloscArgs
-from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
+from ...constants import OFFSET_LENGTH
 from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
 from .base import Blocks
@@ -86,8 +86,7 @@ class NewShard:
         self._typesize = typesize
         self._offsets: list[int] = []
         self._used: list[int] = []  # the slots of the chunks
-        table = BLOSCPACK_HEADER_LENGTH + sharding.section_size
-        self._position = table + OFFSET_LENGTH * self._slots
+        self._position = sharding.table_start + OFFSET_LENGTH * self._slots
         self._trailer = Trailer(
             sharding.chunk_nbytes, self._slots, CHECKSUM, self._used
         )
@@ -128,7 +127,8 @@ class NewShard:
             self._cover(number, lengths(old.box(number)))
         slots = [number % self._slots for number in numbers]
         self._used += slots
-        extents = [extent for slot in slots if (extent := file.extents[slot])]
+        pairs = zip(*file.extents_of(numbers), strict=True)
+        extents = [pair for pair in pairs if pair[1]]
         # File systems share whole blocks at the same offsets of both files. So copy the
         # front, too, which `finish` replaces.
         is_first = not self._offsets
@@ -162,7 +162,7 @@ class NewShard:
         table = encode_offsets(self._offsets)
         table += free_entries(self._slots - nchunks)
         section = sharding.section(self.number, self._shape)
-        front = b"".join((header.encode(), *section.blocks(), table))
+        front = header.encode() + section + table
         if self._written == len(front):  # no frame has been written yet
             write_blocks(self._fp, [front, *self._waiting, *trailer], 0)
         else:

@@ -145,9 +145,9 @@ def detect(folder: Folder) -> str | None:
     """
     try:
         content, document = folder.detect_document(ZARR_JSON)
-        kind, attributes = check_node(folder, document)
-        is_own = decode_node(folder, content, document).is_own
-        if kind == "array" and not is_own and why_not_native(document):
+        node = decode_node(folder, content, document)
+        kind, attributes = node.kind, node.attributes
+        if kind == "array" and not node.is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
             is_copy = is_unsharded(document) or not seems_signed(content)
             kind = "" if is_copy else kind
@@ -160,27 +160,6 @@ def detect(folder: Folder) -> str | None:
     if kind == "group" and COLUMN_ORDER in attributes:
         return "table"
     return kind or None  # for another layout
-
-
-def check_node(folder: Folder, value: Json) -> tuple[str, JsonObject]:
-    """Return the kind of a node, ``'array'`` or ``'group'``, and its attributes.
-
-    `value` is the document in ``zarr.json``. Raises `FormatError` if it is damaged.
-    """
-    wrong = None if isinstance(value, dict) else shown(value)
-    document = value if isinstance(value, dict) else {}
-    kind, attributes = document.get("node_type"), document.get("attributes", {})
-    for name, is_right in (
-        ("zarr_format", is_whole(document.get("zarr_format"), 3, 3)),
-        ("node_type", kind in ("array", "group")),
-        ("attributes", isinstance(attributes, dict)),
-    ):
-        if wrong is None and not is_right:
-            wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
-    if wrong is not None:
-        message = "expected the document of a Zarr node of format 3, found %s" % wrong
-        raise folder.damage(message, ZARR_JSON)
-    return str(kind), attributes
 
 
 class NodeDocument(NamedTuple):
@@ -211,7 +190,19 @@ def read_node(folder: Folder) -> NodeDocument:
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     """Return the document of a node; raise `FormatError` if it is damaged."""
-    kind = check_node(folder, value)[0]
+    wrong = None if isinstance(value, dict) else shown(value)
+    found = value if isinstance(value, dict) else {}
+    kind, attributes = found.get("node_type"), found.get("attributes", {})
+    for name, is_right in (
+        ("zarr_format", is_whole(found.get("zarr_format"), 3, 3)),
+        ("node_type", kind in ("array", "group")),
+        ("attributes", isinstance(attributes, dict)),
+    ):
+        if wrong is None and not is_right:
+            wrong = "'%s': %s" % (name, shown(found.get(name, "nothing")))
+    if wrong is not None:
+        message = "expected the document of a Zarr node of format 3, found %s" % wrong
+        raise folder.damage(message, ZARR_JSON)
     document, stored = take_identity(value)
     attributes = document["attributes"]
     attributes.pop(MEMBERS, None)  # a document that is changed lists no members
@@ -219,7 +210,7 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     identity, is_own = read_identity(content, stored)
     if not is_own:
         document.pop(CONSOLIDATED, None)
-    return NodeDocument(kind, document, attributes, identity, is_own)
+    return NodeDocument(str(kind), document, attributes, identity, is_own)
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
