@@ -66,9 +66,9 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def integrations(session: nox.Session) -> None:
-    """Run the tests with other programs: libraries, and servers of HTTP and S3."""
+    """Run the tests with other programs, and the transcripts of the command."""
     install(session, "test-integrations")
-    tests = ["test_remote.py", "test_s3.py", "test_zarr.py"]
+    tests = ["test_remote.py", "test_s3.py", "test_zarr.py", "test_cmdline.py"]
     found = [str(path) for name in tests for path in Path("tests").rglob(name)]
     found.append("tests/integrations")
     chosen = ["-m", "not cluster", *found, *session.posargs]

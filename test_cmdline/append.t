@@ -132,13 +132,13 @@ The table of offsets has ten times the room that the file needed at first.
   [1]
   $ cmp x.blp before
 
-A file with more room replaces it: ten times what it needs then.
+A file with more room replaces it: for ten times the chunks, which become larger.
 
   $ blpk a x.blp word
   $ header x.blp nchunks
-  23
+  1
   $ header x.blp max_app_chunks
-  230
+  10
 
   $ rm before both empty first second small small.blp twenty two word x x.blp \
   >   x.dat x.info x3 y.blp y.info

@@ -92,7 +92,7 @@ Damage is named, and the exit code is 3.
   saved: ok (zarr array, 7 chunks in 3 files, 252.0B)
     note: '.': recovered from damage: rows 0 to 10, 30 to 60 are filled with the fill value (section 'metadata')
   $ blpk cat --rows 8:12 saved | od -A n -t d4
-             0           0          10          11
+   -2147483647 -2147483647          10          11
   $ blpk recover day saved
   blpk: error: '*saved': File exists (glob)
   [1]

@@ -10,21 +10,21 @@ Looking at data: show, diff, info, and convert to standard output.
 
   $ blpk show t.zarr
   t.zarr: table (zarr) of 12 rows
-  plain 336.0B, packed *, ratio *, codec lz4, level 5, filter shuffle (glob)
+  plain 288.0B, packed *, ratio *, codec lz4, level 5, filter shuffle (glob)
   
-       time  price  name
-        <i8    <f8   <U3
-    0     1    1.5    n1
-    1     2    2.5    n2
-    2     3    3.5    n3
-    3     4    4.5    n4
-    4     5    5.5    n5
-  ...   ...    ...   ...
-    7     8    8.5    n8
-    8     9    9.5    n9
-    9    10   10.5   n10
-   10    11   11.5   n11
-   11    12   12.5   n12
+       time  price    name
+        <i8    <f8  object
+    0     1    1.5      n1
+    1     2    2.5      n2
+    2     3    3.5      n3
+    3     4    4.5      n4
+    4     5    5.5      n5
+  ...   ...    ...     ...
+    7     8    8.5      n8
+    8     9    9.5      n9
+    9    10   10.5     n10
+   10    11   11.5     n11
+   11    12   12.5     n12
   $ blpk show --rows 3:5 --fields time,name t.blp
   t.blp: [('time', '<i8'), ('p... (12,) blp 3
   plain 336.0B, packed *, ratio *, codec blosclz, filter shuffle (glob)
@@ -35,7 +35,7 @@ Looking at data: show, diff, info, and convert to standard output.
   4     5    n5
   $ blpk show --stats t.zarr | cat
   t.zarr: table (zarr) of 12 rows
-  plain 336.0B, packed *, ratio *, codec lz4, level 5, filter shuffle (glob)
+  plain 288.0B, packed *, ratio *, codec lz4, level 5, filter shuffle (glob)
   
          min   max  mean  count  missing
    time    1    12   6.5     12        0

@@ -140,7 +140,8 @@ class Comparison:
                 yield inner
 
     def _has_comparable_items(self, a: Rows, b: Rows, name: str) -> bool:
-        self._note(name, "dtype", dtype_text(a.dtype), dtype_text(b.dtype))
+        if {a.dtype.kind, b.dtype.kind} != {"U", "O"}:  # few formats have both texts
+            self._note(name, "dtype", dtype_text(a.dtype), dtype_text(b.dtype))
         self._note(name, "shape", [*a.shape], [*b.shape])
         return a.shape[1:] == b.shape[1:] and _are_comparable(a.dtype, b.dtype)
 
