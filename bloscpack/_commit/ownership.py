@@ -50,15 +50,13 @@ FILE_BITS = 0o666
 class FileAccess:
     """Owner, group, permission bits, ACL and extended attributes of a file.
 
-    `file` is a descriptor, or a name if the file can't be opened. ``mode`` has neither
-    the set-user-ID nor the set-group-ID bit. ``acl`` is None without an ACL, and empty
-    if there is one that can't be read. With `only_access` the extended attributes are
-    left out, which belong to a single file.
+    `file` is a descriptor, or a name if the file can't be opened. ``acl`` is None
+    without an ACL, and empty if there is one that can't be read. With `only_access` the
+    extended attributes are left out, which belong to a single file.
     """
 
     def __init__(self, file: int | str, *, only_access: bool = False) -> None:
         self.status = os.stat(file)
-        self.mode = self.status.st_mode & 0o777
         self.extended: dict[str, bytes] = {}
         self.acl: bytes | None = None
         for name in _attribute_names(file):
@@ -74,6 +72,11 @@ class FileAccess:
                     self.acl = value
                 else:
                     self.extended[name] = value
+
+    @property
+    def mode(self) -> int:
+        """The permission bits, without the set-user-ID and set-group-ID bits."""
+        return self.status.st_mode & 0o777
 
     @property
     def access(self) -> tuple[int, int, bytes | None]:

@@ -335,6 +335,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     differences += sharding.differences(check.numbers[0] // source.slots, metadata)
     if differences:
         _refuse(check, source, differences, "the file is intact, and")
+    if not check.ok:
         return
     if check.lost:
         rows = check.rows_of(check.lost[0][0], check.numbers[-1])

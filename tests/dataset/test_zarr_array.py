@@ -477,8 +477,6 @@ class FarFile(Storage):
 
 
 class FarFolder(Folder):
-    is_remote = True
-
     def storage(self, name, end=0):
         self.file = FarFile(super().storage(name, end))
         return self.file
@@ -488,6 +486,7 @@ def test_files_that_are_far(tmp_path):
     path = tmp_path / "a"
     dataset.create_array(path, np.arange(60), chunks=8, shards=80).close()
     folder = FarFolder(FolderStore(str(path)))
+    folder.is_remote = True
     reader = ZarrArray(folder).reader
     assert list(range(60)) == reader.get(...).tolist()
     # The index; the chunks, with the few bytes in front of the padded copy of the last.
