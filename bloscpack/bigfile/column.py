@@ -1,6 +1,7 @@
 """A block of a tree, a table of rows with attributes.
 
-Strategy: an index becomes ranges of rows, which a `Block` reads and writes.
+Strategy: an index becomes a `Selection`, and this ranges of rows, which a `Block` reads
+and writes.
 """
 
 from __future__ import annotations
@@ -8,15 +9,16 @@ from __future__ import annotations
 import operator
 import os
 import weakref
-from itertools import pairwise
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
+from .._arrays.selection import Selection
 from .._arrays.stored import StoredRows
 from .._format.dtypes import Array, DType
+from .._format.grid import Grid
 from .._format.rows import Rows
 from .._storage.base import Closing
 from ..exceptions import UsageTypeError, UsageValueError
@@ -214,63 +216,41 @@ class Column(StoredRows, Closing):
 
     def __getitem__(self, index: Index) -> Any:
         self._check_open()
-        every = slice(None)
-        rows, *items = (index or (every,)) if isinstance(index, tuple) else (index,)
-        if rows is Ellipsis:  # it means all rows, or no axis
-            rows, *items = items if len(items) == self.ndim else (every, *items)
-        if isinstance(rows, (int, numpy.integer)) and not isinstance(rows, bool):
-            row = self._checked_row(int(rows))
-            return self._block.read(row, row + 1)[(0, *items)]
-        if isinstance(rows, slice):
-            numbers = range(*rows.indices(self.size))
-            low, high = sorted((numbers[0], numbers[-1])) if numbers else (0, -1)
-            if abs(numbers.step) == 1:
-                found = self._block.read(low, high + 1)
-                found = found if numbers.step > 0 else found[::-1]
-            else:
-                self._block.check_length(low, high + 1)
-                found = self._picked(numpy.arange(*rows.indices(self.size)))
-            return found[(every, *items)] if items else found
-        found = self._picked(numpy.asarray(rows))
-        # Arrays of rows and of items form pairs.
-        return found[(numpy.arange(len(found)), *items)] if items else found
-
-    def _checked_row(self, row: int) -> int:
-        """Return the number of a row that may be counted from the end."""
-        size = self.size
-        if not -size <= row < size:
-            raise IndexError(
-                "row %d is out of bounds: the block '%s' has %d rows"
-                % (row, self.name, size)
-            )
-        return row + size * (row < 0)
-
-    def _picked(self, index: Array) -> Array:
-        """Return the rows with these numbers, reading the rows of a window together."""
-        header, size = self._header, self.size
-        if index.dtype == bool:
-            if index.shape != (size,):
-                raise IndexError(
-                    "a mask of the shape %s for %d rows" % (index.shape, size)
-                )
-            index = numpy.flatnonzero(index)
-        if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
-            raise IndexError("expected a number, a slice, or an array of row numbers")
-        numbers = index.astype("i8")
-        if numbers.size:
-            self._checked_row(int(numbers.min()))
-            self._checked_row(int(numbers.max()))
-        numbers[numbers < 0] += size
-        result = numpy.empty((len(numbers), *header.row_shape), header.dtype)
-        order = numpy.argsort(numbers, kind="stable")
-        in_order = numbers[order]
-        windows = in_order // max(1, WINDOW_NBYTES // max(1, header.row_nbytes))
-        edges = [0, *(numpy.flatnonzero(numpy.diff(windows)) + 1).tolist()]
-        for begin, end in pairwise([*edges, len(numbers)] if numbers.size else []):
-            first, last = int(in_order[begin]), int(in_order[end - 1])
-            rows = self._block.read(first, last + 1)
-            result[order[begin:end]] = rows[in_order[begin:end] - first]
-        return result
+        shape, block = self.shape, self._block
+        # What most programs read does not need a selection, which costs more than a
+        # small read.
+        if type(index) is int and 0 <= index < self.size:
+            return block.read(index, index + 1)[0]
+        if isinstance(index, slice) and index.step in (None, 1):
+            start, stop, _ = index.indices(self.size)
+            return block.read(start, max(start, stop))
+        selection = Selection(index, shape)
+        if len(selection.shape) > len(shape):
+            raise IndexError("an index of a column can't add axes")
+        rows, *inner = selection.axes
+        if isinstance(rows, range) and (not rows or rows.step == 1):
+            found = block.read(rows.start, rows.start + len(rows))
+            own = [
+                slice(r.start, r.stop, r.step) if isinstance(r, range) else r
+                for r in inner
+            ]
+            items = found[(slice(None), *own)]
+        else:
+            if isinstance(rows, range):
+                block.check_length(rows[0], rows[-1] + 1)
+            items = numpy.empty(selection.counts, self.dtype)
+            count = max(1, WINDOW_NBYTES // max(1, self._header.row_nbytes))
+            for number, to, (of, *rest) in selection.parts(Grid.of_rows(shape, count)):
+                if isinstance(of, slice):
+                    low, stop = of.start, of.stop
+                    of = slice(0, stop - low, of.step)
+                else:
+                    low, stop = int(of.min()), int(of.max()) + 1
+                    of = of - low
+                first = number * count
+                found = block.read(first + low, first + stop)
+                items[to] = found[(of, *rest)]
+        return selection.finish(selection.in_order(items))
 
     # Writing
 
@@ -317,12 +297,11 @@ class Column(StoredRows, Closing):
             index = index[0] if index else slice(None)
         if index is Ellipsis:
             index = slice(None)
-        if isinstance(index, (int, numpy.integer)):
-            row = self._checked_row(int(index))
-            index = slice(row, row + 1)
-        if not isinstance(index, slice) or index.step not in (None, 1):
+        is_row = isinstance(index, (int, numpy.integer))
+        if not is_row and not (isinstance(index, slice) and index.step in (None, 1)):
             raise UsageTypeError("only a row, or rows without a step, can be assigned")
-        rows = range(*index.indices(self.size))
+        rows = Selection(index, (self.size,)).axes[0]
+        assert isinstance(rows, range)
         array = numpy.asarray(value)
         shape = (len(rows), *self.shape[1:])
         if array.size != len(rows) * self.nmemb:

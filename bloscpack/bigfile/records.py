@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
+from .._arrays.selection import is_names
 from .._arrays.stored import StoredRows
 from .._format.dtypes import Array, DType, Key
 from ..exceptions import UsageTypeError, UsageValueError
@@ -33,8 +34,7 @@ def _split(index: object) -> tuple[Any, Any]:
     rest: list[Any] = []
     for part in index if isinstance(index, tuple) else (index,):
         found = part[0] if isinstance(part, tuple) and len(part) == 1 else part
-        is_names = isstr(found) or (isstrlist(found) and found)
-        (names if is_names else rest).append(found)
+        (names if is_names(found) else rest).append(found)
     if len(names) > 1 or (names and not isstr(names[0]) and len(rest) > 1):
         raise UsageTypeError("an index of a table has one name, or one list of names")
     rows = rest[0] if len(rest) == 1 else tuple(rest)

@@ -250,6 +250,8 @@ INDICES = [
     ([5, 1], [2, 0]),
     ([5, 1], np.int64(2)),
     ([5, 1], [[2], [0]]),
+    (slice(None, None, -2), slice(None, None, -1)),
+    (slice(None, None, -1), [2, 0]),
     (),
 ]
 
@@ -268,7 +270,10 @@ def test_indices(tree, index, gap, monkeypatch):
     assert np.array_equal(wanted, found)
 
 
-@pytest.mark.parametrize("index", [60, -61, [60], [[1]], 1.5, "x", np.ones(3, bool)])
+@pytest.mark.parametrize(
+    "index",
+    [60, -61, [60], [[1]], None, (..., ...), (0, 0), 1.5, "x", np.ones(3, bool)],
+)
 def test_impossible_indices(tree, index):
     column = tree.create_from_array("x", np.zeros(60))
     with pytest.raises((IndexError, TypeError)):

@@ -24,6 +24,7 @@ from ..._types import Json, JsonObject
 from ...bigfile import File, attributes, header
 from ...bigfile.attributes import Attribute, Attributes, files_of, load
 from ...bigfile.column import Column
+from ...bigfile.file import row_dtype
 from ...bigfile.tree import (
     ATTRIBUTES,
     HEADER,
@@ -203,9 +204,7 @@ def _plan(name: str, content: Content) -> header.Header | None:
             "the dtype '%s'" % (name, content.shape, content.dtype)
         )
     header.check_storable(content.dtype)
-    nmemb = content.shape[1] if len(content.shape) == 2 else 1
-    row = numpy.dtype((content.dtype, (nmemb,)))
-    return header.new_header(row, content.shape[0], None)
+    return header.new_header(row_dtype(content), content.shape[0], None)
 
 
 def _recorded_layout(record: Json) -> header.Header | None:
