@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
 from .._engine.threads import ordered
-from .._format.names import is_checked_name, is_safe_part
+from .._format.names import check_name, is_safe_part
 from ..exceptions import StorageError
 from .base import Storage
 from .descriptors import Descriptor, Reopenable, read_into, with_room
@@ -291,7 +291,7 @@ class FolderStore(Store, Reopenable):
 
     def at(self, name: str) -> str:
         """Return the path that `disk` gets for a name, which is looked up now."""
-        assert is_checked_name(name), name
+        check_name(name)
         folder, _, last = name.rpartition("/")
         return self._hold_inside(folder, fresh=True).at(last)
 

@@ -23,7 +23,7 @@ from .._commit.objects import is_leftover
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.identity import CONSOLIDATED, is_copy
-from .._format.names import is_checked_name, is_safe_part
+from .._format.names import check_name, is_safe_part
 from .._format.zarr_metadata import (
     OLD_CONSOLIDATED,
     ZARR_JSON,
@@ -221,7 +221,7 @@ class Folder:
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""
-        assert is_checked_name(name), name
+        check_name(name)
         return self.prefix + name
 
     def path(self, name: str = "") -> str:

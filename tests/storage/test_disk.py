@@ -10,6 +10,7 @@ import pytest
 
 from bloscpack._storage.disk import NO_FOLDER_SYNC, Disk, disk
 from bloscpack._storage.folder_store import FolderStore
+from bloscpack.exceptions import FormatError
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
@@ -188,3 +189,11 @@ def test_a_file_in_a_folder_that_has_lost_its_name(tmp_path):
     (tmp_path / "s" / "c").rename(tmp_path / "s" / "old")
     (tmp_path / "s" / "c").mkdir()
     assert folder.status_of("s/c/0") is None
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "a//x", ""])
+def test_a_name_that_leads_out_of_a_folder_is_refused(tmp_path, name):
+    """Also by ``python -O``, which removes assertions."""
+    folder = FolderStore(str(tmp_path))
+    with pytest.raises(FormatError, match="inside of the dataset"):
+        folder.create(name, 0o600)
