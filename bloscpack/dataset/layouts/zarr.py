@@ -517,7 +517,12 @@ class ZarrArray(ArrayLayout):
         """
         own = self._read_for_change()
         if own.array.shape != self.shape:
-            raise replaced(self.folder.path())
+            raise StorageError(
+                errno.ESTALE,
+                "another program has changed its shape from %s to %s: open the dataset "
+                "again" % (self.shape, own.array.shape),
+                self.folder.path(),
+            )
         return own
 
     def _stated_by(self, number: int) -> tuple[str, str, Json]:
