@@ -658,6 +658,13 @@ class Parser(argparse.ArgumentParser):
         own = [match for match in found if match[1] not in (self.inherited or ())]
         return [match for match in own if match[1] in OPTIONS_OF_016] or own or found
 
+    def may_be_negative(self, option: str) -> bool:
+        """Return whether the value of an option, or of its abbreviation, may be."""
+        if option.startswith("--") and "=" not in option:
+            matches = self._get_option_tuples(option)
+            option = matches[0][1] if len(matches) == 1 else option
+        return option in MAY_BE_NEGATIVE
+
     def format_help(self) -> str:
         """Return the help, for a verb with where to find the global options."""
         text = super().format_help()
@@ -843,8 +850,8 @@ def _parsed(
     """Return the arguments of the verb `word`, and those that are unknown."""
     apply = _set_user_defaults(parser, word)
     if word is not None:
-        arguments = _joined(arguments)
         verb_parser = parsers_in(parser)[word]
+        arguments = _joined(verb_parser, arguments)
         if "--auto" in verb_parser._option_string_actions:
             _check_goal(verb_parser, arguments)
         if "-1" in verb_parser._option_string_actions:
@@ -855,7 +862,7 @@ def _parsed(
     return args, rest
 
 
-def _joined(arguments: list[str]) -> list[str]:
+def _joined(parser: Parser, arguments: list[str]) -> list[str]:
     """Return arguments; a value like ``-1`` or ``-5:`` is joined to its option.
 
     argparse reads such a value as an option: ``-1`` to ``-9`` are options of some
@@ -863,7 +870,8 @@ def _joined(arguments: list[str]) -> list[str]:
     """
     found: list[str] = []
     for argument in arguments:
-        if found and found[-1] in MAY_BE_NEGATIVE and re.match(r"-\d", argument):
+        is_negative = bool(found) and re.match(r"-\d", argument)
+        if is_negative and parser.may_be_negative(found[-1]):
             found[-1] += "=" * found[-1].startswith("--") + argument
         else:
             found.append(argument)
