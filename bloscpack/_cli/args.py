@@ -754,6 +754,16 @@ class _OptionsParser(argparse.ArgumentParser):
         raise WrongUsage("%s: %s" % (DEFAULTS_VARIABLE, message))
 
 
+class _UserDefault:
+    """A default of the user, which stays where the command line has no such option."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return str(self.value)  # in the help
+
+
 def _set_user_defaults(
     parser: ArgumentParser, word: str | None
 ) -> Callable[[Namespace], None]:
@@ -764,7 +774,7 @@ def _set_user_defaults(
     the options in the variable that hold.
     """
     verbs = parsers_in(parser)
-    own, values, before = [], dict[str, object](), dict[str, object]()
+    own, before = [], dict[str, object]()
     try:
         # A user who has set the variable wrongly needs the help.
         text = "" if word in (None, "help") else os.environ.get(DEFAULTS_VARIABLE, "")
@@ -785,24 +795,28 @@ def _set_user_defaults(
         found, words = options.parse_known_args(words)
         if known in (parser, verbs[str(word)]):
             own.append(known)
-            values |= vars(found)
             before |= {name: known.get_default(name) for name in vars(found)}
-            known.set_defaults(**vars(found))
+            for name, value in vars(found).items():
+                # The command line adds to a list.
+                is_list = isinstance(value, list)
+                known.set_defaults(**{name: value if is_list else _UserDefault(value)})
     if words:
         raise WrongUsage(
             "%s: '%s' is no option of blpk" % (DEFAULTS_VARIABLE, words[0])
         )
 
     def apply(args: Namespace) -> None:
-        same = {name for name in values if getattr(args, name) == values[name]}
+        given = vars(args)
+        kept = {name for name in given if isinstance(given[name], _UserDefault)}
+        given.update({name: given[name].value for name in kept})
         for known in own:
             for group in known._mutually_exclusive_groups:
                 names = {action.dest for action in group._group_actions}
-                if any(getattr(args, n) != known.get_default(n) for n in names - same):
-                    for name in names & same:
+                if any(getattr(args, n) != known.get_default(n) for n in names - kept):
+                    for name in names & kept:
                         setattr(args, name, before[name])
-                    same -= names
-        args.from_defaults = same
+                    kept -= names
+        args.from_defaults = kept
 
     return apply
 
