@@ -165,6 +165,13 @@ def test_set_attr(tree, good):
         ([], ["n", "1", "word"], "<i8"),
         (["-t", "u1"], ["n", "300"], "u1"),
         (["-t", "f4"], ["x", "a b"], "f4"),
+        (["-t", "f4"], ["x", "1e300"], "f4"),
+        (["-t", "c8"], ["x", "1", "1e300"], "c8"),
+        (["-t", "S3"], ["x", "abcd"], "S3"),
+        (["-t", "U3"], ["x", "abcd"], "U3"),
+        (["-t", "b1"], ["x", "False"], "b1"),
+        (["-t", "b1"], ["x", "5"], "b1"),
+        (["-t", "nothing"], ["x", "5"], "nothing"),
     ],
 )
 def test_set_attr_refuses_what_the_type_can_not_hold(
@@ -176,6 +183,19 @@ def test_set_attr_refuses_what_the_type_can_not_hold(
     fields = dtype, given[0], " ".join(given[1:])
     assert "the type '%s' of the attribute '%s' can't hold '%s'" % fields in err
     assert "5\n" == good("get-attr", "tree", "g/x", "n")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "texts", "expected"),
+    [
+        ("S3", ["abc", "d"], ["abc", "d"]),
+        ("b1", ["1", "0"], [True, False]),
+        ("f4", ["inf", "-2"], [np.inf, -2]),
+    ],
+)
+def test_set_attr_with_a_type(tree, good, dtype, texts, expected):
+    good("set-attr", "-t", dtype, "tree", "g/x", "n", *texts)
+    assert expected == list(tree["g/x"].attrs["n"])
 
 
 def test_messages_about_wrong_names(tree, run, tmp_path):

@@ -339,14 +339,13 @@ def _set_attr(args: Namespace) -> None:
     if dtype is None and (kept is not None or has_text):
         attrs[name] = texts[0] if len(texts) == 1 else texts
         return
-    given = texts if dtype is not None and "S" in dtype else values
     try:
-        with numpy.errstate(invalid="ignore"):
+        given = texts if numpy.dtype(dtype).kind in "SU" else values
+        with numpy.errstate(all="ignore"):
             found = numpy.array(given, dtype)
     except (TypeError, ValueError, OverflowError):
-        found = None
-    # NumPy makes an integer of 1.5 without an error.
-    if found is None or (found.dtype.kind in "iu" and found.tolist() != given):
+        is_held = False
+    if not is_held:
         raise WrongUsage(
             "set-attr: the type '%s' of the attribute '%s' can't hold '%s'; "
             "-t sets another" % (dtype, name, " ".join(texts))
@@ -366,6 +365,7 @@ def _value(text: str) -> object:
             continue
     return text
 
+        is_held = _holds(found, given)
 
 def _verify(args: Namespace) -> int:
     from .verify import tell
@@ -380,6 +380,21 @@ def _verify(args: Namespace) -> int:
         state = "ok" if report.ok else "damaged"
         counts = counted(report.nblocks, "block"), counted(report.nfiles, "data file")
         text = "%s, %s, %d bytes" % (*counts, report.nbytes)
+def _holds(found: Array, given: list[Any]) -> bool:
+    """Return whether an array has the given values, with fewer digits perhaps.
+
+    NumPy makes 1 of 1.5, 'ab' of 'abc', True of 'x', and an infinity of a large number
+    without an error.
+    """
+    kind = found.dtype.kind
+    if kind in "fc":
+        finite = numpy.isfinite(numpy.array(given, "c16"))
+        return numpy.array_equal(numpy.isfinite(found), finite)
+    if kind == "S":
+        given = [text.encode("ascii") for text in given]
+    return kind not in "biuSU" or found.tolist() == given
+
+
         console.say("%s: %s (%s)" % (printable(args.tree), state, text))
         tell(report)
     return EXIT_OK if report.ok else EXIT_DAMAGED
