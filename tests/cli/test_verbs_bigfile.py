@@ -278,6 +278,22 @@ def test_create(tree, good, tmp_path):
     assert ((7,), 0) == (new["z"].shape, new["Header"].nmemb)
 
 
+@pytest.mark.parametrize("nmemb", ["-1", str(2**40)])
+def test_create_with_an_impossible_row(run, nmemb):
+    code, _, err = run("bigfile", "create", "--nmemb=" + nmemb, "new", "x", "f8")
+    assert (2, True) == (code, "--nmemb: a row can't have %s items" % nmemb in err)
+
+
+def test_create_of_a_file_of_the_block(tree, good, run, tmp_path):
+    """It is emptied before it is read."""
+    good("create", "--size", "2", "tree", "x", "f8")
+    tree["x"].write(0, np.arange(2.0))
+    own = os.path.join("tree", "x", "000000")
+    code, _, err = run("-f", "bigfile", "create", "tree", "x", "f4", own)
+    assert (2, True) == (code, "copy it first" in err)
+    assert [0, 1] == tree["x"][:].tolist()
+
+
 @pytest.mark.parametrize("option", ["-n", "-N"])
 def test_n_is_the_number_of_files(tree, good, tmp_path, option):
     (tmp_path / "raw").write_bytes(bytes(24))

@@ -13,8 +13,10 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from io import UnsupportedOperation
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy
 
@@ -193,7 +195,7 @@ def _plain(value: Any) -> Any:
 def _create(args: Namespace) -> None:
     name, *more = args.names
     dtype = more[0] if more else args.dtype
-    row = None if dtype is None else _dtype((dtype, (args.nmemb,)))
+    row = None if dtype is None else _row_dtype(_dtype(dtype), args.nmemb)
     tree = _open(args, create=True)
     _check_free(tree, name, args)
     if row is None:
@@ -208,6 +210,7 @@ def _create(args: Namespace) -> None:
         seekable_with_size(fp) as (items, nbytes),
         shown(name, nbytes, args.progress) as bar,
     ):
+        _check_no_file_of(tree._tree.folder(tree._full(name)), fp)
         row_nbytes = max(1, row.itemsize)
         if nbytes % row_nbytes:
             raise WrongUsage("%d bytes are no rows of %d bytes" % (nbytes, row_nbytes))
@@ -226,13 +229,33 @@ def _create(args: Namespace) -> None:
         tree.create_filled(tree._full(name), header, fill).close()
 
 
-def _dtype(given: str | tuple[str, tuple[int]]) -> DType:
+def _dtype(name: str) -> DType:
     try:
-        dtype: DType = numpy.dtype(given)
+        dtype: DType = numpy.dtype(name)
         return dtype
     except (TypeError, ValueError) as error:
-        text = given[0] if isinstance(given, tuple) else given
-        raise WrongUsage("'%s' is no type of NumPy" % text) from error
+        raise WrongUsage("'%s' is no type of NumPy" % name) from error
+
+
+def _row_dtype(dtype: DType, nmemb: int) -> DType:
+    try:
+        row: DType = numpy.dtype((dtype, (nmemb,)))
+        return row
+    except ValueError as error:
+        raise WrongUsage("--nmemb: a row can't have %d items" % nmemb) from error
+
+
+def _check_no_file_of(folder: str, fp: BinaryIO) -> None:
+    """Raise `WrongUsage` if an input is a file of a block, which will be emptied."""
+    with suppress(FileNotFoundError, UnsupportedOperation):
+        given = os.fstat(fp.fileno())
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if os.path.samestat(given, entry.stat()):
+                    raise WrongUsage(
+                        "the input is the file '%s' of the block that is replaced: "
+                        "copy it first" % entry.path
+                    )
 
 
 def _check_free(tree: File, name: str, args: Namespace) -> None:
@@ -343,6 +366,7 @@ def _set_attr(args: Namespace) -> None:
         given = texts if numpy.dtype(dtype).kind in "SU" else values
         with numpy.errstate(all="ignore"):
             found = numpy.array(given, dtype)
+        is_held = _holds(found, given)
     except (TypeError, ValueError, OverflowError):
         is_held = False
     if not is_held:
@@ -356,30 +380,6 @@ def _set_attr(args: Namespace) -> None:
         raise WrongUsage("set-attr: %s" % error) from error
 
 
-def _value(text: str) -> object:
-    """Return a number if the text is one, else the text."""
-    for kind in (int, float, complex):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-        is_held = _holds(found, given)
-
-def _verify(args: Namespace) -> int:
-    from .verify import tell
-
-    tree = _open(args)
-    blocks = args.names or None
-    with shown(args.tree, None, args.progress) as bar:
-        report = verify(tree, blocks=blocks, nthreads=args.nthreads, progress=bar)
-    if args.json:
-        say_json(report.as_dict())
-    elif not (args.quiet and report.ok):
-        state = "ok" if report.ok else "damaged"
-        counts = counted(report.nblocks, "block"), counted(report.nfiles, "data file")
-        text = "%s, %s, %d bytes" % (*counts, report.nbytes)
 def _holds(found: Array, given: list[Any]) -> bool:
     """Return whether an array has the given values, with fewer digits perhaps.
 
@@ -395,6 +395,29 @@ def _holds(found: Array, given: list[Any]) -> bool:
     return kind not in "biuSU" or found.tolist() == given
 
 
+def _value(text: str) -> object:
+    """Return a number if the text is one, else the text."""
+    for kind in (int, float, complex):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _verify(args: Namespace) -> int:
+    from .verify import tell
+
+    tree = _open(args)
+    blocks = args.names or None
+    with shown(args.tree, None, args.progress) as bar:
+        report = verify(tree, blocks=blocks, nthreads=args.nthreads, progress=bar)
+    if args.json:
+        say_json(report.as_dict())
+    elif not (args.quiet and report.ok):
+        state = "ok" if report.ok else "damaged"
+        counts = counted(report.nblocks, "block"), counted(report.nfiles, "data file")
+        text = "%s, %s, %d bytes" % (*counts, report.nbytes)
         console.say("%s: %s (%s)" % (printable(args.tree), state, text))
         tell(report)
     return EXIT_OK if report.ok else EXIT_DAMAGED
