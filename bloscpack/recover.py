@@ -71,6 +71,9 @@ from .verify import checker_of_folder
 # The extent of a chunk to copy, or the plain size of a chunk to fill in.
 Task = tuple[int, int] | int
 
+# The listed size of chunks that are no file of this package. Each file has more bytes,
+# so readers take them for a later write of another program.
+LATER = 0
 # Maximum number of members that are saved: a directory has no more.
 MAX_MEMBERS = MAX_DIRECTORY // 50
 
@@ -330,9 +333,10 @@ class _ArchiveSaver:
         document = self._members.get(document_name(array))
         is_sound = document is not None and not document.problem
         content = self._read(document) if document is not None and is_sound else b""
-        if not member.problem and part.read_at(0, len(MAGIC)) != MAGIC:
-            # A program that knows only Zarr has written it.
-            self._writer.add_copy(name, part)
+        is_own = name.endswith(BLP) or part.read_at(0, len(MAGIC)) == MAGIC
+        if content and not is_own and not member.problem:
+            # A program that knows only Zarr has written it: see `LATER`.
+            self._writer.add_copy(name, part, LATER)
             self._writer.add_copy(document_name(array), MemoryStorage(content))
             recovery.narrays += 1
             return
@@ -351,17 +355,16 @@ class _ArchiveSaver:
         recovery.include(plan.recovery, name, member.start)
         self._most -= plan.recovery.nbytes - plan.recovery.report.nbytes_intact
         recovery.narrays += 1
-        has_checksum = plan.header.checksum == CHECKSUM
+        found, has_checksum = whole_file(self._spool), plan.header.checksum == CHECKSUM
         if name.endswith(BLP) or not is_shard(plan.metadata) or not has_checksum:
-            self._writer.add_copy(array + BLP, whole_file(self._spool), True)
+            self._writer.add_copy(array + BLP, found, found.size)
             return
         grid = array_found.shard
         if grid is None:
             rows, slots = shard_rows(plan.metadata) or 1, count_slots(plan.header)
             grid = Grid.of_rows(array_found.shape, rows, slots)
-        self._writer.add_copy(
-            array + "/c" + "/0" * len(grid.shape), whole_file(self._spool), True
-        )
+        shard = array + "/c" + "/0" * len(grid.shape)
+        self._writer.add_copy(shard, found, found.size)
         new = ArrayDocument(array_found.dtype, grid)
         if _describes(content, new):
             self._writer.add_copy(document_name(array), MemoryStorage(content))

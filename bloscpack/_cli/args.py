@@ -658,6 +658,13 @@ class Parser(argparse.ArgumentParser):
         own = [match for match in found if match[1] not in (self.inherited or ())]
         return [match for match in own if match[1] in OPTIONS_OF_016] or own or found
 
+    def may_be_negative(self, option: str) -> bool:
+        """Return whether the value of an option, or of its abbreviation, may be."""
+        if option.startswith("--") and "=" not in option:
+            matches = self._get_option_tuples(option)
+            option = matches[0][1] if len(matches) == 1 else option
+        return option in MAY_BE_NEGATIVE
+
     def format_help(self) -> str:
         """Return the help, for a verb with where to find the global options."""
         text = super().format_help()
@@ -747,6 +754,16 @@ class _OptionsParser(argparse.ArgumentParser):
         raise WrongUsage("%s: %s" % (DEFAULTS_VARIABLE, message))
 
 
+class _UserDefault:
+    """A default of the user, which stays where the command line has no such option."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return str(self.value)  # in the help
+
+
 def _set_user_defaults(
     parser: ArgumentParser, word: str | None
 ) -> Callable[[Namespace], None]:
@@ -757,7 +774,7 @@ def _set_user_defaults(
     the options in the variable that hold.
     """
     verbs = parsers_in(parser)
-    own, values, before = [], dict[str, object](), dict[str, object]()
+    own, before = [], dict[str, object]()
     try:
         # A user who has set the variable wrongly needs the help.
         text = "" if word in (None, "help") else os.environ.get(DEFAULTS_VARIABLE, "")
@@ -778,24 +795,28 @@ def _set_user_defaults(
         found, words = options.parse_known_args(words)
         if known in (parser, verbs[str(word)]):
             own.append(known)
-            values |= vars(found)
             before |= {name: known.get_default(name) for name in vars(found)}
-            known.set_defaults(**vars(found))
+            for name, value in vars(found).items():
+                # The command line adds to a list.
+                is_list = isinstance(value, list)
+                known.set_defaults(**{name: value if is_list else _UserDefault(value)})
     if words:
         raise WrongUsage(
             "%s: '%s' is no option of blpk" % (DEFAULTS_VARIABLE, words[0])
         )
 
     def apply(args: Namespace) -> None:
-        same = {name for name in values if getattr(args, name) == values[name]}
+        given = vars(args)
+        kept = {name for name in given if isinstance(given[name], _UserDefault)}
+        given.update({name: given[name].value for name in kept})
         for known in own:
             for group in known._mutually_exclusive_groups:
                 names = {action.dest for action in group._group_actions}
-                if any(getattr(args, n) != known.get_default(n) for n in names - same):
-                    for name in names & same:
+                if any(getattr(args, n) != known.get_default(n) for n in names - kept):
+                    for name in names & kept:
                         setattr(args, name, before[name])
-                    same -= names
-        args.from_defaults = same
+                    kept -= names
+        args.from_defaults = kept
 
     return apply
 
@@ -843,8 +864,8 @@ def _parsed(
     """Return the arguments of the verb `word`, and those that are unknown."""
     apply = _set_user_defaults(parser, word)
     if word is not None:
-        arguments = _joined(arguments)
         verb_parser = parsers_in(parser)[word]
+        arguments = _joined(verb_parser, arguments)
         if "--auto" in verb_parser._option_string_actions:
             _check_goal(verb_parser, arguments)
         if "-1" in verb_parser._option_string_actions:
@@ -855,7 +876,7 @@ def _parsed(
     return args, rest
 
 
-def _joined(arguments: list[str]) -> list[str]:
+def _joined(parser: Parser, arguments: list[str]) -> list[str]:
     """Return arguments; a value like ``-1`` or ``-5:`` is joined to its option.
 
     argparse reads such a value as an option: ``-1`` to ``-9`` are options of some
@@ -863,7 +884,8 @@ def _joined(arguments: list[str]) -> list[str]:
     """
     found: list[str] = []
     for argument in arguments:
-        if found and found[-1] in MAY_BE_NEGATIVE and re.match(r"-\d", argument):
+        is_negative = bool(found) and re.match(r"-\d", argument)
+        if is_negative and parser.may_be_negative(found[-1]):
             found[-1] += "=" * found[-1].startswith("--") + argument
         else:
             found.append(argument)

@@ -483,8 +483,8 @@ class ArchiveWriter:
         text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
         self._add_bytes(document_name(name), text.encode())
 
-    def add_copy(self, name: str, content: Storage, has_chunks: bool = False) -> None:
-        """Copy a member; `has_chunks` says whether the group lists it."""
+    def add_copy(self, name: str, content: Storage, listed: int | None = None) -> None:
+        """Copy a member; `listed` is the size in the list, None for no entry."""
         info = new_info(name, self._fp.tell() - self._start)
         info.file_size = info.compress_size = content.size
         for block in content.read_blocks(0, content.size):
@@ -493,8 +493,8 @@ class ArchiveWriter:
         write_all(self._fp, encode_local(info))
         for block in content.read_blocks(0, content.size):
             write_all(self._fp, block)
-        if has_chunks:
-            self._sizes[name] = content.size
+        if listed is not None:
+            self._sizes[name] = listed
 
     def _add_bytes(self, name: str, content: bytes) -> None:
         info = new_info(name, self._fp.tell() - self._start, content)

@@ -406,6 +406,31 @@ def test_a_damaged_member(content):
         assert ("member", name) in kinds(result.report)
 
 
+FOREIGN = b"chunks that another program has written"
+
+
+def test_chunks_of_another_program(content):
+    """They stay a later write, which only readers of datasets support."""
+    result, new = recovered(rewritten(content, {"a/c/0": FOREIGN}))
+    assert (5, True, []) == (result.narrays, result.complete, result.lost_members)
+    assert ("later", "a/c/0") in kinds(verified(new))
+    assert [FOREIGN, member(content, "a/zarr.json")] == [
+        member(new, name) for name in ("a/c/0", "a/zarr.json")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "document"),
+    [("a", "a/c/0", {"a/zarr.json": None}), ("step", "step.blp", {})],
+)
+def test_unknown_chunks_that_no_document_describes(content, name, chunks, document):
+    """They are lost: no document is made up for them."""
+    data = rewritten(content, {chunks: FOREIGN, **document})
+    result, new = recovered(data)
+    assert (False, [chunks]) == (result.complete, result.lost_members)
+    assert set(ARRAYS) - {name} == set(read(new))
+
+
 def test_a_damaged_local_header(content):
     """The directory shows where the member is."""
     at = header_of(content, "b/c/0")

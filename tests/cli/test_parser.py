@@ -48,6 +48,11 @@ ANYWHERE = [
     (["cat", "-f", "a"], {"force": True}),
     (["cat", "--bytes", "-5:", "a"], {"bytes": "-5:", "file_": "a"}),
     (["cat", "--rows", "-5:-1:2", "a"], {"rows": "-5:-1:2"}),
+    (["cat", "--byt", "-5:", "a"], {"bytes": "-5:", "file_": "a"}),
+    (["cat", "--r", "-5:", "a"], {"rows": "-5:", "file_": "a"}),
+    (["convert", "--dtype=f4", "--shap", "-1", "x", "y"], {"shape": "-1"}),
+    (["compress", "--shard", "-1", "x"], {"shard": True, "clevel": 1}),
+    (["compress", "--suf=.b", "-1", "x"], {"suffix": ".b", "clevel": 1}),
     # Levels
     (["compress", "-9", "x"], {"clevel": 9}),
     (["compress", "x", "-f1"], {"clevel": 1, "force": True}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 
 import bloscpack
@@ -62,6 +63,8 @@ CASES = [
     ("-c zstd --rows 0:3 -n 3", "list x", {"nthreads": 3, "files": ["x"]}),
     ("-n 3 -f", "bigfile ls tree", {"nthreads": 3, "force": True}),
     ("-c zstd", "help compress", {"verb": "compress"}),
+    # The command line adds to a list.
+    ("--update 'a=1'", "metadata --update b=2 x", {"update": ["a=1", "b=2"]}),
 ]
 
 
@@ -126,7 +129,7 @@ def test_help_shows_the_defaults(run, monkeypatch):
     assert "(default: .xyz)" in " ".join(run("compress", "--help")[1].split())
 
 
-def test_auto_is_for_files_only(run, monkeypatch, folder):
+def test_auto_is_for_files_only(run, monkeypatch):
     """On the command line, the option is refused for a dataset."""
     dataset.create_array("a.zarr", [1, 2])
     dataset.create_array("b.zarr", [3])
@@ -134,3 +137,14 @@ def test_auto_is_for_files_only(run, monkeypatch, folder):
     assert (0, "", "") == run("append", "a.zarr", "b.zarr")
     with dataset.open("a.zarr") as array:
         assert [1, 2, 3] == array[:].tolist()
+    code, _, err = run("append", "--auto", "a.zarr", "b.zarr")
+    assert (2, True) == (code, "--auto is for files" in err)
+
+
+def test_the_type_size_is_for_files_without_an_array(run, monkeypatch):
+    """On the command line, the option is refused, also with the same value."""
+    numpy.save("a.npy", numpy.arange(3))
+    monkeypatch.setenv("BLPK_DEFAULTS", "-t 4")
+    assert 0 == run("compress", "--npy", "a.npy")[0]
+    code, _, err = run("-f", "compress", "--npy", "-t", "4", "a.npy")
+    assert (2, True) == (code, "-t can't be given" in err)

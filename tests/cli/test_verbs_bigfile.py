@@ -165,6 +165,13 @@ def test_set_attr(tree, good):
         ([], ["n", "1", "word"], "<i8"),
         (["-t", "u1"], ["n", "300"], "u1"),
         (["-t", "f4"], ["x", "a b"], "f4"),
+        (["-t", "f4"], ["x", "1e300"], "f4"),
+        (["-t", "c8"], ["x", "1", "1e300"], "c8"),
+        (["-t", "S3"], ["x", "abcd"], "S3"),
+        (["-t", "U3"], ["x", "abcd"], "U3"),
+        (["-t", "b1"], ["x", "False"], "b1"),
+        (["-t", "b1"], ["x", "5"], "b1"),
+        (["-t", "nothing"], ["x", "5"], "nothing"),
     ],
 )
 def test_set_attr_refuses_what_the_type_can_not_hold(
@@ -176,6 +183,19 @@ def test_set_attr_refuses_what_the_type_can_not_hold(
     fields = dtype, given[0], " ".join(given[1:])
     assert "the type '%s' of the attribute '%s' can't hold '%s'" % fields in err
     assert "5\n" == good("get-attr", "tree", "g/x", "n")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "texts", "expected"),
+    [
+        ("S3", ["abc", "d"], ["abc", "d"]),
+        ("b1", ["1", "0"], [True, False]),
+        ("f4", ["inf", "-2"], [np.inf, -2]),
+    ],
+)
+def test_set_attr_with_a_type(tree, good, dtype, texts, expected):
+    good("set-attr", "-t", dtype, "tree", "g/x", "n", *texts)
+    assert expected == list(tree["g/x"].attrs["n"])
 
 
 def test_messages_about_wrong_names(tree, run, tmp_path):
@@ -256,6 +276,22 @@ def test_create(tree, good, tmp_path):
     good("create", "--size", "7", "new", "z", "f8")
     good("create", "new", "Header")
     assert ((7,), 0) == (new["z"].shape, new["Header"].nmemb)
+
+
+@pytest.mark.parametrize("nmemb", ["-1", str(2**40)])
+def test_create_with_an_impossible_row(run, nmemb):
+    code, _, err = run("bigfile", "create", "--nmemb=" + nmemb, "new", "x", "f8")
+    assert (2, True) == (code, "--nmemb: a row can't have %s items" % nmemb in err)
+
+
+def test_create_of_a_file_of_the_block(tree, good, run, tmp_path):
+    """It is emptied before it is read."""
+    good("create", "--size", "2", "tree", "x", "f8")
+    tree["x"].write(0, np.arange(2.0))
+    own = os.path.join("tree", "x", "000000")
+    code, _, err = run("-f", "bigfile", "create", "tree", "x", "f4", own)
+    assert (2, True) == (code, "copy it first" in err)
+    assert [0, 1] == tree["x"][:].tolist()
 
 
 @pytest.mark.parametrize("option", ["-n", "-N"])

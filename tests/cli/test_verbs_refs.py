@@ -61,6 +61,15 @@ def test_an_output_that_exists(tmp_path, run):
     assert 0 == run("-f", "refs", "-o", "a.json", "a.blp")[0]
 
 
+def test_an_output_that_is_the_input(tmp_path, run):
+    (tmp_path / "link.json").symlink_to("a.blp")
+    before = (tmp_path / "a.blp").read_bytes()
+    for name in ("a.blp", "link.json"):
+        code, _, err = run("-f", "refs", "-o", name, "a.blp")
+        assert (2, True) == (code, "are the same file" in err)
+    assert before == (tmp_path / "a.blp").read_bytes()
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_standard_output_is_full(tmp_path):
     """References that are longer than the buffer of standard output."""

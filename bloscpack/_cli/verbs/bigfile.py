@@ -13,8 +13,10 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from io import UnsupportedOperation
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy
 
@@ -193,7 +195,7 @@ def _plain(value: Any) -> Any:
 def _create(args: Namespace) -> None:
     name, *more = args.names
     dtype = more[0] if more else args.dtype
-    row = None if dtype is None else _dtype((dtype, (args.nmemb,)))
+    row = None if dtype is None else _row_dtype(_dtype(dtype), args.nmemb)
     tree = _open(args, create=True)
     _check_free(tree, name, args)
     if row is None:
@@ -208,6 +210,7 @@ def _create(args: Namespace) -> None:
         seekable_with_size(fp) as (items, nbytes),
         shown(name, nbytes, args.progress) as bar,
     ):
+        _check_no_file_of(tree._tree.folder(tree._full(name)), fp)
         row_nbytes = max(1, row.itemsize)
         if nbytes % row_nbytes:
             raise WrongUsage("%d bytes are no rows of %d bytes" % (nbytes, row_nbytes))
@@ -226,13 +229,33 @@ def _create(args: Namespace) -> None:
         tree.create_filled(tree._full(name), header, fill).close()
 
 
-def _dtype(given: str | tuple[str, tuple[int]]) -> DType:
+def _dtype(name: str) -> DType:
     try:
-        dtype: DType = numpy.dtype(given)
+        dtype: DType = numpy.dtype(name)
         return dtype
     except (TypeError, ValueError) as error:
-        text = given[0] if isinstance(given, tuple) else given
-        raise WrongUsage("'%s' is no type of NumPy" % text) from error
+        raise WrongUsage("'%s' is no type of NumPy" % name) from error
+
+
+def _row_dtype(dtype: DType, nmemb: int) -> DType:
+    try:
+        row: DType = numpy.dtype((dtype, (nmemb,)))
+        return row
+    except ValueError as error:
+        raise WrongUsage("--nmemb: a row can't have %d items" % nmemb) from error
+
+
+def _check_no_file_of(folder: str, fp: BinaryIO) -> None:
+    """Raise `WrongUsage` if an input is a file of a block, which will be emptied."""
+    with suppress(FileNotFoundError, UnsupportedOperation):
+        given = os.fstat(fp.fileno())
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if os.path.samestat(given, entry.stat()):
+                    raise WrongUsage(
+                        "the input is the file '%s' of the block that is replaced: "
+                        "copy it first" % entry.path
+                    )
 
 
 def _check_free(tree: File, name: str, args: Namespace) -> None:
@@ -339,14 +362,14 @@ def _set_attr(args: Namespace) -> None:
     if dtype is None and (kept is not None or has_text):
         attrs[name] = texts[0] if len(texts) == 1 else texts
         return
-    given = texts if dtype is not None and "S" in dtype else values
     try:
-        with numpy.errstate(invalid="ignore"):
+        given = texts if numpy.dtype(dtype).kind in "SU" else values
+        with numpy.errstate(all="ignore"):
             found = numpy.array(given, dtype)
+        is_held = _holds(found, given)
     except (TypeError, ValueError, OverflowError):
-        found = None
-    # NumPy makes an integer of 1.5 without an error.
-    if found is None or (found.dtype.kind in "iu" and found.tolist() != given):
+        is_held = False
+    if not is_held:
         raise WrongUsage(
             "set-attr: the type '%s' of the attribute '%s' can't hold '%s'; "
             "-t sets another" % (dtype, name, " ".join(texts))
@@ -355,6 +378,21 @@ def _set_attr(args: Namespace) -> None:
         attrs[name] = found
     except (TypeError, ValueError) as error:
         raise WrongUsage("set-attr: %s" % error) from error
+
+
+def _holds(found: Array, given: list[Any]) -> bool:
+    """Return whether an array has the given values, with fewer digits perhaps.
+
+    NumPy makes 1 of 1.5, 'ab' of 'abc', True of 'x', and an infinity of a large number
+    without an error.
+    """
+    kind = found.dtype.kind
+    if kind in "fc":
+        finite = numpy.isfinite(numpy.array(given, "c16"))
+        return numpy.array_equal(numpy.isfinite(found), finite)
+    if kind == "S":
+        given = [text.encode("ascii") for text in given]
+    return kind not in "biuSU" or found.tolist() == given
 
 
 def _value(text: str) -> object:

@@ -6,6 +6,7 @@ import json
 import os
 from argparse import Namespace
 
+from ..._commit.replacing import check_distinct
 from ..._storage.paths import without_url
 from ...references import references, write_references
 from ..console import STREAM, console
@@ -37,8 +38,10 @@ def run(args: Namespace) -> None:
     """Write the references."""
     out = args.output
     without_url(out, "an output of the command")
-    if out != STREAM and os.path.lexists(out) and not args.force:
-        raise Refusal("output file '%s' exists! Use -f to replace it" % out)
+    if out != STREAM:
+        check_distinct(args.file_, out)
+        if os.path.lexists(out) and not args.force:
+            raise Refusal("output file '%s' exists! Use -f to replace it" % out)
     found = references(
         args.file_,
         zarr_format=args.zarr_format,
