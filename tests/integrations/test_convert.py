@@ -236,6 +236,13 @@ class TestCsv:
         dataset.convert("b.csv", "c.npy", dtypes=dtypes)
         assert rows.tolist() == np.load("c.npy").tolist()
 
+    def test_times_of_the_other_byte_order(self):
+        times = np.array(["2020-01-02T03:04:05", "NaT"], ">M8[s]")
+        np.save("a.npy", times)
+        dataset.convert("a.npy", "b.csv")
+        with open("b.csv") as fp:
+            assert '0\n2020-01-02T03:04:05\n""\n' == fp.read()
+
     def test_a_length_that_is_found(self):
         with open("a.csv", "w") as fp:
             fp.write("x,y\n1,abc\n22,d\n")

@@ -612,7 +612,9 @@ def _texts(rows: Array, name: str) -> Sequence[object]:
     if kind in "USO":
         return decoded(rows, name)
     if kind == "M":
-        found: list[object] = numpy.datetime_as_string(rows).tolist()
+        # This function ignores the byte order.
+        native = rows.astype(rows.dtype.newbyteorder("="))
+        found: list[object] = numpy.datetime_as_string(native).tolist()
     elif kind == "f" and rows.dtype.itemsize != 8:
         found = rows.astype(str).tolist()  # as few digits as the type needs
     elif kind == "m":
