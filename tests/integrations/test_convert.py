@@ -236,6 +236,40 @@ class TestCsv:
         dataset.convert("b.csv", "c.npy", dtypes=dtypes)
         assert rows.tolist() == np.load("c.npy").tolist()
 
+    def test_times_of_the_other_byte_order(self):
+        times = np.array(["2020-01-02T03:04:05", "NaT"], ">M8[s]")
+        np.save("a.npy", times)
+        dataset.convert("a.npy", "b.csv")
+        with open("b.csv") as fp:
+            assert '0\n2020-01-02T03:04:05\n""\n' == fp.read()
+
+    def test_blank_texts_of_a_single_column(self):
+        """They are in quotes; lines of blanks without quotes are no rows."""
+        texts = np.array(["a", " ", "", "\t \f", "\r\n", " \n \n", "b\u2003", "\u2003"])
+        np.save("a.npy", texts)
+        dataset.convert("a.npy", "b.csv")
+        with open("b.csv", newline="") as fp:
+            written = fp.read()
+        with open("b.csv", "w", newline="") as fp:
+            fp.write(written.replace("\n", "\n \t\n\n", 2) + "  ")
+        dataset.convert("b.csv", "c.npy")
+        assert texts.tolist() == np.load("c.npy")["0"].tolist()
+
+    @pytest.mark.parametrize("rows", ["x\n1\n%s2\n", "x,y\n1,1\n%s2,2\n"])
+    @pytest.mark.parametrize("line", ["\n", " \r\n"])
+    def test_many_blank_lines(self, rows, line):
+        """A part of the file has nothing else."""
+        with open("a.csv", "w", newline="") as fp:
+            fp.write(rows % (line * 500))
+        dataset.convert("a.csv", "b.npy")
+        assert [1, 2] == np.load("b.npy")["x"].tolist()
+
+    def test_the_line_of_a_value_behind_blank_lines(self):
+        with open("a.csv", "w") as fp:
+            fp.write('x\n  \n1\n\n" "\n2\n')
+        with pytest.raises(UsageError, match=r"line 5: .* found ' '"):
+            dataset.convert("a.csv", "b.npy", dtypes={"x": "i4"})
+
     def test_a_length_that_is_found(self):
         with open("a.csv", "w") as fp:
             fp.write("x,y\n1,abc\n22,d\n")

@@ -69,6 +69,10 @@ OF_INTEGERS = b"0123456789+-" + BLANKS.encode()
 OF_FLOATS = OF_INTEGERS + b".eEinfatyINFATY"
 # Values in quotes, behind a delimiter. Quotes elsewhere are text.
 QUOTED = rb'(?:^|[%s\r\n])"[^"]*(?:""[^"]*)*"?'
+# In the text of a single column: a line of blanks, or a value in quotes, which is kept.
+BLANK_LINE = re.compile(
+    rb'(?:^|(?<=[\r\n]))(?:("[^"]*(?:""[^"]*)*"?)|[ \t\v\f]+(?=[\r\n]|\Z))'
+)
 # Patterns of values for RE2, which takes linear time.
 ZERO_FIRST = r"^[\t-\r ]*[+-]?0[0-9]+[\t-\r ]*$"
 BOOLEAN = "^(?:True|TRUE|true|False|FALSE|false)$"
@@ -210,13 +214,12 @@ class _File:
 
         This is slow. It finds the names, and the lines that messages are about.
         """
-        line = self._lines_before(start)
+        line, is_single = self._lines_before(start), len(self.names) == 1
+        text = _without_blank_lines(text) if is_single else text
         lines = io.StringIO(text.decode("utf-8"), newline="")
         reader = csv.reader(lines, delimiter=self._delimiter)
         for values in reader:
-            # A single column may have an empty text, in quotes.
-            is_text = len(self.names) == 1 and values == [""]
-            if len(values) > 1 or is_text or "".join(values).strip():
+            if values and (is_single or len(values) > 1 or values[0].strip()):
                 yield line + reader.line_num, values
 
     def batches(
@@ -227,7 +230,6 @@ class _File:
         Behind each part is a function that names the line of one of its rows.
         """
         import pyarrow.csv
-        from pyarrow import compute
 
         parse = pyarrow.csv.ParseOptions(
             delimiter=self._delimiter,
@@ -237,17 +239,25 @@ class _File:
         columns = pyarrow.csv.ConvertOptions(
             include_columns=names, column_types=dict.fromkeys(names, pyarrow.string())
         )
-        has_names = False
-        for start, text in self._parts():
+
+        def parsed(text: bytes) -> pyarrow.Table:
             # pyarrow drops such a mark in front of the text.
             data = BOM_UTF8 + text
             options = pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=len(data), column_names=self.names
             )
+            source = pyarrow.BufferReader(data)
+            return pyarrow.csv.read_csv(source, options, parse, columns)
+
+        has_names, blanks = False, BLANKS.replace(self._delimiter, "").encode()
+        for start, text in self._parts():
+            if not text.strip(blanks):
+                continue  # pyarrow refuses text without any line
             try:
-                table = pyarrow.csv.read_csv(
-                    pyarrow.BufferReader(data), options, parse, columns
-                )
+                table = parsed(text)
+                # pyarrow takes a line of blanks for a value, and drops an empty line.
+                if len(self.names) == 1 and _has_blank(table.column(0)):
+                    table = parsed(_without_blank_lines(text))
             except pyarrow.ArrowInvalid as error:
                 with suppress(csv.Error):
                     for number, values in self._lines(start, text):
@@ -261,9 +271,6 @@ class _File:
                     "it is no CSV: behind line %d: %s"
                     % (self._lines_before(start), error)
                 ) from error
-            if len(self.names) == 1:
-                is_blank = compute.utf8_is_space(table.column(0))
-                table = table.filter(compute.invert(is_blank))
             skipped = 0
             if len(table) and not has_names:
                 if [column[0].as_py() for column in table.columns] != [*names]:
@@ -387,6 +394,11 @@ class _File:
         return items
 
 
+def _without_blank_lines(text: bytes) -> bytes:
+    """Return the text of a single column; lines of blanks without quotes are empty."""
+    return BLANK_LINE.sub(rb"\1", text)
+
+
 def _end_of_lines(text: bytes, delimiter: str) -> int:
     """Return the end of the last whole line of text that begins with one, or 0."""
     marks = numpy.frombuffer(text, "u1")
@@ -437,6 +449,14 @@ def _are_missing(values: pyarrow.Array) -> pyarrow.Array:
     from pyarrow import compute
 
     found: pyarrow.Array = compute.is_in(values, _as_arrow(MISSING))
+    return found
+
+
+def _has_blank(values: pyarrow.Array) -> bool:
+    """Return whether any of the values has nothing but blanks."""
+    from pyarrow import compute
+
+    found: bool = compute.any(compute.utf8_is_space(values)).as_py()
     return found
 
 
@@ -595,7 +615,7 @@ def write(content: contents.Content, request: contents.Request) -> None:
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(
-            _LineWriter(text.write, shown),
+            _LineWriter(text.write, shown, len(table.columns) == 1),
             delimiter=request.delimiter,
             lineterminator="\r\n",
         )
@@ -612,7 +632,9 @@ def _texts(rows: Array, name: str) -> Sequence[object]:
     if kind in "USO":
         return decoded(rows, name)
     if kind == "M":
-        found: list[object] = numpy.datetime_as_string(rows).tolist()
+        # This function ignores the byte order.
+        native = rows.astype(rows.dtype.newbyteorder("="))
+        found: list[object] = numpy.datetime_as_string(native).tolist()
     elif kind == "f" and rows.dtype.itemsize != 8:
         found = rows.astype(str).tolist()  # as few digits as the type needs
     elif kind == "m":
@@ -636,7 +658,11 @@ class _LineWriter:
 
     put: Callable[[str], int]
     shown: Callable[[str], str]
+    is_single: bool  # a single column, whose blank texts have to be in quotes
 
     def write(self, line: str) -> int:
         """Write a line as `shown` returns it."""
-        return self.put(self.shown(line[:-2]) + "\n")
+        line = line[:-2]
+        if self.is_single and not line.strip(BLANKS):
+            line = '"%s"' % line
+        return self.put(self.shown(line) + "\n")
