@@ -289,3 +289,15 @@ def test_a_name_without_bytes_is_refused(tmp_path):
 def test_text_that_has_no_bytes_becomes_json(tmp_path):
     make_group(tmp_path / "group.zarr", {"a": "\ud800"})
     assert 'json://"\\ud800"' == back(tmp_path).attrs["a"]
+
+
+def test_a_list_of_characters_stays_a_list(tmp_path):
+    """Items of one byte are one text, which is another value."""
+    attrs = {"axes": ["x", "y"], "empty": ["", ""], "text": "xy", "one": ["x"]}
+    make_group(tmp_path / "group.zarr", attrs)
+    tree = back(tmp_path)
+    assert ["x", "y"] == tree.attrs["axes"]
+    dataset.convert(tmp_path / "again.bigfile", tmp_path / "other.zarr")
+    with dataset.open(tmp_path / "other.zarr") as group:
+        found = {name: group.attrs[name] for name in attrs}
+    assert {**attrs, "one": "x"} == found

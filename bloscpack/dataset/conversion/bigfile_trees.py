@@ -306,5 +306,9 @@ def _attribute(name: str, value: Json) -> Attribute:
     with suppress(UsageError, UnicodeEncodeError):  # half of a surrogate pair
         for kinds in ((int, float), str):
             if all(isinstance(item, kinds) for item in items):
-                return attributes.attribute_of(name, value)
+                found = attributes.attribute_of(name, value)
+                if items[1:] and found.dtype.str[1:] == "S1":
+                    # Items of one byte are the characters of one text.
+                    return attributes.attribute_of(name, found.array.astype("S2"))
+                return found
     return attributes.attribute_of(name, JSON_TEXT + json.dumps(value))
