@@ -11,6 +11,7 @@ from bigfile.test_golden_trees import FOLDER, NAMES, entry, expected_values, sam
 from bigfile.test_trees import files_of, made
 
 from bloscpack import bigfile, dataset
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.bigfile import attributes
 from bloscpack.bigfile.attributes import Attribute
 from bloscpack.exceptions import DamageError, FormatError, UsageError
@@ -301,3 +302,19 @@ def test_a_list_of_characters_stays_a_list(tmp_path):
     with dataset.open(tmp_path / "other.zarr") as group:
         found = {name: group.attrs[name] for name in attrs}
     assert {**attrs, "one": "x"} == found
+
+
+@pytest.mark.parametrize("name", ["x.bigfile", "x.zarr"])
+def test_a_folder_that_replaces_another_is_synced(name, tmp_path, monkeypatch):
+    make_group(tmp_path / "group.zarr", {})
+    synced = []
+    monkeypatch.setattr(FolderStore, "sync_tree", lambda self: synced.append(name))
+    for settings, expected in (
+        ({}, []),
+        ({"force": True}, [name]),
+        ({"force": True, "sync": False}, []),
+        ({"force": True, "sync": True}, [name]),
+    ):
+        dataset.convert(tmp_path / "group.zarr", tmp_path / name, **settings)
+        assert expected == synced
+        synced.clear()

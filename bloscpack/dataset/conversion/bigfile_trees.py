@@ -155,8 +155,7 @@ def write(content: Content, request: Request) -> None:
     """Write a tree, which gets its name when it is complete."""
     members = dict(_blocks_of(content))
     plans = {name: _plan(name, member) for name, member in members.items()}
-    sync = bool(request.sync)
-    mode = "w" if request.force else "x"
+    mode, sync = "w" if request.force else "x", request.syncs_folder
     with building(request.target, mode, sync, is_only_tree, request.limits) as path:
         tree = File(path, create=True, nthreads=request.nthreads)
         for name, member in members.items():

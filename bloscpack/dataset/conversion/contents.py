@@ -108,6 +108,11 @@ class Request:
                 "'tab', not '%s'" % printable(given)
             )
 
+    @property
+    def syncs_folder(self) -> bool:
+        """Whether a target that is a folder is on the disk in the end."""
+        return os.path.lexists(self.target) if self.sync is None else self.sync
+
     def new_file(self) -> AbstractContextManager[BinaryIO]:
         """Return the context of the target, a file that is there when it ends.
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate, chain, islice
-from os.path import isfile, join, lexists
+from os.path import isfile, join
 from typing import Any
 
 import numpy
@@ -157,9 +157,8 @@ def _text_content(array: Array, path: str) -> Rows:
 
 def write(content: Content, request: Request) -> None:
     """Write a dataset, which appears when it is complete."""
-    target, mode = request.target, "w" if request.force else "x"
-    sync = lexists(target) if request.sync is None else request.sync
-    with building(target, mode, sync, limits=request.limits) as path:
+    mode, sync = "w" if request.force else "x", request.syncs_folder
+    with building(request.target, mode, sync, limits=request.limits) as path:
         _write(content, request, path)
 
 
