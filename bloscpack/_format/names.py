@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from ..exceptions import FormatError
+from ..exceptions import DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ is_checked_name = lru_cache(1024)(is_safe_name)
 
 
 def check_name(name: str) -> None:
-    """Raise `FormatError` for a name that leads out of its folder.
+    """Raise `DamageError` for a name that leads out of its folder.
 
     Code that takes names from a document refuses such names where it reads them.
     """
     if not is_checked_name(name):
-        raise FormatError("expected a name inside of the dataset, found %.200r" % name)
+        raise DamageError("expected a name inside of the dataset, found %.200r" % name)
