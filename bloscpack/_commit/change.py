@@ -121,17 +121,16 @@ class Pending:
         self, name: str, content: bytes, document: Json, version: object = None
     ) -> None:
         """Take over what a document says, which was read from the file `name`."""
-        stored = document if isinstance(document, dict) else {}
         try:
-            files = decode_pending(stored, content)
-            members = decode_members(stored, content)
+            files = decode_pending(document, content)
+            members = decode_members(document, content)
         except FormatError as error:
             error.filename = self.store.path(name)
             raise
         self.files = {n: staged for n, staged in files.items() if staged is not None}
         self.removed = {name for name, staged in files.items() if staged is None}
         self.is_there = bool(files)
-        self.state = stated_identity(stored).rpartition(" ")[0]
+        self.state = stated_identity(document).rpartition(" ")[0]
         self.members = members
         self.name, self._version = name, version
 
