@@ -755,7 +755,7 @@ class _OptionsParser(argparse.ArgumentParser):
 
 
 class _UserDefault:
-    """A default of the user, which stays where the command line has no such option."""
+    """A default of the user; an option in the command line replaces it."""
 
     def __init__(self, value: object) -> None:
         self.value = value

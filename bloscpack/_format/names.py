@@ -37,7 +37,7 @@ is_checked_name = lru_cache(1024)(is_safe_name)
 def check_name(name: str) -> None:
     """Raise `DamageError` for a name that leads out of its folder.
 
-    Code that takes names from a document refuses such names where it reads them.
+    It is a guard: code that reads a document refuses wrong names in it.
     """
     if not is_checked_name(name):
         raise DamageError("expected a name inside of the dataset, found %.200r" % name)

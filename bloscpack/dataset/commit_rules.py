@@ -128,7 +128,8 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
 def _check_shared(folder: Folder) -> None:
     """Raise `StorageError` if a group has got one writer since it was opened.
 
-    Another program has let its document, or that of a group around, commit the members.
+    Its members are committed by its own document then, or by the document of a group
+    around it.
     """
     now = Folder(folder.store)
     found = find(now)

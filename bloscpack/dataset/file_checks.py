@@ -56,7 +56,7 @@ class FileCheck(findings.Report):
         Number → offset and size of the intact ones in a damaged superchunk, found
         without its tables.
     claimed
-        The name that the file states, if that of another file of the array.
+        The name that the file states, if another file of the array has this name.
     source
         The name of the file with the extents: another one, if it states this place.
     grid
@@ -223,7 +223,7 @@ def _check_by_reading(
     source: ChunkFiles,
     sizes: list[int] | None = None,
 ) -> None:
-    """Check chunks without a search; `sizes` are those of the frames in a shard."""
+    """Check chunks without a search; `sizes` has the size of each frame in a shard."""
     for slot, number in enumerate(check.numbers):
         try:
             source.load([number], lambda _, plain: (source.decode or len)(plain))

@@ -314,8 +314,8 @@ def committing(found: Found) -> tuple[Found, str] | None:
 def as_part(found: Found) -> Found:
     """Return a dataset as a part of the one that commits it, whose pending files count.
 
-    It is returned as it is if there is no such dataset, if that can't be read, or if
-    the dataset was found in a group, which knows about its members.
+    It is returned unchanged if no dataset commits it, if that dataset can't be
+    read, or if it was found in a group, which knows about its members.
     """
     folder = found.folder
     is_member = found.layout != "zarr" or says_committed(folder.kept_document)
