@@ -181,11 +181,17 @@ class Claim:
         """Whether the folder belongs to this call, and the dataset is not complete."""
         return self._store.object_version(ZARR_JSON) == self.version
 
-    def discard(self) -> None:
-        """Empty the folder, unless another call has taken it."""
+    def empty(self) -> None:
+        """Remove all but the document, unless another call has taken the folder."""
         if self.version:
             with suppress(StorageError):
                 self.version = make_empty(self._store, self.version)
+
+    def discard(self) -> None:
+        """Remove all in the folder, unless another call has taken it."""
+        self.empty()
+        if self.version:
+            with suppress(StorageError):
                 self._store.remove(ZARR_JSON, self.version)
 
 

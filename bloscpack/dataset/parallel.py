@@ -434,8 +434,12 @@ class ObjectTarget(Target):
         change.commit()
 
     def abandon(self) -> None:
-        """Remove what was stored, unless the dataset is complete."""
-        self._claim.discard()
+        """Remove what was stored, unless the dataset is complete.
+
+        The document that says so stays: a task that is running may store a shard, and
+        the next call removes it.
+        """
+        self._claim.empty()
 
     def is_unfinished(self) -> bool:
         """Return whether the folder belongs to this call."""
