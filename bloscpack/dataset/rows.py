@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -632,6 +633,9 @@ class RowStream:
         if not grid.shape:
             yield 0, self.take(1).reshape(())
             return
+        if not math.prod(grid.shape[1:]):  # no chunk has items, of 10**15 rows
+            self.take(sys.maxsize)
+            return
         step = grid.shard[0]
         if grid.is_rows:  # a shard need not be in memory
             row = math.prod(grid.shape[1:]) * item_nbytes(self.dtype)
@@ -739,7 +743,7 @@ def slices_of(values: AnyArray) -> Iterator[Array]:
     """Yield the rows of an array in blocks that fit its own chunks."""
     shape = values.shape
     row = math.prod(shape[1:]) * item_nbytes(values.dtype)
-    step = max(1, READ_NBYTES // max(1, row))
+    step = max(1, READ_NBYTES // row if row else shape[0])
     chunks = getattr(values, "chunks", None)
     first = chunks[0] if isinstance(chunks, tuple) and chunks else None
     if isinstance(first, tuple) and first:  # the blocks of Dask

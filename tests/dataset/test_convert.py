@@ -17,6 +17,7 @@ from dataset.layouts import LAYOUTS
 
 import bloscpack
 from bloscpack import bigfile, dataset
+from bloscpack.cli import main
 from bloscpack.dataset import conversion
 from bloscpack.dataset.conversion import array_formats, contents, datasets
 from bloscpack.exceptions import (
@@ -335,6 +336,7 @@ def test_attributes_of_a_group_for_a_format_without_groups():
         (["a", "a/b"], "in another array"),
         (["a/b", "a"], "two members"),
         (["../a"], "can't be used"),
+        (["a/" * 3000 + "a"], "at most '100' groups inside of one another"),
     ],
 )
 def test_names_of_members(names, message):
@@ -816,3 +818,41 @@ def test_an_array_keeps_its_chunks():
         found = dataset.open(name + ".zarr")
         assert (*expected, ("t", "x")) == (found.chunks, found.shards, found.dims)
         assert np.array_equal(np.ones((120, 50)), found[:])
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        ((10**15, 0), "b.zarr"),
+        ((10**15, 0), "b.superchunk"),
+        ((10**15, 0), "b.blp"),
+        ((0, 10**15), "b.zarr"),
+        ((0, 10**15), "b.blp"),
+    ],
+)
+def test_many_rows_without_items(shape, name):
+    """They take no time."""
+    np.save("a.npy", np.empty(shape, "u1"))
+    dataset.convert("a.npy", name)
+    dataset.convert(name, "c.npy")
+    assert Path("a.npy").read_bytes() == Path("c.npy").read_bytes()
+    main(["show", "--stats", name])
+    main(["diff", "a.npy", name])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.empty((10**15, 0)), "without items in a row"),
+        (np.empty((0, 10**15)), "expected at most '1048576' items in a row"),
+        (np.empty(3, []), "a table must have a column"),
+    ],
+)
+@pytest.mark.parametrize("name", ["b.csv", "b.parquet"])
+def test_no_table(array, message, name):
+    if name == "b.parquet":
+        pytest.importorskip("pyarrow")
+    np.save("a.npy", array)
+    with pytest.raises(UsageError, match=message):
+        dataset.convert("a.npy", name)
+    assert ["a.npy"] == os.listdir()

@@ -288,13 +288,13 @@ def test_groups_inside_of_each_other(capsys):
         (inner / "zarr.json").write_bytes(Path("g/zarr.json").read_bytes())
     with dataset.open("g") as group:
         assert "g  group" in repr(group)
-        assert "up to '100' levels deep" in str(dataset.describe("g"))
+        assert "at most '100' groups inside of" in str(dataset.describe("g"))
         for act in (dataset.verify, list_all):
-            with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+            with pytest.raises(bp.UsageError, match="at most '100' groups inside of"):
                 act("g")
-        with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+        with pytest.raises(bp.UsageError, match="at most '100' groups inside of"):
             dataset.recover("g", "saved")
-        with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+        with pytest.raises(bp.UsageError, match="at most '100' groups inside of"):
             dataset.convert("g", "x.npz")
     with pytest.raises(SystemExit, match="1"):
         cli.main(["list", "g"])

@@ -44,6 +44,7 @@ from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
 from ...zip_io import ArrayArchive, loadz
+from ..layouts import check_depth
 from ..layouts.base import NewArray
 from ..rows import RowStream
 from .contents import (
@@ -250,7 +251,7 @@ def _items_in_order(
         fp.read(offset)  # after a seek, `zipfile` of Python 3.13 checks no CRC
         row = math.prod(shape[1:]) * dtype.itemsize
         length = shape[0] if shape else 1
-        step = rows_in_block(row) if row else max(1, length)
+        step = rows_in_block(row)
         for start in range(0, max(1, length), step):
             count = min(step, length - start)
             found = read_up_to(fp, count * row)
@@ -291,6 +292,7 @@ def add_arrays(
 def add_member(root: Members, name: str, content: Content, path: str) -> None:
     """Add a member to the group that its name says, which is made if needed."""
     *groups, last = name.split("/")
+    check_depth(path, len(groups))
     group = root
     for part in groups:
         found = group.members.setdefault(part, Members({}))

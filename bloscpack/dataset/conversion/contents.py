@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,8 @@ TAB_NAMES = {"tab": "\t", "\\t": "\t"}
 # Blocks of rows of an array in Fortran order are larger by this factor: each of them
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
+# Maximum number of columns that a table gets from an array with two axes.
+MAX_COLUMNS = 2**20
 
 
 @dataclass(eq=False)
@@ -168,9 +171,11 @@ def naming_file(path: str, *wrong: type[Exception]) -> Iterator[None]:
 def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
     """Return the number of rows in a block: a multiple of `unit`, if those fit.
 
-    A block has `factor` times the usual size.
+    A block has `factor` times the usual size. Rows of no bytes are one block.
     """
-    rows = max(1, factor * BLOCK_NBYTES // max(1, row_nbytes))
+    if not row_nbytes:
+        return sys.maxsize
+    rows = max(1, factor * BLOCK_NBYTES // row_nbytes)
     return rows - rows % unit if rows > unit else rows
 
 
@@ -520,8 +525,15 @@ def as_table(content: Content) -> Rows:
             "an array of shape %s and dtype '%s' can't become a table: expected one or "
             "two axes" % (shape, dtype)
         )
+    if dtype.names == ():
+        raise UsageValueError("a table must have a column")
     if not width:
         raise UsageValueError("an array without items in a row can't become a table")
+    if dtype.names is None and width > MAX_COLUMNS:
+        raise UsageValueError(
+            "expected at most '%d' items in a row of an array that becomes a table, "
+            "found '%d'" % (MAX_COLUMNS, width)
+        )
     if dtype.names is None:
         dtype = numpy.dtype([(str(number), dtype) for number in range(width)])
 

@@ -31,6 +31,7 @@ from ...constants import MAX_DOCUMENT
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
 from ..labels import ROW, STRUCTURE, given_dims, stored_dims
+from ..layouts import check_depth
 from ..rows import RowStream, converted, joined
 from ..xarray_data import UNLIMITED
 from .contents import (
@@ -83,8 +84,8 @@ UNITS = {
     "D": "days", "h": "hours", "m": "minutes", "s": "seconds",
     "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds",
 }  # fmt: skip
-# Maximum number of groups inside of one another, and of losses named one by one.
-MAX_DEPTH, MAX_NAMED = 100, 100
+# Maximum number of losses that are named one by one.
+MAX_NAMED = 100
 # A row is in memory as a whole. This is also the most that a chunk of Blosc holds.
 MAX_ROW_NBYTES = 2**31 - 1
 # The chunks that a row touches are kept, decompressed, if they fit in this.
@@ -206,9 +207,7 @@ class _Tree:
     def group(self, group: Group, path: bytes, depth: int) -> Content:
         """Return the contents of a group, which has a path in the file."""
         h5py = self.h5py
-        if depth > MAX_DEPTH:
-            text = "expected at most '%d' groups inside of one another"
-            raise UsageValueError(text % MAX_DEPTH)
+        check_depth(self.text_of(path), depth)
         found = Members({})
         narrays = len(self._axes)
         for link in group.id:

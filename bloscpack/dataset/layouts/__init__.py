@@ -232,12 +232,17 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
 
 def member_names(folder: Folder) -> list[str]:
     """Return the names of the folders that can be members of a group, sorted."""
-    if folder.depth > MAX_DEPTH:
-        raise UsageError(
-            "groups inside of each other can be listed up to '%d' levels deep: '%s'"
-            % (MAX_DEPTH, folder.path())
-        )
+    check_depth(folder.path(), folder.depth)
     return folder.folders()
+
+
+def check_depth(path: str, depth: int) -> None:
+    """Raise `UsageError` if too many groups are inside of one another."""
+    if depth > MAX_DEPTH:
+        raise UsageError(
+            "'%s': expected at most '%d' groups inside of one another"
+            % (path, MAX_DEPTH)
+        )
 
 
 def find_members(
