@@ -32,8 +32,8 @@ from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueErr
 
 # Maximum number of rows and of bytes: an offset can't express more.
 MAX_COUNT = 2**63 - 1
-# Maximum number of items in a row: NumPy has no type for more.
-MAX_NMEMB = 2**31 - 1
+# Maximum number of bytes of a row: NumPy has no type for more.
+MAX_ROW_NBYTES = 2**31 - 1
 # Number of bytes that are read, or converted, summed and written, at a time.
 PIECE_NBYTES = 2**22
 # Checksums are sums of bytes modulo this number.
@@ -170,7 +170,13 @@ def decode(data: bytes) -> Header:
         [files[number][i] for number in range(nfile)] for i in range(3)
     )
     total = sum(rows)
-    if nmemb > MAX_NMEMB or total * max(1, nmemb * dtype.itemsize) > MAX_COUNT:
+    row_nbytes = max(1, nmemb * dtype.itemsize)
+    if row_nbytes > MAX_ROW_NBYTES:
+        raise DamageError(
+            "expected rows of at most %d bytes, found %d items of type %s"
+            % (MAX_ROW_NBYTES, nmemb, name)
+        )
+    if total * row_nbytes > MAX_COUNT:
         raise DamageError("%d rows of %d items are impossible" % (total, nmemb))
     if max(checksums, default=0) >= MODULUS:
         raise DamageError("a checksum has more than 32 bits")
@@ -191,7 +197,7 @@ def new_header(row: DType, size: int, nfile: int | None) -> Header:
     size = operator.index(size)
     nfile = -(-size // ROWS_PER_FILE) if nfile is None else operator.index(nfile)
     for name, value, most in (
-        ("NMEMB", nmemb, MAX_NMEMB),
+        ("NMEMB", nmemb, MAX_ROW_NBYTES),
         ("the number of rows", size, MAX_COUNT),
         ("the number of files", nfile, 0xFFFFFF),
     ):

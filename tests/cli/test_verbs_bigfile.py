@@ -144,6 +144,14 @@ def test_get_attr(tree, good):
     assert {"a": [1.5, 2.5], "s": "text"} == found
 
 
+def test_json_of_numbers_of_16_bytes(tree, good):
+    tree["g/x"].attrs["wide"] = np.array([0.5, 2], "f16")
+    found = json.loads(good("get-attr", "--json", "tree", "g/x", "wide"))
+    assert {"wide": [0.5, 2.0]} == found
+    tree.create_from_array("w", np.array([0.5, np.inf], "f16")).close()
+    assert [0.5, None] == json.loads(good("cat", "--json", "tree", "w"))
+
+
 def test_set_attr(tree, good):
     good("set-attr", "tree", "g/x", "a", "-1", "2")
     good("set-attr", "tree", "g/x", "n", "5")

@@ -189,6 +189,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, numpy.longdouble):
+        return float(value)  # the nearest number that readers of JSON have
     return [value.real, value.imag] if isinstance(value, complex) else value
 
 

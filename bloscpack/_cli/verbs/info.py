@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ..._commit.snapshot import Check
     from ..target import Named
 
-# Plain size, compressed size, ratio, number, state.
 # The rows of chunks, and the other errors.
 Chunks = tuple[list[JsonObject], list[str]]
+# Plain size, compressed size, ratio, number, state.
 ROW = "%8s  %8s  %8s  %8s  %s"
 
 
