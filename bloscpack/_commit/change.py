@@ -36,7 +36,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Protocol
 
-from .._engine.forks import Owner
+from .._engine.forks import ForkSafeLock, Owner
 from .._format.committed import (
     STAGING,
     decode_members,
@@ -103,6 +103,8 @@ class Pending:
     state
         A text that changes when a change of several files is committed: the identity in
         the document, and its token, which each document keeps from the one before.
+    nchanges
+        The number of changes that this process has committed.
     """
 
     state = ""
@@ -116,23 +118,32 @@ class Pending:
         self.is_there = False
         self.name: str | None = None
         self._version: object = None  # its `Store.identity` when it was read
+        self.nchanges = 0
+        self._lock = ForkSafeLock()
 
     def take(
-        self, name: str, content: bytes, document: Json, version: object = None
+        self, name: str, content: bytes, document: Json, since: int, version: object
     ) -> None:
-        """Take over what a document says, which was read from the file `name`."""
+        """Take over what a document says, which was read from the file `name`.
+
+        `since` was the value of `nchanges` before it was read. If another thread has
+        committed a change meanwhile, the document may be the one before.
+        """
         try:
             files = decode_pending(document, content)
             members = decode_members(document, content)
         except FormatError as error:
             error.filename = self.store.path(name)
             raise
-        self.files = {n: staged for n, staged in files.items() if staged is not None}
-        self.removed = {name for name, staged in files.items() if staged is None}
-        self.is_there = bool(files)
-        self.state = stated_identity(document).rpartition(" ")[0]
-        self.members = members
-        self.name, self._version = name, version
+        with self._lock:
+            if since != self.nchanges:
+                return
+            self.files = {n: new for n, new in files.items() if new is not None}
+            self.removed = {name for name, new in files.items() if new is None}
+            self.is_there = bool(files)
+            self.state = stated_identity(document).rpartition(" ")[0]
+            self.members = members
+            self.name, self._version = name, version
 
     def renew(self) -> None:
         """Read the document again if another program has replaced it."""
@@ -162,28 +173,32 @@ class Pending:
 
     def committed(self, change: Change) -> None:
         """Take over the documents of a change that was committed."""
-        if change.token != self.token:
-            self.state = "%s token=%s" % (self.state.split(" token=")[0], change.token)
         if self.members is None and change.members:
             self.read()
-        if self.members is not None:
-            members = dict(self.members)  # another thread may list the old ones
-            for name, content in change.members.items():
-                if content is None:
-                    members.pop(name, None)
-                else:
-                    members[name] = parse_json(content)
-            self.members = members
-        if self.name is not None:
-            self._version = self.store.identity(self.name)
+        version = None if self.name is None else self.store.identity(self.name)
+        with self._lock:
+            self.nchanges += 1
+            if change.token != self.token:
+                identity = self.state.split(" token=")[0]
+                self.state = "%s token=%s" % (identity, change.token)
+            if self.members is not None:
+                members = dict(self.members)  # another thread may list the old ones
+                for name, content in change.members.items():
+                    if content is None:
+                        members.pop(name, None)
+                    else:
+                        members[name] = parse_json(content)
+                self.members = members
+            self._version = version
         self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
 
     def read(self) -> None:
         """Read the document again."""
         if self.name is not None:
+            since = self.nchanges
             content = self.store.read(self.name, MAX_DOCUMENT, whole=True)[0]
-            path = self.store.path(self.name)
-            self.take(self.name, content, decode_json(content, path))
+            document = decode_json(content, self.store.path(self.name))
+            self.take(self.name, content, document, since, None)
 
 
 def decode_json(text: bytes, path: str) -> Json:

@@ -348,9 +348,10 @@ class Folder:
         """Return the content of a file of JSON, the value in it, and its `identity`."""
         if copied := self._copy(name):
             return *copied, None
+        since = self.pending.nchanges
         content, identity = self._read(name, MAX_DOCUMENT, whole=True)
         value = decode_json(content, self.path(name))
-        self._take(name, content, value, identity)
+        self._take(name, content, value, since, identity)
         return content, value, identity
 
     def _member_document(self, part: str, copy: Json) -> tuple[bytes, Json]:
@@ -375,10 +376,12 @@ class Folder:
             self.pending.stale.add(part)
         return encode_document(now, 2), now
 
-    def _take(self, name: str, content: bytes, value: Json, version: object) -> None:
+    def _take(
+        self, name: str, content: bytes, value: Json, since: int, version: object
+    ) -> None:
         """Let the document of the dataset say where other files are."""
         if not self.prefix and name in DOCUMENTS:
-            self.pending.take(name, content, value, version)
+            self.pending.take(name, content, value, since, version)
             if self.is_remote and name == ZARR_JSON:
                 self.copies.take(content, value)
 
@@ -394,6 +397,7 @@ class Folder:
         if known is not None and known[:2] == (name, self.identity(name)):
             return known[2:4]
         self._known = held = None
+        since = self.pending.nchanges
         if HAS_OPEN_FOLDERS and not self.is_remote:
             file = self.storage(name)
             held = file if isinstance(file, OpenFile) else None
@@ -402,7 +406,7 @@ class Folder:
         else:
             content, identity = held.read_whole(MAX_DOCUMENT), held.state
             value = decode_json(content, self.path(name))
-            self._take(name, content, value, identity)
+            self._take(name, content, value, since, identity)
         self._known = name, identity, content, value, held
         return content, value
 

@@ -14,6 +14,7 @@ from support import run_silently
 
 from bloscpack import bigfile, dataset
 from bloscpack._engine.forks import Owner
+from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
 
@@ -417,3 +418,30 @@ def test_a_child_closes_a_file_that_a_thread_was_writing(tmp_path):
         thread.join()
         file.close()
         assert (None, b"") == (error, pipe.read())
+
+
+def test_a_late_read_does_not_bring_back_an_old_document(monkeypatch):
+    """A thread reads the document of a table, and another one appends meanwhile."""
+    pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    with soak_threads.new_place("url", None) as place:
+        table = dataset.create_table(place, {"x": [1, 2, 3]})
+        has_read, may_go_on = threading.Event(), threading.Event()
+        read = ObjectStore.read
+
+        def slow_read(store, name, *args, **kwargs):
+            found = read(store, name, *args, **kwargs)
+            if threading.current_thread() is thread:
+                has_read.set()
+                assert may_go_on.wait(60)
+            return found
+
+        monkeypatch.setattr(ObjectStore, "read", slow_read)
+        thread = threading.Thread(target=lambda: dict(table.attrs))
+        thread.start()
+        assert has_read.wait(60)
+        table.append({"x": [4]})
+        may_go_on.set()
+        thread.join()
+        table.append({"x": [5]})
+        table.close()
+        assert [1, 2, 3, 4, 5] == dataset.open(place)["x"][:].tolist()
