@@ -293,7 +293,7 @@ def describe_node(raw: bytes) -> dict:
     elif copies is not None:
         own = document["consolidated_metadata"]
     words = identity_of(own, raw)
-    copies = copies if words and copies else {}
+    copies = copies if words else None
     node = {"kind": kind, "own": words, "attributes": user, "copies": copies}
     node["of Z3"] = False
     if kind == "array":
