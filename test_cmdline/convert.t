@@ -29,7 +29,8 @@ The names say which formats to write. Nothing is lost on the way.
     "target_format": "npz",
     "kind": "group",
     "nbytes": 56,
-    "lost": []
+    "lost": [],
+    "recovered": []
   }
 
 The option --to names the format, too. Text is written with a line of names.

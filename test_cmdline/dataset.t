@@ -87,10 +87,11 @@ Damage is named, and the exit code is 3.
     error: 'c/1': the file is missing (section 'files', rows 30 to 60)
     lost: rows 0 to 10
     lost: rows 30 to 60
+    note: lost rows of the array are filled with -2147483647
   [3]
   $ blpk verify saved
   saved: ok (zarr array, 7 chunks in 3 files, 252.0B)
-    note: '.': recovered from damage: rows 0 to 10, 30 to 60 are filled with the fill value (section 'metadata')
+    note: '.': recovered from damage: rows 0 to 10, 30 to 60 are filled with -2147483647 (section 'metadata')
   $ blpk cat --rows 8:12 saved | od -A n -t d4
    -2147483647 -2147483647          10          11
   $ blpk recover day saved

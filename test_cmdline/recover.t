@@ -8,6 +8,7 @@ Saving what is intact.
   damaged.blp: 3 of 4 chunks saved to saved.blp
     error: Checksum mismatch * (glob)
     lost: chunk 1, plain bytes 1024 to 2048
+    note: lost chunks are filled with bytes 0
   [3]
   $ cmp damaged.blp before
   $ blpk verify saved.blp

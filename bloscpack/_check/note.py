@@ -29,12 +29,13 @@ def with_note(
     *,
     certain: bool,
     lost: bool,
+    value: str = "",
 ) -> JsonObject:
     """Return the metadata of a recovered file or dataset with the note of its losses.
 
     `filled` and `left_out` are ranges of the `unit`. `fill` is the byte in place of
-    those that are filled, None for the fill value of the array. `certain` is
-    `Recovery.certain`. `lost` says that the metadata are lost themselves.
+    those that are filled, None for the fill value of the array, which is `value`.
+    `certain` is `Recovery.certain`. `lost` says that the metadata are lost themselves.
     """
     old = metadata or {}
     room = max(0, RANGES_KEPT - len(filled))
@@ -46,6 +47,8 @@ def with_note(
         "certain": certain,
         "metadata_lost": lost,
     }
+    if filled and value:
+        note["value"] = value
     more = len(filled) + len(left_out) - RANGES_KEPT
     if more > 0:
         note["more"] = more
@@ -86,7 +89,9 @@ def told(metadata: Json) -> str:
         return ""
     note = metadata[KEY] if isinstance(metadata[KEY], dict) else {}
     fill = note.get("fill")
-    value = "the fill value" if fill is None else "bytes %.9r" % fill
+    value = "bytes %.9r" % fill
+    if fill is None:
+        value = "%.40s" % note.get("value", "the fill value")
     losses = ("filled", "are filled with " + value), ("left_out", "are left out")
     parts = [
         "%.9s %s %s" % (note.get("unit"), ", ".join(ranges), what)

@@ -207,6 +207,8 @@ class RecoveryPlan:
             )
         self.recovery = recovery = self._begin(lost)
         nfilled = 0 if drop else self._count_filled(lost)
+        if nfilled:
+            recovery.remarks.append("lost chunks are filled with bytes %d" % fill)
         absent = {part.first for part in lost[nfilled:]}
         self.parts = [part for part in parts if part.first not in absent]
         sizes = _sizes_of(self.parts, self.geometry)

@@ -202,7 +202,8 @@ class _Saver:
             self.recovery.losses += part.losses(length, drop=self._drop)
         lost = union(run for part in saved.values() for run in part.lost_rows())
         dropped = lost if self._drop else []
-        attributes = self._noted(attributes, name, lost, (length, most))
+        value = saved[""].value if "" in saved else ""
+        attributes = self._noted(attributes, name, lost, (length, most), value)
         columns = {}
         for column, part in saved.items():
             new = part.layout.new_array()
@@ -210,7 +211,11 @@ class _Saver:
             if column:
                 own = self._attributes(part.layout, part.name)
                 behind = length, part.length
-                new.attrs = self._noted(own, part.name, part.lost_rows(), behind)
+                lost = part.lost_rows()
+                new.attrs = self._noted(own, part.name, lost, behind, part.value)
+            if part.lost_rows() and not self._drop:
+                which = part.name or "the array"
+                self._remark("lost rows of %s are filled with %s" % (which, part.value))
             columns[column] = new, part.blocks(found, new, length, dropped)
         limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
@@ -220,11 +225,17 @@ class _Saver:
                 table_class(layout).create(change, columns, attributes)
 
     def _noted(
-        self, attributes: JsonObject, name: str, lost: Rows, behind: tuple[int, int]
+        self,
+        attributes: JsonObject,
+        name: str,
+        lost: Rows,
+        behind: tuple[int, int],
+        value: str,
     ) -> JsonObject:
         """Return attributes with a note of the rows that are lost, if there are any.
 
-        The rows `behind` the last one of all columns are left out.
+        The rows `behind` the last one of all columns are left out, and the others are
+        filled with `value`.
         """
         cut = [behind] * (behind[0] < behind[1])
         no_attributes = (name or ".") in self.recovery.lost_attributes
@@ -232,8 +243,16 @@ class _Saver:
             return attributes
         filled = [] if self._drop else without(lost, cut)
         left_out = union([*lost, *cut]) if self._drop else cut
-        how = {"certain": self.recovery.certain, "lost": no_attributes}
-        return with_note(attributes, "rows", filled, left_out, self._fill, **how)
+        return with_note(
+            attributes,
+            "rows",
+            filled,
+            left_out,
+            self._fill,
+            certain=self.recovery.certain,
+            lost=no_attributes,
+            value=value if self._fill is None else "",
+        )
 
     def _columns_of(self, table: TableLayout, name: str) -> dict[str, ArrayLayout]:
         """Return the columns that could be opened; note the others."""
@@ -277,6 +296,11 @@ class SavedArray:
         else:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]
+
+    @property
+    def value(self) -> str:
+        """The item in place of those that are lost, as text."""
+        return str(self._fill) or "''"
 
     def losses(self, length: int, *, drop: bool) -> Iterator[RowLoss]:
         """Yield what each part has lost, and the rows behind row `length`.

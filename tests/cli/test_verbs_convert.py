@@ -72,9 +72,25 @@ def test_json(command):
         "kind": "array",
         "nbytes": 7992,
         "lost": ["the attributes"],
+        "recovered": [],
     }
     assert expected == json.loads(out)
     assert "attributes" in err
+
+
+def test_rows_that_a_recovery_has_filled(command):
+    """The command says so: a format without attributes loses the note."""
+    rows = np.arange(40.0)
+    dataset.create_array("d", rows, chunks=10, shards=20).close()
+    os.remove("d/c/1")
+    assert dataset.recover("d", "saved").losses
+    _, err = command("saved", "saved.npy")
+    value = dataset.open("saved")[20]
+    assert np.load("saved.npy").tolist() == [*range(20), *[value] * 20]
+    assert (
+        "'saved': recovered from damage: rows 20 to 40 are filled with %s" % value
+        in err
+    )
 
 
 def test_notice(command):

@@ -30,6 +30,8 @@ from ..progress import shown
 from ..target import check_free, checked_stream
 from ..text import say_json
 
+# Maximum number of earlier recoveries that are shown.
+RECOVERED_SHOWN = 8
 HELP = """\
 convert an array, a table or a group to another format, in bounded memory:
 npy, npz, blp, csv, parquet, hdf5 (netCDF, too), and the layouts of datasets,
@@ -116,6 +118,8 @@ def run(args: Namespace) -> None:
             "'%s' can't hold %s of %s"
             % (done.target, _listed(done.lost), quoted_input(args.source))
         )
+    for text in done.recovered[:RECOVERED_SHOWN]:
+        log.notice("%s: %s" % (quoted_input(args.source), text))
     if args.json:
         say_json({**done.as_dict(), "source": plain_name(args.source)})
 

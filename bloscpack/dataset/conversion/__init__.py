@@ -18,6 +18,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
+from ..._check.note import told
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import DType, check_unit
@@ -230,6 +231,8 @@ class Conversion:
         Number of plain bytes.
     lost
         What the target can't hold, in words.
+    recovered
+        What an earlier `recover` has lost, as sentences.
     """
 
     source: str
@@ -239,6 +242,7 @@ class Conversion:
     kind: str
     nbytes: int
     lost: list[str]
+    recovered: list[str]
 
     def as_dict(self) -> JsonObject:
         """Return the attributes as a dictionary."""
@@ -377,8 +381,13 @@ def convert(
         if not streamed:
             _check_room(content.nbytes, wanted, out_name)
         wanted.write(content, request)
+        recovered = [
+            "'%s': %s" % (name, text) if name else text
+            for name, node in contents.nodes_of(content)
+            if (text := told(node.attrs))
+        ]
     names = shown_name(in_name), out_name, found.name, wanted.name
-    return Conversion(*names, content.kind, content.nbytes, request.lost)
+    return Conversion(*names, content.kind, content.nbytes, request.lost, recovered)
 
 
 def _check_room(nbytes: int, wanted: Format, target: str) -> None:
