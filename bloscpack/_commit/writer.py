@@ -429,10 +429,11 @@ def checked(writer: Writer | None, path: str) -> Writer:
     """Return the writer; raise `UsageError` if there is none, or if it is closed."""
     if writer is None:
         raise UsageValueError(
-            "the dataset was opened for reading: '%s'. A copied or pickled object is "
-            "for reading too, as on a worker of Dask, unless the array was opened with "
-            "shared=True; and so is a member of a group whose layout can only be read: "
-            "'blpk convert' makes one that can be changed" % path
+            "the dataset was opened for reading: '%s'. Mode 'r+' opens it for changes. "
+            "A copied or pickled object is for reading, as on a worker of Dask, unless "
+            "the array was opened with shared=True; and so is a member of a group "
+            "whose layout can only be read: 'blpk convert' makes one that can be "
+            "changed" % path
         )
     writer.owner.check(path)
     if writer.closed:

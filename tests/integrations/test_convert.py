@@ -135,6 +135,7 @@ class TestCsv:
             (["0", "-0", "0.5", "00.5"], "f8", [0, 0, 0.5, 0.5]),
         ],
     )
+    @pytest.mark.filterwarnings("ignore:the column 'x' of 'a.csv' becomes text")
     def test_widening(self, values, dtype, expected):
         with open("a.csv", "w", encoding="utf-8") as fp:
             fp.write("x,y\n" + "".join("%s,0\n" % value for value in values))
@@ -334,6 +335,10 @@ class TestCsv:
             ("x,d\n1, 2020-01-01T10:00\n", "'d' of 'a.csv' has times"),
             ("1,2.5\n3,4.5\n", "the first line of 'a.csv' has numbers"),
             ("2020-01-01,1e3\n1,2\n", "the first line of 'a.csv' has numbers"),
+            ("d\n1.5\n2x\n", "'d' of 'a.csv' becomes text.*--dtype 'd=f8'"),
+            ("d\n" + "1\n" * 500_000 + "x\n", "'d' of 'a.csv' becomes text"),
+            ("d\nx\n1\n", ""),
+            ("d\n007\nx\n", ""),
             ("0,1\n3,4.5\n", ""),
             ("1,a\n3,4.5\n", ""),
             ("d\n2020-01-01\nx\n", ""),

@@ -107,6 +107,8 @@ def _counts(report: Report | DatasetReport, damaged: bool) -> str:
             chunks, nbytes = "%d of %s" % (report.nintact, chunks), nbytes + " good"
         texts = report.layout, report.kind, chunks, counted(report.nfiles, "file")
         return "%s %s, %s in %s, %s" % (*texts, nbytes)
+    if damaged and not report.nchunks:
+        return "no chunk was checked: 'blpk recover' may find some"
     if damaged:
         return "%d of %s, %s good" % (report.nintact, chunks, nbytes)
     if report.nbytes is None:

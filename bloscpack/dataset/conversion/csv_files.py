@@ -110,6 +110,11 @@ def read(path: str, request: contents.Request) -> contents.Content:
                     "the column '%s' of '%s' has times, which become text; --dtype "
                     "'%s=M8[%s]' makes them times" % (name, path, name, unit)
                 )
+            elif "U" in scan.kinds and scan.kinds & {"i", "f"} and request.target:
+                log.notice(
+                    "the column '%s' of '%s' becomes text: it has numbers, and other "
+                    "values; --dtype '%s=f8' names the first one" % (name, path, name)
+                )
     columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
@@ -518,6 +523,11 @@ def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
         return None
 
 
+def _is_number(values: pyarrow.Array) -> bool:
+    """Return whether values are numbers, in the usual form."""
+    return _parsed(values, FLOAT) is not None and not _all_match(values, ZERO_FIRST)
+
+
 class _Scan:
     """What the values of a column have in common; `given` is its type if known.
 
@@ -571,6 +581,8 @@ class _Scan:
         if kind in "if":
             zeros = compute.match_substring_regex(values, ZERO_FIRST)
             kind = "U" if compute.any(zeros).as_py() else kind
+        elif kind == "U" and _is_number(values.slice(0, 1)):
+            self.kinds.add("f")  # the other values may be mistakes
         self.kinds.add(kind)
 
     def dtype(self, name: str) -> DType:
