@@ -841,8 +841,6 @@ def test_local_file(tmp_path):
         assert DATA[70_000:70_009] == storage.read_at(70_000, 9)
 
 
-# Old releases of fsspec do not close the file of a cache.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_archives_and_caches(web, tmp_path):
     import zipfile
 
