@@ -307,8 +307,9 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
         log.verbose("overwriting existing file: '%s'" % out_file)
     if out_file == STREAM:
         console.need_output()
-    if STREAM not in (in_file, out_file):
-        check_distinct(in_file, out_file)
+    for read in (in_file, getattr(args, "metadata", None)):
+        if read is not None and STREAM not in (read, out_file):
+            check_distinct(read, out_file)
     log.verbose("input file is: '%s'" % shown_name(in_file))
     log.verbose("output file is: '%s'" % out_file)
 

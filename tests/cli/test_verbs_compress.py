@@ -88,3 +88,11 @@ def test_skip_existing(blpk, folder):
     skipped = "blpk: skipped 'plain.blp': its output exists\n"
     assert (0, skipped) == blpk(arguments)
     assert b"abc" == (folder / "x").read_bytes()
+
+
+def test_the_output_replaces_no_file_of_metadata(blpk, folder):
+    (folder / "m.json").write_text("{}")
+    command = ["-f", "compress", "-m", "m.json", "--output", "m.json", "plain"]
+    code, error = blpk(command)
+    assert (2, "{}") == (code, (folder / "m.json").read_text())
+    assert "input 'm.json' and output 'm.json' are the same file" in error
