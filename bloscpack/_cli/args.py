@@ -734,7 +734,7 @@ def add_arguments(module: ModuleType, parser: ArgumentParser) -> None:
 # The options of the user
 
 # Options that end the command, make a filter decompress, or concern one file.
-NOT_ALLOWED = {"-h", "-V", "-d", "--rm", "--output"}
+NOT_ALLOWED = {"-h", "--help", "-V", "--version", "-d", "--debug", "--rm", "--output"}
 
 
 class _OptionsParser(argparse.ArgumentParser):
@@ -801,9 +801,10 @@ def _set_user_defaults(
                 is_list = isinstance(value, list)
                 known.set_defaults(**{name: value if is_list else _UserDefault(value)})
     if words:
-        raise WrongUsage(
-            "%s: '%s' is no option of blpk" % (DEFAULTS_VARIABLE, words[0])
+        fault = (
+            "can't be a default" if words[0] in NOT_ALLOWED else "is no option of blpk"
         )
+        raise WrongUsage("%s: '%s' %s" % (DEFAULTS_VARIABLE, words[0], fault))
 
     def apply(args: Namespace) -> None:
         given = vars(args)

@@ -265,13 +265,14 @@ def convert(
 ) -> Conversion:
     """Convert a file or folder to another format, in bounded memory.
 
-    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet``, ``hdf5`` and the
-    layouts of datasets. Any Zarr store can be read, too.
+    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet``, ``hdf5``,
+    ``bigfile`` and the layouts of datasets. Any Zarr store can be read, too.
 
     Parameters
     ----------
     source
-        The file or folder. Its content says which format it has.
+        The file or folder, or the URL of a ``.blp`` file or a dataset. Its content says
+        which format it has.
     target
         The file or folder to write, which appears when it is complete. A stream, such
         as ``/dev/stdout``, is written directly.
@@ -301,7 +302,8 @@ def convert(
     expect
         Called once, with the number of all plain bytes.
     settings
-        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+        Settings of Blosc, ``cname``, ``clevel`` and ``shuffle``, and ``auto``, as in
+        `create_array`.
 
     Returns
     -------
