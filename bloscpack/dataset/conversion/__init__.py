@@ -26,6 +26,7 @@ from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.zip_store import find_zip, is_zip
 from ..._types import JsonObject, Path
 from ...abstract_io import Progress
+from ...args import known_settings
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..folder import Folder
@@ -129,6 +130,8 @@ MAX_RATIO = 1000
 HAVING_TEXT = ("csv", "parquet", "zarr")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
+# Settings that have no effect on formats without Blosc, as defaults of a user may not.
+UNUSED_SETTINGS = ("cname", "clevel", "shuffle", "auto")
 # A plain folder of datasets, and a ZIP file of `savez`.
 FOLDER, ARCHIVE = Format("folder", "datasets"), Format("archive", "datasets")
 # What a file of an unknown format is called.
@@ -351,6 +354,8 @@ def convert(
         )
     if (chunks, shards) != (None, None) and not wanted.layout:
         raise UsageTypeError("the format '%s' has no chunks to choose" % wanted.name)
+    if not wanted.layout and wanted is not FORMATS["blp"]:
+        known_settings(settings, UNUSED_SETTINGS)
     request = Request(
         out_name,
         force=force,
