@@ -523,3 +523,9 @@ def test_kinds_of_findings_of_datasets_are_documented():
     text = (ROOT / "docs" / "damage.rst").read_text()
     text = text[text.index("Findings in datasets") :]
     assert [] == sorted(kind for kind in kinds if "``%s``" % kind not in text)
+
+
+def test_each_folder_of_tests_is_described():
+    text = (ROOT / "tests" / "README.rst").read_text("utf-8")
+    folders = {path.parent.name for path in ROOT.glob("tests/*/test_*.py")}
+    assert folders == set(re.findall(r"^``(\w+)``  +\S", text, re.M))
