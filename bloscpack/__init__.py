@@ -31,6 +31,7 @@ Files that exist
     references(path), write_references     let Zarr and xarray read chunks in place
 Folders of many files
     dataset.open(path), bigfile.File(path) arrays and tables: Zarr, bcolz, BLZ, BigFile
+    dataset.convert(path, new_path)        also from and to CSV, Parquet, HDF5, NumPy
 Settings: BloscArgs, BloscpackArgs, MetadataArgs, also as keywords; Limits for reading.
     With auto=True, functions that pack choose settings that fit the data.
 Errors: BloscpackError, the base of FormatError, StorageError and UsageError

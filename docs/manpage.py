@@ -31,7 +31,9 @@ DESCRIPTION = """\
 cuts files into chunks, compresses each with Blosc, and stores them with digests, an
 offset table and metadata in a file that can be checked, appended to and read in parts.
 Arrays of NumPy are stored with dtype and shape. A file appears under its name only when
-it is complete; a change in place is made as a whole or not at all."""
+it is complete; a change in place is made as a whole or not at all. The commands also
+read folders of arrays and tables, and convert from and to other formats, such as Zarr,
+CSV, Parquet and HDF5."""
 EXIT_CODES = (
     (EXIT_OK, "Done."),
     (
@@ -49,6 +51,8 @@ EXAMPLES = (
     ("In a pipe:", "tar c folder | blpk compress - - > folder.tar.blp"),
     ("Show the contents of a file, and check it:",
      "blpk info data.bin.blp\nblpk verify data.bin.blp"),
+    ("Convert an array, and show its first and last rows:",
+     "blpk convert array.npy array.zarr\nblpk show array.zarr"),
 )  # fmt: skip
 SEE_ALSO = ("gzip", "tar", "zstd")
 # Texts for defaults and choices that depend on the machine.

@@ -84,13 +84,13 @@ append     a files  -       - append data to a compressed file
 repack     - files  -       + rewrite compressed files with other settings
 convert    - files  -       - convert arrays and tables between formats
 info       i report files   + print information about a compressed file
-list       l report files   + show a table of compressed files
+list       l report files   + show a table of files and datasets
 cat        - data   file_   - write plain bytes, or rows of an array, to standard output
 show       - report -       - show shape, sizes, the first and last rows, statistics
 diff       - answer -       - compare two files or datasets, item by item
-verify     v report files   + check everything in compressed files
-recover    r files  damaged - save the intact chunks of a damaged file
-metadata   m files  file_   - print or change the metadata of a compressed file
+verify     v report files   + check everything in files and datasets
+recover    r files  damaged - save the intact part of a damaged file or dataset
+metadata   m files  file_   - show or change the metadata of a file or dataset
 refs       - data   -       - write references through which Zarr reads files
 bigfile    - report -       + work with a BigFile tree: columns as raw files
 completion - data   -       - print a completion script for a shell
@@ -734,7 +734,7 @@ def add_arguments(module: ModuleType, parser: ArgumentParser) -> None:
 # The options of the user
 
 # Options that end the command, make a filter decompress, or concern one file.
-NOT_ALLOWED = {"-h", "-V", "-d", "--rm", "--output"}
+NOT_ALLOWED = {"-h", "--help", "-V", "--version", "-d", "--debug", "--rm", "--output"}
 
 
 class _OptionsParser(argparse.ArgumentParser):
@@ -801,9 +801,10 @@ def _set_user_defaults(
                 is_list = isinstance(value, list)
                 known.set_defaults(**{name: value if is_list else _UserDefault(value)})
     if words:
-        raise WrongUsage(
-            "%s: '%s' is no option of blpk" % (DEFAULTS_VARIABLE, words[0])
+        fault = (
+            "can't be a default" if words[0] in NOT_ALLOWED else "is no option of blpk"
         )
+        raise WrongUsage("%s: '%s' %s" % (DEFAULTS_VARIABLE, words[0], fault))
 
     def apply(args: Namespace) -> None:
         given = vars(args)

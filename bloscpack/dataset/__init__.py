@@ -7,7 +7,8 @@
 >>> dataset.open('a')[2:].tolist()
 [2, 3, 4, 5, 6]
 
-`open` finds out which layout a folder has: ``zarr``, that of bcolz 1.x, or that of BLZ.
+`open` finds out which layout a folder has: ``zarr``, ``superchunk``, ``bcolz``,
+``blz``, or ``zarr-python`` for Zarr arrays and groups of other programs.
 """
 
 from __future__ import annotations

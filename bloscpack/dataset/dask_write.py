@@ -76,7 +76,7 @@ def from_dask(
 ) -> Any:
     """Write a collection of Dask as a dataset, or to an existing one, in parallel.
 
-    Each task writes one shard, which no other task writes. The dataset gets
+    Each task writes whole shards, which no other task writes. The dataset gets
     its name with the last task: until then, there is none, or the one that is to be
     replaced. If writing fails, call this again.
 

@@ -4,9 +4,9 @@ xarray finds the backend through an entry point, and imports this module when it
 for a backend. The dataset has one variable: the array of the file. `metadata_of`
 returns metadata with the labels of a `DataArray`, to be stored with its items.
 
-With ``engine="bloscpack"`` it opens the folder or URL of a dataset, too: the arrays of
-a group, the columns of a table, or an array. ``xarray.open_datatree`` opens a group
-with the groups and tables in it.
+With ``engine="bloscpack"`` it opens an archive, and the folder or URL of a dataset,
+too: the arrays of a group, the columns of a table, or an array.
+``xarray.open_datatree`` opens a group with the groups and tables in it.
 """
 
 from __future__ import annotations

@@ -87,9 +87,10 @@ WRONG = [
     ("-c zstd extra", "'extra' is no option of blpk"),
     ("--auto speed", "the goal must follow an equals sign"),
     ("compress", "'compress' is no option of blpk"),
-    ("-d", "'-d' is no option of blpk"),
-    ("--help", "'--help' is no option of blpk"),
-    ("--version", "'--version' is no option of blpk"),
+    ("-d", "'-d' can't be a default"),
+    ("--rm", "'--rm' can't be a default"),
+    ("--help", "'--help' can't be a default"),
+    ("--version", "'--version' can't be a default"),
     ("--verb", "'--verb' is no option of blpk"),  # not even of --verbose
     ("-c", "argument -c/--codec: expected one argument"),
     ("-c nonsense", "argument -c/--codec: invalid choice: 'nonsense'"),

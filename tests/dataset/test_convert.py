@@ -175,6 +175,23 @@ def test_settings():
     assert "zlib" == bloscpack.info("c.blp").first_chunk.codec
 
 
+def test_other_names_of_settings_win_over_those_that_fit(monkeypatch):
+    monkeypatch.setattr(contents, "BLOCK_NBYTES", 10**6)  # large enough for trials
+    np.save("a.npy", np.arange(100_000.0))
+    for settings in ({"codec": "zlib"}, {"codec": "zlib", "level": 2}):
+        dataset.convert("a.npy", "a.blp", force=True, **settings)
+        assert "zlib" == bloscpack.info("a.blp").first_chunk.codec
+
+
+@pytest.mark.parametrize("name", ["b.npy", "b.npz", "b.csv", "b.blp", "b.zarr"])
+def test_an_unknown_setting_is_refused_for_every_target(name):
+    np.save("a.npy", np.arange(9))
+    with pytest.raises(UsageError, match="did you mean 'level'"):
+        dataset.convert("a.npy", name, levle=2)
+    assert ["a.npy"] == os.listdir()
+    dataset.convert("a.npy", name, level=2)
+
+
 # Attributes
 
 

@@ -328,7 +328,10 @@ class TestCsv:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("d\n2020-01-01\nNA\n", "'d' of 'a.csv' has times.*--dtype 'd=M8.D.'"),
+            (
+                "d\n2020-01-01\nNA\n",
+                "'d' of 'a.csv' has times.*convert --dtype 'd=M8.D.'",
+            ),
             ("d\n2020-01-01 10:00:59\n", "--dtype 'd=M8.s.'"),
             ("d\n2020-01-01T10:00:00.5Z\n", "--dtype 'd=M8.us.'"),
             ("d\n2020-01-01T10:00:59+01:00\nNaT\n", "'d' of 'a.csv' has times"),

@@ -116,6 +116,16 @@ def test_a_file_without_an_array(tmp_path):
 # Reading
 
 
+def test_an_archive_is_a_dataset(tmp_path, cube):
+    path = tmp_path / "run.zip"
+    bp.save(path, {"cube": cube, "part/day": np.arange(20)})
+    with xr.open_dataset(path, engine="bloscpack") as found:
+        assert ["cube"] == list(found)
+        np.testing.assert_array_equal(cube, found["cube"])
+    with xr.open_dataset(path, engine="bloscpack", group="part") as found:
+        assert list(range(20)) == found["day"].values.tolist()
+
+
 def test_only_the_needed_chunks_are_read(path, cube):
     with bp.open_ndarray(path) as lazy:
         start, stop = lazy._parts.extents()[1]

@@ -523,3 +523,22 @@ def test_kinds_of_findings_of_datasets_are_documented():
     text = (ROOT / "docs" / "damage.rst").read_text()
     text = text[text.index("Findings in datasets") :]
     assert [] == sorted(kind for kind in kinds if "``%s``" % kind not in text)
+
+
+def test_each_folder_of_tests_is_described():
+    text = (ROOT / "tests" / "README.rst").read_text("utf-8")
+    folders = {path.parent.name for path in ROOT.glob("tests/*/test_*.py")}
+    assert folders == set(re.findall(r"^``(\w+)``  +\S", text, re.M))
+
+
+def test_the_extras_that_all_leaves_out_are_named():
+    text = (DOCS / "install.rst").read_text("utf-8")
+    described = set(re.findall(r"^``(\w+)``  +\w", text, re.M))
+    listed = (ROOT / "pyproject.toml").read_text("utf-8")
+    names = re.search(r'^all = \["bloscpack\[(.*)\]"\]$', listed, re.M)
+    assert names is not None
+    # The extra `s3` includes `remote`.
+    left_out = described - {*names[1].split(","), "remote"}
+    sentence = re.search(r"installs all of them except(.*?):\n", text, re.S)
+    assert sentence is not None
+    assert left_out == set(re.findall(r"``(\w+)``", sentence[1]))

@@ -5,11 +5,8 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from support import ROOT, environment, grouped_reasons
-
-import bloscpack
 
 README = ROOT / "README.rst"
 
@@ -34,20 +31,14 @@ def shell_lines():
 
 
 @pytest.mark.slow
-def test_shell_examples(tmp_path):
-    for name in ("data.dat", "more.dat", "floats.dat"):
-        (tmp_path / name).write_bytes(bytes(range(256)) * 1000)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "damaged.blp").write_bytes(
-        bloscpack.pack_bytes_to_bytes(bytes(1000), 100)
-    )
-    np.save(tmp_path / "array.npy", np.arange(1000))
+def test_shell_examples_run_in_an_empty_folder(tmp_path):
     here = os.path.dirname(sys.executable)
     variables = environment(PATH=here + os.pathsep + os.environ["PATH"])
     lines = shell_lines()
     assert len(lines) >= 5
     for line in lines:
-        subprocess.run(line, shell=True, check=True, env=variables)
+        code = 3 if "exit code 3" in line else 0
+        assert code == subprocess.run(line, shell=True, env=variables).returncode, line
     assert (tmp_path / "copy.dat").read_bytes() == (tmp_path / "data.dat").read_bytes()
 
 

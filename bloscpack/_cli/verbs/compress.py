@@ -14,7 +14,9 @@ from ..console import STREAM, descriptor_of, name_of_input, name_of_output
 from ..exit_codes import WrongUsage
 from ..progress import shown
 
-HELP = """
+HELP = """\
+compress files, or with --npy the arrays of .npy files, into .blp files: by
+default IN into IN.blp; folders with -r, standard input with -
 
 examples:
   %(prog)s data.bin                     to data.bin.blp

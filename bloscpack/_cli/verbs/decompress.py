@@ -32,7 +32,9 @@ from ..text import log_metadata
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
 
-HELP = """
+HELP = """\
+get the plain file back, by default IN.blp into IN; an array becomes a .npy
+file if the name of the output ends so; folders with -r
 
 examples:
   %(prog)s data.bin.blp                  to data.bin

@@ -31,7 +31,15 @@ Chunks = tuple[list[JsonObject], list[str]]
 # Plain size, compressed size, ratio, number, state.
 ROW = "%8s  %8s  %8s  %8s  %s"
 
+HELP = """\
+show what a file or a dataset is, read from its beginning: sizes, settings,
+metadata, and the arrays in it; also of other formats, such as npy and HDF5
 
+examples:
+  %(prog)s data.blp
+  %(prog)s --chunks data.blp       sizes and state of each chunk
+  %(prog)s station.zarr/speed      an array in a group
+"""
 OPTIONS = """\
 --chunks  check all chunks, and show sizes and state of each
 --json  print a JSON object with all fields

@@ -27,6 +27,7 @@ from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.zip_store import find_zip, is_zip
 from ..._types import JsonObject, Path
 from ...abstract_io import Progress
+from ...args import known_settings
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..folder import Folder
@@ -130,6 +131,8 @@ MAX_RATIO = 1000
 HAVING_TEXT = ("csv", "parquet", "zarr")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
+# Settings that have no effect on formats without Blosc, as defaults of a user may not.
+UNUSED_SETTINGS = ("cname", "clevel", "shuffle", "auto")
 # A plain folder of datasets, and a ZIP file of `savez`.
 FOLDER, ARCHIVE = Format("folder", "datasets"), Format("archive", "datasets")
 # What a file of an unknown format is called.
@@ -269,13 +272,14 @@ def convert(
 ) -> Conversion:
     """Convert a file or folder to another format, in bounded memory.
 
-    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet``, ``hdf5`` and the
-    layouts of datasets. Any Zarr store can be read, too.
+    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet``, ``hdf5``,
+    ``bigfile`` and the layouts of datasets. Any Zarr store can be read, too.
 
     Parameters
     ----------
     source
-        The file or folder. Its content says which format it has.
+        The file or folder, or the URL of a ``.blp`` file or a dataset. Its content says
+        which format it has.
     target
         The file or folder to write, which appears when it is complete. A stream, such
         as ``/dev/stdout``, is written directly.
@@ -305,7 +309,8 @@ def convert(
     expect
         Called once, with the number of all plain bytes.
     settings
-        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+        Settings of Blosc, ``cname``, ``clevel`` and ``shuffle``, and ``auto``, as in
+        `create_array`.
 
     Returns
     -------
@@ -353,6 +358,8 @@ def convert(
         )
     if (chunks, shards) != (None, None) and not wanted.layout:
         raise UsageTypeError("the format '%s' has no chunks to choose" % wanted.name)
+    if not wanted.layout and wanted is not FORMATS["blp"]:
+        known_settings(settings, UNUSED_SETTINGS)
     request = Request(
         out_name,
         force=force,

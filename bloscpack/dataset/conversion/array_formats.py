@@ -36,6 +36,7 @@ from ..._storage.local import whole_file
 from ..._storage.zip_store import open_zip, zip_errors
 from ..._types import Json, JsonObject, Writable
 from ...abstract_io import PlainSource
+from ...args import PACK_SETTINGS, known_settings
 from ...constants import MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import DamageError, NotReadable, UsageValueError
@@ -395,6 +396,7 @@ def write_blp(content: Rows, request: Request) -> None:
     new = NewArray(
         content.dtype, content.shape, settings=request.settings, sample=sample
     )
+    given = known_settings(new.settings, PACK_SETTINGS)
     fitted = {} if new.data is None else new.usual_settings
     with request.new_file() as out_fp:
         pack_items(
@@ -407,5 +409,5 @@ def write_blp(content: Rows, request: Request) -> None:
             None,
             metadata=_metadata(content.attrs),
             nthreads=request.nthreads,
-            **{**fitted, **new.settings},
+            **{**fitted, **given},
         )

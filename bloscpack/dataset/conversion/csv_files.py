@@ -107,8 +107,8 @@ def read(path: str, request: contents.Request) -> contents.Content:
                 most = scan.lengths.most
                 unit = "D" if most <= 10 else "s" if most <= 19 else "us"
                 log.notice(
-                    "the column '%s' of '%s' has times, which become text; --dtype "
-                    "'%s=M8[%s]' makes them times" % (name, path, name, unit)
+                    "the column '%s' of '%s' has times, which become text; convert "
+                    "--dtype '%s=M8[%s]' makes them times" % (name, path, name, unit)
                 )
             elif "U" in scan.kinds and scan.kinds & {"i", "f"} and request.target:
                 log.notice(
@@ -380,7 +380,7 @@ class _File:
             _check(fits, values, "the value", " does not fit the dtype '%s'" % dtype)
         with numpy.errstate(over="ignore"):
             items: Array = found.astype(dtype, copy=False)
-        advice = "the type 'U' makes it text: --dtype %s=U" % name
+        advice = "the type 'U' makes it text: convert --dtype %s=U" % name
         if kind in "fc" and numpy.isinf(items).any():
             named = compute.match_substring(values, "inf", ignore_case=True)
             fits = ~numpy.isinf(items) | numbers_of(named)
