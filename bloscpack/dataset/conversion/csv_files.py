@@ -113,7 +113,8 @@ def read(path: str, request: contents.Request) -> contents.Content:
             elif "U" in scan.kinds and scan.kinds & {"i", "f"} and request.target:
                 log.notice(
                     "the column '%s' of '%s' becomes text: it has numbers, and other "
-                    "values; --dtype '%s=f8' names the first one" % (name, path, name)
+                    "values; convert --dtype '%s=f8' names the first one"
+                    % (name, path, name)
                 )
     columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
     for name, column in columns.items():
