@@ -604,7 +604,7 @@ def _append_to_copy(
     how.accept = None
     with locked_file.replacement() as temporary:
         rewrite(old, temporary.fp, wanted, planned, how.nthreads, how.progress)
-        with temporary.reopened() as fp, changeable(fp) as target:
+        with changeable(temporary.fp) as target:
             append_chunks(target, new_content_fp, new_size, how)
 
 
