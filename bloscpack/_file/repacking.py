@@ -257,7 +257,9 @@ def _cut_again(
         kept.update(order="C", container=CONTAINER)
         if grid.is_rows or 0 in grid.shape:
             rows = rows_for(array, "C", nbytes) if in_shard else None
-            return with_rows(kept, rows), grid, max(1, nbytes)
+            # Without items, there is one empty chunk.
+            new_grid = None if 0 in grid.shape else grid
+            return with_rows(kept, rows), new_grid, max(1, nbytes)
         whole = shard_of(array, grid) if in_shard else None
         return with_chunks(kept, grid.chunk, whole), grid, nbytes
     rows = shard_rows(metadata)
