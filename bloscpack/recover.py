@@ -219,7 +219,12 @@ class _ArchiveSaver:
         """Write the new archive; return the result."""
         recovery, members = self.recovery, self._members
         self._find()
-        self._with_chunks = {n.rpartition("/c/")[0] for n in members if "/c/" in n}
+        # The arrays of other programs, whose chunks `_copy` keeps.
+        self._with_chunks = {
+            name.rpartition("/c/")[0]
+            for name, member in members.items()
+            if "/c/" in name and array_of(name) is None and not member.problem
+        }
         attributes, listed = self._read_group(members.pop(ZARR_JSON, None))
         arrays = self._choose_arrays()
         documents = {document_name(name) for name in arrays}
@@ -229,12 +234,12 @@ class _ArchiveSaver:
                 self._save_array(array, member)
             elif name not in documents:
                 self._copy(member)
-        groups = parents_of(arrays)
+        lost = {*recovery.lost_members}
+        groups = {group: document_name(group) for group in parents_of(arrays)}
         self._writer.add_groups(
             group
-            for group in groups
-            if document_name(group) not in members
-            or members[document_name(group)].problem
+            for group, name in groups.items()
+            if name not in members or name in lost
         )
         recovery.lost_members += [name for name in listed if name not in members]
         if arrays and not recovery.narrays:

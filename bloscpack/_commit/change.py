@@ -62,6 +62,8 @@ from ..serializers import encode_document, parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, is_new_folder
 
+# The message about names of folders that differ only in case, for example.
+SAME_NAME = "the file system can't tell the names %.200r and %.200r apart: change one"
 # Permission bits of a file and a folder until they get the access of others.
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -485,6 +487,7 @@ class FolderChange(Change):
         self._folders: set[str] = set()  # with names that are not on the disk yet
         self._named: set[str] = set() if named is None else named
         self._unnamed: set[str] = set()  # folders in use that are not in `_named`
+        self._inodes: dict[int, str] = {}  # and the names of the folders in use
         self._staging: FolderStore | None = None  # the folder of changes, held open
         # Files that are not synced yet, by their staged names; None for a staged one.
         self._unsynced: dict[str, str | None] = {}
@@ -506,6 +509,18 @@ class FolderChange(Change):
             self._folders.add(folder_of(name))
         if not is_there:
             self._make_folder(name)
+        first = self._first_name(name)
+        if first != name:
+            raise UsageError(SAME_NAME % (first, name))
+
+    def _first_name(self, name: str) -> str:
+        """Return the first name of this change that is a name of the same folder."""
+        status = self.store.status_of(name)
+        if status is None:  # another program has removed it
+            return name
+        first = self._inodes.setdefault(status.st_ino, name)
+        other = status if first == name else self.store.status_of(first)
+        return first if other and os.path.samestat(status, other) else name
 
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)

@@ -181,16 +181,25 @@ class Claim:
         """Whether the folder belongs to this call, and the dataset is not complete."""
         return self._store.object_version(ZARR_JSON) == self.version
 
-    def empty(self) -> None:
-        """Remove all but the document, unless another call has taken the folder."""
-        if self.version:
-            with suppress(StorageError):
-                self.version = make_empty(self._store, self.version)
+    def empty(self) -> bool:
+        """Remove all but the document; return whether that has succeeded.
+
+        It fails if another call has taken the folder.
+        """
+        if not self.version:
+            return False
+        try:
+            self.version = make_empty(self._store, self.version)
+        except StorageError:
+            return False
+        return True
 
     def discard(self) -> None:
-        """Remove all in the folder, unless another call has taken it."""
-        self.empty()
-        if self.version:
+        """Remove all in the folder, unless another call has taken it.
+
+        The document stays if anything else stays: it says whose that is.
+        """
+        if self.empty():
             with suppress(StorageError):
                 self._store.remove(ZARR_JSON, self.version)
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from collections.abc import Callable
+from contextlib import suppress
 
 from .._engine.forks import Owner
 from .._storage.disk import disk
@@ -66,15 +65,6 @@ class TemporaryFile(Owner):
     def _has_name(self) -> bool:
         """Return whether the name refers to the file, and not by a symbolic link."""
         return self._guard is None or _refers_to(self.name, self._guard)
-
-    @contextmanager
-    def reopened(self) -> Iterator[BinaryIO]:
-        """Yield the file once more, opened for reading and writing."""
-        self.fp.flush()
-        with disk.open(self.name, "r+b") as fp:
-            if not os.path.samestat(os.fstat(fp.fileno()), os.fstat(self.fp.fileno())):
-                raise self._gone()
-            yield fp
 
     def rename(self, target: str, *, exclusive: bool = False) -> None:
         """Close the file and rename it; it replaces the file `target`, if any.

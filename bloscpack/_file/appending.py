@@ -233,8 +233,8 @@ def append_chunks(
     total = unused = 0
     chunks: Iterator[Buffer] = iter(())
     if new_size:
-        is_shard = inner_nbytes is not None
-        unused = bytes_behind(fp, boundaries[-1], is_shard, "appending would destroy")
+        what = "appending would destroy"
+        unused = bytes_behind(fp, boundaries[-1], old, metadata, what)
         numbers = range(first, old.nchunks)
         old_chunks = [_read_chunk(fp, old, boundaries, i) for i in numbers]
         if is_grid(metadata):
@@ -253,7 +253,7 @@ def append_chunks(
     encoded, trailer = header.encode(), None
     log_dropped(unused, getattr(target, "path", None))
     if unused > MAX_UNUSED:
-        fp.truncate(boundaries[-1])
+        fp.truncate(fp.seek(-unused, os.SEEK_END))
     if inner_nbytes is not None:
         trailer = trailer_of(inner_nbytes, header, new_metadata)
         for start, stop in pairwise(boundaries[: first + 1]):
@@ -604,7 +604,7 @@ def _append_to_copy(
     how.accept = None
     with locked_file.replacement() as temporary:
         rewrite(old, temporary.fp, wanted, planned, how.nthreads, how.progress)
-        with temporary.reopened() as fp, changeable(fp) as target:
+        with changeable(temporary.fp) as target:
             append_chunks(target, new_content_fp, new_size, how)
 
 

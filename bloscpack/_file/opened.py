@@ -255,6 +255,7 @@ class FileState(ChunkSpans):
         smallest = SMALLEST_CHUNK + header.checksum_impl.size
         if not is_plausible_table(table, self._first, file_size, smallest):
             return False
+        self._has_table = True
         self.offsets: Array = numpy.frombuffer(table, "<i8")
         self.nchunks, self.nbytes = len(self.offsets), header.nbytes
         # A header with a single chunk need not state the chunk size.
@@ -280,7 +281,10 @@ class FileState(ChunkSpans):
         self.offsets = numpy.array(offsets, "i8")
         self.starts: Sequence[int] | Array = numpy.array(starts, "i8")
         self.nchunks, self.nbytes = len(offsets), nbytes
-        self.chunk_size = 0
+        sizes = numpy.diff(self.starts)
+        is_regular = len(sizes) > 0 and (sizes == sizes[0]).all()
+        self.chunk_size = int(sizes[0]) if is_regular else 0
+        self._has_table = False
 
     def entry_offset(self, number: int) -> int:
         """Return the file position of an entry of the offset table."""
@@ -387,7 +391,7 @@ class FileState(ChunkSpans):
         `found` is the number of bytes that were read for them.
         """
         behind = number + 1
-        if self.chunk_size and behind < self.nchunks:  # not from the headers
+        if self._has_table and behind < self.nchunks:
             entry, end = int(self.offsets[behind]), int(self.offsets[number]) + expected
             if entry != end:
                 return DamageError(

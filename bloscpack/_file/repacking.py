@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -28,6 +29,7 @@ from .._format.sections import Section, check_offsets, encode_section, read_begi
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     SEPARATOR,
+    TRAILER_HEAD,
     check_table,
     has_inner_chunks,
     new_trailer,
@@ -35,6 +37,7 @@ from .._format.shard import (
     rows_for,
     rows_in,
     shard_of,
+    trailer_nbytes,
     with_rows,
 )
 from .._storage.base import read_up_to
@@ -67,7 +70,12 @@ from ..constants import (
     MAGIC,
     METADATA_HEADER_LENGTH,
 )
-from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall, UsageValueError
+from ..exceptions import (
+    AnotherFileFollows,
+    FormatError,
+    MetadataSectionTooSmall,
+    UsageValueError,
+)
 from ..file_io import CompressedFPSink, CompressedFPSource
 from ..headers import BloscpackHeader, plain_number
 from ..numpy_io import GridSource, typesize_of, whole_items
@@ -151,7 +159,7 @@ class Survey:
             sizes.append(frame.header.nbytes)
         check_offsets(beginning.offsets or [], offsets)
         log_dropped(
-            bytes_behind(fp, cursor.position, is_shard(metadata), "would be lost")
+            bytes_behind(fp, cursor.position, header, metadata, "would be lost")
         )
         self.nbytes = sum(sizes)
         last = sizes.pop() if sizes else 0
@@ -171,21 +179,29 @@ class Survey:
             self.section = Section(front, room, digest, metadata)
 
 
-def bytes_behind(fp: BinaryFile, end: int, is_shard: bool, what: str) -> int:
-    """Return the number of bytes behind the last chunk, which ends at `end`.
+def bytes_behind(
+    fp: BinaryFile, end: int, header: BloscpackHeader, metadata: Json, what: str
+) -> int:
+    """Return the number of unused bytes at the end of a file.
 
-    It is 0 for the trailer of a shard, which is written again. Raises
-    `AnotherFileFollows` if another file starts there; `what` happens to it.
+    The last chunk ends at `end`; a shard has its trailer there, which is written again.
+    Raises `AnotherFileFollows` if another file starts behind it; `what` happens to it.
     """
     fp.seek(end)
-    head = read_up_to(fp, len(SEPARATOR))
+    head = read_up_to(fp, TRAILER_HEAD)
+    if is_shard(metadata) and head.startswith(SEPARATOR):
+        with suppress(FormatError):  # a damaged trailer may have any size
+            end += trailer_nbytes(header, metadata, head)
+        if fp.seek(0, os.SEEK_END) <= end:  # it was cut off
+            return 0
+        fp.seek(end)
+        head = read_up_to(fp, len(MAGIC))
     if head.startswith(MAGIC):
         raise AnotherFileFollows(
             "expected the end of the file at byte '%d', found "
             "another bloscpack file, which %s" % (end, what)
         )
-    has_trailer = is_shard and head == SEPARATOR
-    return 0 if has_trailer else fp.seek(0, os.SEEK_END) - end
+    return fp.seek(0, os.SEEK_END) - end
 
 
 def check_no_text(metadata: Json) -> None:
@@ -241,7 +257,9 @@ def _cut_again(
         kept.update(order="C", container=CONTAINER)
         if grid.is_rows or 0 in grid.shape:
             rows = rows_for(array, "C", nbytes) if in_shard else None
-            return with_rows(kept, rows), grid, max(1, nbytes)
+            # Without items, there is one empty chunk.
+            new_grid = None if 0 in grid.shape else grid
+            return with_rows(kept, rows), new_grid, max(1, nbytes)
         whole = shard_of(array, grid) if in_shard else None
         return with_chunks(kept, grid.chunk, whole), grid, nbytes
     rows = shard_rows(metadata)

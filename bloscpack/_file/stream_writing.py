@@ -26,7 +26,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from .._commit.locking import LockedFile, open_locked
 from .._commit.replacing import replacing
@@ -36,8 +36,7 @@ from .._engine.threads import Line
 from .._format.append_plan import UNCHANGED
 from .._format.chunks import compress
 from .._format.sections import Section, encode_section, free_entries
-from .._storage.base import bytes_left, naming_errors, write_all
-from .._storage.disk import disk
+from .._storage.base import bytes_left, naming_errors
 from .._storage.local import FileRange
 from .._storage.paths import local_path, without_url
 from .._storage.stream import is_stream
@@ -144,21 +143,6 @@ class _Sink(CompressedFPSink):
         self.offset_storage = [offset + distance for offset in self.offset_storage]
         self._position += distance
         self.output_fp.seek(distance, os.SEEK_CUR)
-
-
-def insert_bytes(fp: BinaryIO, data: bytes, start: int, stop: int) -> None:
-    """Insert bytes at `start` into a new file, which ends at `stop` and has a name."""
-    fp.flush()
-    with disk.open(fp.name, "r+b") as file:
-        while stop > start:
-            size = min(MOVED_AT_A_TIME, stop - start)
-            stop -= size
-            file.seek(stop)
-            block = file.read(size)
-            file.seek(stop + len(data))
-            write_all(file, block)
-        file.seek(start)
-        write_all(file, data)
 
 
 class Output:
@@ -357,7 +341,21 @@ class Written(Output):
 
 def _inserter(fp: Any) -> Insert | None:
     """Return how bytes are inserted into a new file; None if they can't be."""
-    return partial(insert_bytes, fp) if FileRange.over(fp) is not None else None
+    file = FileRange.over(fp)
+    if file is None:
+        return None
+
+    def insert(data: bytes, start: int, stop: int) -> None:
+        fp.flush()
+        block = memoryview(bytearray(min(MOVED_AT_A_TIME, stop - start)))
+        while stop > start:
+            part = block[: stop - start]
+            stop -= len(part)
+            file.read_into(part, stop)
+            file.write(part, stop + len(data))
+        file.write(data, start)
+
+    return insert
 
 
 class Appended(Output):

@@ -151,7 +151,7 @@ class RemoteFile:
             raise self._fail(errno.EISDIR, os.strerror(errno.EISDIR))
         if not isinstance(info.get("size"), int):
             raise self._fail(errno.EIO, "the server does not tell the size of the file")
-        return info["size"], _version_in(info)
+        return info["size"], version_in(info)
 
     def _extent(self, start: int, stop: int) -> tuple[int, int]:
         """Return an extent of `fetch` in the file, of which the size is known now."""
@@ -186,7 +186,7 @@ class RemoteFile:
         """Release what is open."""
 
 
-def _version_in(info: Mapping[str, object]) -> tuple[str, ...]:
+def version_in(info: Mapping[str, object]) -> tuple[str, ...]:
     """Return what a description of a file tells about its content."""
     fields = [(name, info.get(name)) for name in VERSION_FIELDS]
     return tuple("%s=%s" % field for field in fields if field[1])
@@ -428,7 +428,7 @@ class S3File(RemoteFile):
             response["Body"].close()
             text = "the server does not tell the size of the file"
             raise self._fail(errno.EIO, text, NoSize)
-        self.size, self.version = size, _version_in(response)
+        self.size, self.version = size, version_in(response)
         self._etag = response.get("ETag") or ""
 
 

@@ -472,6 +472,17 @@ def test_a_forged_name(content, tmp_path):
         assert ["damaged", "in"] == sorted(p.name for p in tmp_path.iterdir())
 
 
+def test_a_damaged_name(content):
+    """Without its chunks, the document of an array is not saved either."""
+    at = header_of(content, "b/c/0") + 30 + len("b/c/")
+    cut = content[: content.index(b"PK\x01\x02")]
+    at_chunks = cut.index(b"blpk", at) + 100
+    data = cut[:at] + b"x" + cut[at + 1 : at_chunks] + b"?" + cut[at_chunks + 1 :]
+    result, new = recovered(data)
+    assert {"b/c/x", "b/zarr.json"} <= {*result.lost_members}
+    assert set(ARRAYS) - {"b"} == set(read(new))
+
+
 def test_names_that_are_there_twice(content):
     """The last member counts, as in a directory."""
     cut = content[: content.index(b"PK\x01\x02")]

@@ -90,7 +90,7 @@ class WatchedDisk(Disk):
 
     def create(self, name, mode):
         with self.do("create", super().create, name, mode) as fp:
-            return io.BufferedWriter(WatchedFile(self, os.dup(fp.fileno()), "w"))
+            return io.BufferedRandom(WatchedFile(self, os.dup(fp.fileno()), "r+"))
 
     def sync(self, fp):
         fp.flush()

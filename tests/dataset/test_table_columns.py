@@ -9,6 +9,7 @@ import pytest
 from dataset.layouts import LAYOUTS
 
 from bloscpack import dataset
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import UsageError
 
 
@@ -297,3 +298,39 @@ def test_a_table_is_appended(table, tmp_path, layout):
     assert [99, 1, 2, 1, 2] == table["n"][99:].tolist()
     assert ["x", "yz"] == table["s"][100:102].tolist()
     assert [1.0] * 8 == table["v"][100:].ravel().tolist()
+
+
+@pytest.fixture
+def one_case(monkeypatch):
+    """Let folders take small letters and capitals for the same, as macOS does."""
+
+    def lowered(method):
+        return lambda store, name="", *rest, **how: method(
+            store, name.lower(), *rest, **how
+        )
+
+    for name in ("status_of", "_call", "at", "_hold_inside", "subfolder", "_scan"):
+        monkeypatch.setattr(FolderStore, name, lowered(getattr(FolderStore, name)))
+
+
+def test_names_that_the_file_system_does_not_tell_apart(table, one_case, tmp_path):
+    for change in (
+        lambda: table.add_column("N", np.zeros(100)),
+        lambda: table.rename({"n": "N"}),
+        lambda: dataset.create_table(
+            tmp_path / "u", {"n": [1], "N": [2.5]}, layout=table.layout
+        ),
+    ):
+        with pytest.raises(UsageError, match=r"can't tell the names .*n' and .*N'"):
+            change()
+    table.add_column("m", np.arange(100))
+    assert ["n", "s", "v", "m"] == table.names
+    assert np.arange(100).tolist() == table["n"][:].tolist()
+    assert ["t"] == [path.name for path in tmp_path.iterdir()]
+    assert dataset.verify(tmp_path / "t").ok
+
+
+def test_fields_that_the_file_system_does_not_tell_apart(one_case, tmp_path):
+    rows = np.zeros(3, [("x", "i4"), ("X", "f8")])
+    with pytest.raises(UsageError, match="can't tell the names 'data/x' and 'data/X'"):
+        dataset.create_array(tmp_path / "a", rows, layout="superchunk")

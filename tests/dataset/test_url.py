@@ -934,6 +934,32 @@ def test_two_writers(new):
     assert expected.tolist() == dataset.open(new)[:].tolist()
 
 
+class TaggedFileSystem(MemoryFileSystem):
+    """A store whose descriptions have the names of Google Cloud Storage and Azure."""
+
+    protocol = "tagged"
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("tagged:", "memory:"))
+
+    def info(self, path, **options):
+        found = super().info(path, **options)
+        return {"etag": str(found.pop("created", "")), **found}
+
+
+fsspec.register_implementation("tagged", TaggedFileSystem, clobber=True)
+
+
+def test_two_writers_in_a_store_with_other_names_of_versions(new):
+    url = new.replace("memory", "tagged")
+    with dataset.create_array(url, ROWS) as first:
+        dataset.open(url, "r+").append(ROWS[:5])
+        with pytest.raises(Conflict):
+            first.append(ROWS[:7])
+    assert len(ROWS) + 5 == len(dataset.open(new))
+
+
 @pytest.mark.parametrize("stored", [0, 100])
 def test_a_second_claim_ends_a_change(new, stored):
     """The first writer has stored a shard or none, and can't store or commit more."""

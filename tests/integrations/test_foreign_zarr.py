@@ -510,3 +510,12 @@ def test_files_that_are_missing_are_not_looked_for(settings, monkeypatch):
     assert there[...].tolist() == array[:].tolist()
     there[...] = 11
     assert (array[:] == 11).all()
+
+
+@pytest.mark.parametrize("dtype", ["S3", "U3", "?", "c8"])
+def test_missing_items_without_a_fill_value(dtype):
+    there = zarr.create_array(
+        "a", shape=(500,), chunks=(2,), dtype=dtype, zarr_format=2, fill_value=None
+    )
+    there[:3] = np.ones(3, dtype)
+    assert there[:].tolist() == dataset.open("a")[:].tolist()

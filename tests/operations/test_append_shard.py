@@ -16,7 +16,13 @@ import bloscpack as bp
 from bloscpack._format.array_metadata import describe
 from bloscpack._format.shard import SEPARATOR
 from bloscpack.append import append_fp, append_ndarray_to_file, rewrite_metadata
-from bloscpack.exceptions import DoesNotFit, FormatError, NotANumpyArray, UsageError
+from bloscpack.exceptions import (
+    DoesNotFit,
+    FormatError,
+    NotANumpyArray,
+    StorageError,
+    UsageError,
+)
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.repacking import repack
 
@@ -50,6 +56,39 @@ def test_append_says_nothing_about_the_old_trailer(tmp_path, capsys):
     pack(tmp_path / "a.blp", 35)
     append_ndarray_to_file(ROWS[35:40], tmp_path / "a.blp")
     assert "dropping" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("nrows", [35, 40])
+def test_another_file_behind_the_trailer_is_not_destroyed(tmp_path, nrows):
+    path = tmp_path / "a.blp"
+    with open(path, "wb") as fp:
+        for rows in (ROWS[:nrows], ROWS[:7]):
+            bp.save(fp, rows, **SETTINGS)
+    content = path.read_bytes()
+    for change in (partial(append_ndarray_to_file, ROWS[40:50]), repack):
+        with pytest.raises(UsageError, match="another bloscpack file"):
+            change(path)
+        assert content == path.read_bytes()
+    with open(path, "r+b") as fp:
+        new = io.BytesIO(ROWS[40:50].tobytes())
+        with pytest.raises(UsageError, match="appending would destroy"):
+            append_fp(fp, new, 80)
+    assert content == path.read_bytes()
+
+
+def test_a_failed_append_drops_only_what_is_behind_the_trailer(tmp_path):
+    path = tmp_path / "a.blp"
+    pack(path, 35)
+    size = path.stat().st_size
+    os.truncate(path, size + 20 * 2**20)
+    with (
+        open(path, "r+b") as fp,
+        pytest.warns(RuntimeWarning, match="dropping"),
+        pytest.raises(StorageError, match="ends too early"),
+    ):
+        append_fp(fp, io.BytesIO(b"12345"), 8)
+    assert size == path.stat().st_size
+    check(path, 35)
 
 
 def test_append_to_a_file_object():
@@ -194,7 +233,8 @@ def test_an_interrupted_cut_leaves_no_old_index(tmp_path):
     assert before < os.path.getsize(path)
     assert not bp.verify(path).ok
     assert 16 == len(bp.unpack_ndarray_from_file(path))
-    append_ndarray_to_file(noise[:1], path)
+    with pytest.warns(RuntimeWarning, match="dropping"):
+        append_ndarray_to_file(noise[:1], path)
     assert [] == bp.verify(path).findings
 
 

@@ -392,6 +392,27 @@ def test_large_file(entries, free, path, monkeypatch):
     assert 101 == int.from_bytes(content[16:24], "little")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="an open file can't be removed")
+def test_only_the_temporary_file_is_written(path, tmp_path, monkeypatch):
+    """Another user, who can write to the folder, puts a link in its place."""
+    monkeypatch.setattr(stream_writing, "KEPT_NBYTES", 3 * CHUNK)
+    monkeypatch.setattr(stream_writing, "RESERVED_ENTRIES", 4)
+    monkeypatch.setattr(stream_writing, "GROWTH", 1)
+    monkeypatch.setattr(stream_writing, "RUN_TO_COMPRESS", CHUNK)
+    victim, data = tmp_path / "victim", random.Random(2).randbytes(100 * CHUNK)
+    victim.write_bytes(b"precious" * 100 * CHUNK)
+    before = victim.read_bytes()
+    file = bp.open(path, "wb", chunk_size=CHUNK)
+    file.write(data)
+    (temporary,) = tmp_path.glob(".*.tmp")
+    temporary.unlink()
+    temporary.symlink_to(victim)
+    with pytest.raises(exceptions.StorageError, match="replaced the temporary"):
+        file.close()
+    assert before == victim.read_bytes()
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 def test_to_pipe(length):
     sink = Sequential()

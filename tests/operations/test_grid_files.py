@@ -83,6 +83,17 @@ def test_chunks_come_back(chunks, dtype):
             assert array[key].tobytes() == lazy[key].tobytes()
 
 
+@pytest.mark.parametrize("chunks", CHUNKS)
+def test_a_file_without_an_offset_table_is_read_in_parts(chunks, path):
+    pack_ndarray_to_file(values(), path, chunks=chunks, offsets=False)
+    with bp.open_ndarray(path) as lazy:
+        assert chunks == lazy.chunks
+        for key in np.s_[3, 2:, ::-2], np.s_[-1], np.s_[[7, 1, 7]], np.s_[5, 5, 6]:
+            assert values()[key].tobytes() == lazy[key].tobytes()
+    bp.repack(path, chunks=(2, 2, 2))
+    assert (values() == bp.load(path)).all()
+
+
 def test_header_and_metadata_are_those_of_the_specification(path):
     pack_ndarray_to_file(values((5, 4), "<i2"), path, chunks=(2, 3))
     info = bp.info(path)
@@ -388,6 +399,16 @@ def test_repack(path, order, before, after, shard):
     wanted = before if after is None else after
     assert isinstance(wanted, tuple) == (bp.info(path).array.chunks is not None)
     assert bool(shard) == ("shard" in bp.info(path).metadata)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 16), (3, 0, 2)])
+@pytest.mark.parametrize("shard", [None, False])
+def test_repack_of_an_array_without_items(path, shape, shard):
+    pack_ndarray_to_file(np.zeros(shape, "<i2"), path, metadata={"unit": "m"})
+    bp.repack(path, chunks=(2,) * len(shape), shard=shard)
+    found, user = bp.load(path, return_metadata=True)
+    assert ((shape, "<i2"), {"unit": "m"}) == ((found.shape, found.dtype.str), user)
+    assert [] == bp.verify(path).findings
 
 
 @pytest.mark.parametrize(

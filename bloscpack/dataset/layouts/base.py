@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy
 
-from ..._commit.change import Change
+from ..._commit.change import SAME_NAME, Change
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
@@ -579,9 +579,23 @@ class TableLayout(NodeLayout):
 
         `change` stages all files of a column that replaces another one.
         """
-        if name not in self.columns:
-            self.folder.remove_tree(name)  # of a column that was removed
+        self.remove_leftover(name, str)
         self.array_class.create(change, self.folder.full(name) + "/", *column)
+
+    def remove_leftover(self, name: str, folder_of: Callable[[str], str]) -> None:
+        """Remove the folder of a column that was removed, if `name` is a new column.
+
+        `folder_of` returns the folder of a column. Raises `UsageError` if the file
+        system takes the name for that of another column.
+        """
+        if name in self.columns:
+            return
+        folder, new = self.folder, folder_of(name)
+        identity = folder.identity(new)
+        for other in self.columns if identity is not None else ():
+            if folder.identity(folder_of(other)) == identity:
+                raise UsageError(SAME_NAME % (other, name))
+        folder.remove_tree(new)
 
     @abstractmethod
     def stage_columns(self, change: Change, names: list[str]) -> None:

@@ -705,8 +705,7 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         new, blocks = column
         storage, documents = new_storage(new), self._documents
         documents = Documents(self.folder, documents.identity, {name: storage})
-        if name not in self.columns:
-            self.folder.remove_tree(column_folder(name))  # of one that was removed
+        self.remove_leftover(name, column_folder)
         change.make_folder(documents.data(name).prefix[:-1])
         array = SuperchunkArray(self.folder, column=name, documents=documents)
         array.write(change, blocks)

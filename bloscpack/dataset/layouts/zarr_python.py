@@ -334,7 +334,9 @@ class ZarrChunks(SingleChunks):
         if len(parts) > count // FEW:
             return None
         shape = lengths(index)
-        items: Array = numpy.full(shape, 0 if fill is None else fill, self.dtype)
+        items: Array = numpy.zeros(shape, self.dtype)
+        if fill is not None:
+            items[...] = fill
         for box in parts:
             inside = zip(box, index, strict=True)
             at = tuple(slice(b.start - a.start, b.stop - a.start) for b, a in inside)
