@@ -604,9 +604,9 @@ class FailingFileSystem(MemoryFileSystem):
         if self.left < 0:
             raise OSError("no more")
 
-    def pipe_file(self, path, value, mode="overwrite", **options):
+    def pipe_file(self, path, value, **options):
         self._count()
-        super().pipe_file(path, value, mode, **options)
+        super().pipe_file(path, value, **options)
 
     def rm_file(self, path):
         self._count()

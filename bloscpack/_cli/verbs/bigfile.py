@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -366,7 +367,8 @@ def _set_attr(args: Namespace) -> None:
         return
     try:
         given = texts if numpy.dtype(dtype).kind in "SU" else values
-        with numpy.errstate(all="ignore"):
+        with numpy.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of NumPy 1, about 300 as u1
             found = numpy.array(given, dtype)
         is_held = _holds(found, given)
     except (TypeError, ValueError, OverflowError):
