@@ -34,7 +34,7 @@ from .._storage.cursor import StorageCursor
 from .._types import Json
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
-from ..exceptions import FormatError
+from ..exceptions import FormatError, StorageError
 from ..headers import BloscpackHeader
 from ..serializers import is_shard, shard_rows
 from .findings import ANOTHER
@@ -303,7 +303,10 @@ class _TrailerCheck:
         whole = self.inspection.whole
         stop = self.stop - CRC_LENGTH
         for start in range(self.index_start, stop, READ_SIZE):
-            index = whole.read_at(start, min(READ_SIZE, stop - start))
+            size = min(READ_SIZE, stop - start)
+            index = whole.read_at(start, size)
+            if len(index) < size:  # it had them when it was opened
+                raise StorageError("the file changed while it was read")
             at = start - self.index_start
             right = expected[at : at + len(index)].ljust(len(index), b"\xff")
             if index == right:  # usually, and there may be millions of entries

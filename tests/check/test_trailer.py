@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import struct
+import threading
 
 import numpy as np
 import pytest
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack as bp
 from bloscpack._format.shard import SEPARATOR
 from bloscpack._storage import base
 from bloscpack._storage.base import MemoryStorage
+from bloscpack.exceptions import StorageError
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.recover import recover_fp
 from bloscpack.verify import verify_fp
@@ -263,3 +266,37 @@ def test_search_across_blocks(monkeypatch):
         monkeypatch.setattr(trailer, "READ_SIZE", size)
         found = trailer._search(MemoryStorage(content))
         assert content.index(SEPARATOR) == found
+
+
+def test_a_shard_that_is_cut_off_while_it_is_checked():
+    class Shrinking(MemoryStorage):
+        reads = 0
+
+        def read_into(self, view, offset):
+            self.reads += offset == self.size - 4 - 6 * 16  # of the index
+            return super().read_into(view[: len(view) - 5 * (self.reads > 1)], offset)
+
+    with pytest.raises(StorageError, match="changed while it was read"):
+        verify_fp(Shrinking(shard()))
+
+
+def test_an_append_that_is_in_progress(tmp_path):
+    """It is committed, and the file still has the undo record behind the index."""
+    path = tmp_path / "a.blp"
+    path.write_bytes(shard())
+    found = []
+
+    class Watching(WatchedDisk):
+        def do(self, kind, call, *arguments):
+            if kind != "truncate":
+                return super().do(kind, call, *arguments)
+            thread = threading.Thread(target=lambda: found.append(bp.verify(path)))
+            thread.start()
+            thread.join(0.1)
+            super().do(kind, call, *arguments)
+            thread.join()
+            return None
+
+    with replaced_disk(Watching()):
+        bp.append_ndarray_to_file(ROWS[:3], path)
+    assert [[]] == [report.findings for report in found]
