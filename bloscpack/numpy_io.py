@@ -24,7 +24,6 @@ import numpy
 from ._commit.replacing import replacing
 from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
-from ._engine.prealloc import memory_at
 from ._format.array_metadata import (
     Description,
     describe,
@@ -111,6 +110,13 @@ class UnpackKeywords(TypedDict, total=False):
     progress: Progress | None
 
 
+def memory_of(array: Array) -> memoryview:
+    """Return the bytes of an array, whose items lie side by side, without a copy."""
+    if not array.nbytes:
+        return memoryview(bytearray())
+    return array.reshape(-1, order="A").view("u1").data
+
+
 class PlainNumpySource(PlainSource):
     """Yields views of the memory of an array, or of a copy if it is not contiguous.
 
@@ -139,12 +145,12 @@ class PlainNumpySource(PlainSource):
         self.ptr = ndarray.ctypes.data
 
     def __iter__(self) -> Iterator[memoryview]:
-        memory = memory_at(self.ptr, self.size, self.ndarray)
+        memory = memory_of(self.ndarray)
         return (memory[start:stop] for start, stop in self.spans(self.size))
 
     def read(self, start: int, size: int) -> bytes:
         """Return a part of the bytes of the items."""
-        return bytes(memory_at(self.ptr, self.size, self.ndarray)[start : start + size])
+        return bytes(memory_of(self.ndarray)[start : start + size])
 
 
 class GridSource(PlainSource):
@@ -235,7 +241,7 @@ class PlainNumpySink(MemorySink):
         self.ndarray = new_array(metadata.shape, metadata.dtype, metadata.order)
         self.ptr = self.ndarray.ctypes.data
         self._stored = 0
-        super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
+        super().__init__(memory_of(self.ndarray))
 
     def room(self, start: int, nbytes: int) -> memoryview | None:
         """Return the memory for the next chunk; None if the array is cut in a grid."""

@@ -1,4 +1,4 @@
-"""Memory of arrays and of new bytes objects, which is filled in place."""
+"""New bytes objects, which are filled in place."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ import mmap
 # Minimum size in bytes of memory that is requested in huge pages: no gain was measured
 # below.
 HUGE_PAGES_FROM = 4 * 2**20
-
-
-def memory_at(address: int, nbytes: int, owner: object) -> memoryview:
-    """Return memory as a writable view, which keeps `owner` alive."""
-    if not nbytes:
-        return memoryview(bytearray())
-    memory = (ctypes.c_char * nbytes).from_address(address)
-    memory.owner = owner  # type: ignore[attr-defined]
-    return memoryview(memory).cast("B")
 
 
 def _new_bytes(nbytes: int) -> bytes:
@@ -59,7 +50,9 @@ class BytesUnderConstruction:
     def __init__(self, nbytes: int) -> None:
         self._nbytes = nbytes
         self._made = _new_bytes(max(nbytes, 2))  # shorter ones have other owners
-        self.view = memory_at(_address_of(self._made), nbytes, self._made)
+        memory = (ctypes.c_char * nbytes).from_address(_address_of(self._made))
+        memory.owner = self._made  # type: ignore[attr-defined]
+        self.view = memoryview(memory).cast("B") if nbytes else memoryview(bytearray())
 
     def finish(self) -> bytes:
         """Return the bytes object; nothing else may be called afterwards."""
