@@ -191,7 +191,10 @@ def bytes_behind(
     head = read_up_to(fp, TRAILER_HEAD)
     if is_shard(metadata) and head.startswith(SEPARATOR):
         with suppress(FormatError):  # a damaged trailer may have any size
-            end += trailer_nbytes(header, metadata, head)
+            size = trailer_nbytes(header, metadata, head)
+            if not size:  # there is no offset table, so it counts as none
+                return 0
+            end += size
         if fp.seek(0, os.SEEK_END) <= end:  # it was cut off
             return 0
         fp.seek(end)
