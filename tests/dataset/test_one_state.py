@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
 
 CHANGES = """
@@ -95,3 +97,48 @@ def test_a_change_between_the_columns_and_another_one_after_it(
     monkeypatch.setattr(Folder, "storage", changing)
     assert {1} == values_in(reader[:])
     assert Folder.storage is storage
+
+
+class Paused:
+    """Calls a function in a thread, which waits after its first call of a method."""
+
+    def __init__(self, monkeypatch, function, owner, name):
+        method, self.pauses = getattr(owner, name), threading.Event()
+        self._goes_on = threading.Event()
+
+        def pausing(*args, **options):
+            found = method(*args, **options)
+            if threading.current_thread() is self._thread and not self.pauses.is_set():
+                self.pauses.set()
+                assert self._goes_on.wait(60)
+            return found
+
+        monkeypatch.setattr(owner, name, pausing)
+        self.found = []
+        self._thread = threading.Thread(target=lambda: self.found.append(function()))
+        self._thread.start()
+        assert self.pauses.wait(60)
+
+    def end(self):
+        self._goes_on.set()
+        self._thread.join()
+
+
+def assign(path, number):
+    with dataset.open(path, "r+") as writer:
+        writer[:] = {"x": [number] * 20, "y": [number] * 20}
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_file_that_a_thread_has_opened_before_a_change(layout, tmp_path, monkeypatch):
+    """It is not kept for later reads if another thread has found the change."""
+    path = tmp_path / "d"
+    dataset.create_table(path, {"x": [0] * 20, "y": [0] * 20}, layout=layout).close()
+    reader = dataset.open(path)
+    reading = Paused(monkeypatch, lambda: reader[:], FolderStore, "open")
+    assign(path, 1)
+    other = reader[["y"]]
+    assert {1} == values_in(other[:])
+    reader._read(lambda: None)  # as a thread that does not wait for the file of "x"
+    reading.end()
+    assert [{1}, {1}] == [values_in(reading.found[0]), values_in(reader[:])]
