@@ -150,11 +150,9 @@ class Pending:
     def renew(self) -> None:
         """Read the document again if another program has replaced it."""
         if self.name is not None:
-            version = self.store.identity(self.name)
-            if version != self._version:
+            if self.store.identity(self.name) != self._version:
                 with suppress(FileNotFoundError):  # other reads say that it is gone
                     self.read()
-                    self._version = version
 
     def prepare(self, change: Change) -> None:
         """Let a change write the documents of members again that are old copies.
@@ -198,9 +196,9 @@ class Pending:
         """Read the document again."""
         if self.name is not None:
             since = self.nchanges
-            content = self.store.read(self.name, MAX_DOCUMENT, whole=True)[0]
+            content, version = self.store.read(self.name, MAX_DOCUMENT, whole=True)
             document = decode_json(content, self.store.path(self.name))
-            self.take(self.name, content, document, since, None)
+            self.take(self.name, content, document, since, version)
 
 
 def decode_json(text: bytes, path: str) -> Json:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack._commit.change import Pending
 from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
 
@@ -142,3 +143,26 @@ def test_a_file_that_a_thread_has_opened_before_a_change(layout, tmp_path, monke
     reader._read(lambda: None)  # as a thread that does not wait for the file of "x"
     reading.end()
     assert [{1}, {1}] == [values_in(reading.found[0]), values_in(reader[:])]
+
+
+def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeypatch):
+    """Two threads read the document, and the one that began first ends last."""
+    path = tmp_path / "d"
+    table(path, "zarr")
+    reader = dataset.open(path)
+    pending = reader._layout.folder.pending
+    assign(path, 1)
+    reading = Paused(monkeypatch, pending.renew, FolderStore, "read")
+    assign(path, 2)
+    take = Pending.take
+
+    def slow(*args):
+        take(*args)
+        if threading.current_thread() is threading.main_thread():
+            reading.end()
+
+    monkeypatch.setattr(Pending, "take", slow)
+    pending.renew()
+    monkeypatch.undo()
+    pending.renew()
+    assert dataset.open(path)._layout.folder.pending.state == pending.state
