@@ -178,6 +178,8 @@ class Pending:
         version = None if self.name is None else self.store.identity(self.name)
         with self._lock:
             self.nchanges += 1
+            # Another thread may have read the list of this change, which is complete.
+            self.files, self.removed, self.is_there = {}, set(), False
             if change.token != self.token:
                 identity = self.state.split(" token=")[0]
                 self.state = "%s token=%s" % (identity, change.token)

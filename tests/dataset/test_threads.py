@@ -13,7 +13,9 @@ from dataset.layouts import LAYOUTS
 from support import run_silently
 
 from bloscpack import bigfile, dataset
+from bloscpack._commit.change import FolderChange
 from bloscpack._engine.forks import Owner
+from bloscpack._format.committed import PENDING
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
@@ -445,3 +447,22 @@ def test_a_late_read_does_not_bring_back_an_old_document(monkeypatch):
         table.append({"x": [5]})
         table.close()
         assert [1, 2, 3, 4, 5] == dataset.open(place)["x"][:].tolist()
+
+
+def test_a_list_of_files_that_a_thread_reads_during_the_change(tmp_path, monkeypatch):
+    """The change removes shards, and a later one makes them again."""
+    with dataset.create_group(tmp_path / "g") as group:
+        with group.change():
+            group.create_array("x", [1] * 10, chunks=2, shards=2)
+        replace = FolderChange._replace
+
+        def read_by_another_thread(change, content):
+            replace(change, content)
+            if PENDING.encode() in content:
+                group._layout.folder.read_json("zarr.json")
+
+        monkeypatch.setattr(FolderChange, "_replace", read_by_another_thread)
+        group.create_array("x", [7] * 4, chunks=2, shards=2, mode="w")
+        monkeypatch.undo()
+        group["x"].append([8] * 6)
+        assert [7] * 4 + [8] * 6 == group["x"][:].tolist()
