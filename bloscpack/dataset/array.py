@@ -172,6 +172,11 @@ class Array(StoredArray, ItemsNode):
     def _has_parts(self) -> bool:
         return self._layout.by_field and len(self._layout.parts()) > 1
 
+    @property
+    def _is_read_with_others(self) -> bool:
+        """Whether a read may need its files together with those of other arrays."""
+        return self._is_column or self._has_parts
+
     def _close_files(self) -> None:
         self._layout.close_files()
 
@@ -371,6 +376,8 @@ class Array(StoredArray, ItemsNode):
         layout, old = self._layout, self.shape
         if shape == old:
             return
+        if self._is_read_with_others and any(map(operator.lt, shape, old)):
+            change.renews_token = True  # later rows in their place are others
         grid = layout.grid.resized(shape)
         if grows := any(map(operator.gt, shape, old)):
             # Readers of the old state need the items that another axis loses.
@@ -414,6 +421,7 @@ class Array(StoredArray, ItemsNode):
         else:
             items = numpy.array(self[key])
             items[names] = converted(values, items[names].dtype)
+        change.renews_token = change.renews_token or self._is_read_with_others
         selection, layout = Selection(key, self.shape), self._layout
         items, grid = selection.spread(items), layout.grid
         blocks = changed_blocks(grid, selection, items, layout.reader.get)

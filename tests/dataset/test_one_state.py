@@ -125,7 +125,7 @@ class Paused:
         self._thread.join()
 
 
-def assign(path, number):
+def assign_all(path, number):
     with dataset.open(path, "r+") as writer:
         writer[:] = {"x": [number] * 20, "y": [number] * 20}
 
@@ -137,7 +137,7 @@ def test_a_file_that_a_thread_has_opened_before_a_change(layout, tmp_path, monke
     dataset.create_table(path, {"x": [0] * 20, "y": [0] * 20}, layout=layout).close()
     reader = dataset.open(path)
     reading = Paused(monkeypatch, lambda: reader[:], FolderStore, "open")
-    assign(path, 1)
+    assign_all(path, 1)
     other = reader[["y"]]
     assert {1} == values_in(other[:])
     reader._read(lambda: None)  # as a thread that does not wait for the file of "x"
@@ -151,9 +151,9 @@ def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeyp
     table(path, "zarr")
     reader = dataset.open(path)
     pending = reader._layout.folder.pending
-    assign(path, 1)
+    assign_all(path, 1)
     reading = Paused(monkeypatch, pending.renew, FolderStore, "read")
-    assign(path, 2)
+    assign_all(path, 2)
     take = Pending.take
 
     def slow(*args):
@@ -166,3 +166,37 @@ def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeyp
     monkeypatch.undo()
     pending.renew()
     assert dataset.open(path)._layout.folder.pending.state == pending.state
+
+
+def assign(path):
+    """Change one file of each column."""
+    for name in "a", "b":
+        with dataset.open(path, "r+") as writer:
+            if isinstance(writer, dataset.Table):
+                writer[name][9] = 1
+            else:
+                writer[name] = [1] * 10
+
+
+def replace_rows(path):
+    with dataset.open(path, "r+") as writer:
+        writer.resize(8)
+        writer.append(np.ones(2, PAIR))
+
+
+@pytest.mark.parametrize("change", [assign, replace_rows])
+@pytest.mark.parametrize("kind", ["zarr", "superchunk", "fields"])
+def test_a_file_that_was_opened_before_changes_of_single_files(kind, change, tmp_path):
+    """The reader has the file of one column open, and opens that of the other now."""
+    path, rows = tmp_path / "d", np.zeros(10, PAIR)
+    if kind == "fields":
+        dataset.create_array(path, rows, layout="superchunk").close()
+        reader = dataset.open(path)
+        reader["a"]
+    else:
+        cut = {"a": 10, "b": 5}
+        dataset.create_table(path, rows, layout=kind, chunks=cut, shards=cut).close()
+        reader = dataset.open(path)
+        reader[:2]
+    change(path)
+    assert {1} == values_in(reader[9:])
