@@ -163,7 +163,8 @@ class Pending:
         members = self.members or {}
         change.stale = {
             "%s/%s" % (name, ZARR_JSON): encode_document(members[name], 2)
-            for name in self.stale
+            for name in tuple(self.stale)  # another thread may add one
+            if name in members  # or have added one that was removed meanwhile
         }
 
     @property

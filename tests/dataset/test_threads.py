@@ -466,3 +466,26 @@ def test_a_list_of_files_that_a_thread_reads_during_the_change(tmp_path, monkeyp
         monkeypatch.undo()
         group["x"].append([8] * 6)
         assert [7] * 4 + [8] * 6 == group["x"][:].tolist()
+
+
+def test_an_old_copy_that_a_thread_finds_while_its_member_is_removed(tmp_path):
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        with group.change():
+            group.create_array("x", [1, 2])
+        array, copy = group["x"], path / "x" / "zarr.json"
+        old = copy.read_bytes()
+        array.append([3])
+        copy.write_bytes(old)  # as after a crash of the machine
+
+        class Late(set):
+            def add(self, name):
+                pending.stale = set()
+                del group["x"]  # as another thread does
+                pending.stale.add(name)
+
+        pending = group._layout.folder.pending
+        pending.stale = Late()
+        assert {} == dict(array.attrs)
+        group.attrs["a"] = 1
+    assert {"a": 1} == dict(dataset.open(path).attrs)
