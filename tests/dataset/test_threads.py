@@ -468,6 +468,31 @@ def test_a_list_of_files_that_a_thread_reads_during_the_change(tmp_path, monkeyp
         assert [7] * 4 + [8] * 6 == group["x"][:].tolist()
 
 
+@pytest.mark.parametrize("change", ["remove", "rename"])
+def test_a_table_of_a_group_while_a_thread_removes_a_column(
+    change, tmp_path, monkeypatch
+):
+    """Another thread gets the same object: two would change different columns."""
+    with dataset.create_group(tmp_path / "g") as group:
+        table = group.create_table("t", {"x": [1], "y": [2]})
+        commit, found = type(table._layout).columns_committed, []
+
+        def slow(layout, names):
+            thread = threading.Thread(target=lambda: found.append(group["t"]))
+            thread.start()
+            thread.join()
+            commit(layout, names)
+
+        monkeypatch.setattr(type(table._layout), "columns_committed", slow)
+        removed = table["y"]
+        if change == "remove":
+            table.remove_column("y")
+        else:
+            table.rename({"y": "z"})
+        assert [table] == found
+        assert [False, True] == [table.closed, removed.closed]
+
+
 def test_an_old_copy_that_a_thread_finds_while_its_member_is_removed(tmp_path):
     path = tmp_path / "g"
     with dataset.create_group(path) as group:
