@@ -142,7 +142,10 @@ class Node:
         if self._writer is None:
             with nullcontext() if outer is None else outer.turn():
                 self._layout.check_writable()  # its error says what to do
-        return checked(self._writer, self.path)
+        writer = checked(self._writer, self.path)
+        if self._is_part and self.closed:  # the writer is that of the group
+            raise UsageValueError("the dataset is closed: '%s'" % self.path)
+        return writer
 
     def _read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state."""

@@ -746,6 +746,26 @@ def test_a_document_that_changes_while_a_writer_has_it(tmp_path, found):
     assert [(1, 2), (3, 4), (5, 6)] == dataset.open(tmp_path / "t")[:].tolist()
 
 
+def test_a_member_that_was_closed(path):
+    """The group may have opened it again: two objects would differ in their columns."""
+    with dataset.create_group(path) as group, group.change():
+        group.create_array("x", [1])
+        group.create_table("t", {"a": [1]})
+        group.create_group("g")
+    with dataset.open(path, "r+") as group:
+        for name, change in {
+            "x": lambda x: x.attrs.update(a=1),
+            "t": lambda t: t.add_column("b", [2]),
+            "g": lambda g: g.attrs.update(a=1),
+        }.items():
+            member = group[name]
+            member.close()
+            with pytest.raises(UsageError, match="closed"):
+                change(member)
+            change(group[name])
+    assert [] == dataset.verify(path).findings
+
+
 def test_closing_a_group_within_its_change(path):
     fill(path)
     before = content(dataset.open(path))
