@@ -154,6 +154,12 @@ class Array(StoredArray, ItemsNode):
         with self._closing():
             self.stop_reading()
             super().close()
+        self._stay_closed()
+
+    def _stay_closed(self) -> None:
+        """Close the files that a thread has opened that reads beside other writers."""
+        if self._writer is not None and self._writer.by_shard and self._writer.closed:
+            self.stop_reading()
 
     def stop_reading(self) -> None:
         """Make each read an error from now on, and close the files."""
@@ -166,6 +172,7 @@ class Array(StoredArray, ItemsNode):
         writer, layout = self._writer, self._layout
         if writer is not None and writer.by_shard and not self.closed:
             layout.renew()
+            self._stay_closed()
         return super()._read(function)
 
     @property
