@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -22,7 +23,14 @@ from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
 from .._format.grid import Shape, lengths, part
 from .._storage.store import Conflict
-from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import (
+    BloscpackError,
+    DoesNotFit,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from .layouts.base import ArrayLayout, Blocks, NewColumn
 from .node import ItemsNode, Node, import_dask
 from .rows import (
@@ -178,6 +186,15 @@ class Array(StoredArray, ItemsNode):
     @property
     def _has_parts(self) -> bool:
         return self._layout.by_field and len(self._layout.parts()) > 1
+
+    def _check_rows(self) -> None:
+        now: Any = None
+        with suppress(BloscpackError, OSError):  # reading raises a better error
+            now = self._reopened()
+        if now is not None and now.shape[:1] < self.shape[:1]:
+            raise StorageError(
+                errno.ESTALE, "a writer has removed rows: open it again", self.path
+            )
 
     @property
     def _is_read_with_others(self) -> bool:

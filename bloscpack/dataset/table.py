@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -274,6 +275,10 @@ class Table(StoredRows, ItemsNode):
     def _close_files(self) -> None:
         for column in self._columns.values():
             column._close_files()
+
+    def _check_rows(self) -> None:
+        for column in islice(self._columns.values(), 1):  # all have the same rows
+            column._check_rows()
 
     def _with_masks(
         self, names: Sequence[str] | None

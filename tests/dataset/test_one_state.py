@@ -14,6 +14,7 @@ from bloscpack import dataset
 from bloscpack._commit.change import Pending
 from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
+from bloscpack.exceptions import StorageError
 
 CHANGES = """
 import sys, time
@@ -200,3 +201,26 @@ def test_a_file_that_was_opened_before_changes_of_single_files(kind, change, tmp
         reader[:2]
     change(path)
     assert {1} == values_in(reader[9:])
+
+
+@pytest.mark.parametrize("kind", ["zarr", "superchunk", "fields"])
+def test_rows_in_the_place_of_removed_rows(kind, tmp_path):
+    """An append changes no file that readers use, unless they know removed rows."""
+    path, rows = tmp_path / "d", np.zeros(10, PAIR)
+    if kind == "fields":
+        dataset.create_array(path, rows, layout="superchunk").close()
+    else:
+        cut = {"a": 10, "b": 5}
+        dataset.create_table(path, rows, layout=kind, chunks=cut, shards=cut).close()
+    reader = dataset.open(path)
+    reader[:2]
+    with dataset.open(path, "r+") as writer:
+        writer.resize(8)
+        for key in slice(2), slice(5, None):
+            with pytest.raises(StorageError, match="removed rows: open it again"):
+                reader[key]
+        writer.append(np.ones(2, PAIR))
+        assert {1} == values_in(reader[8:])
+        writer.resize(7)
+    reader.refresh()
+    assert 7 == len(reader[:])
