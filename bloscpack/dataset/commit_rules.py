@@ -137,10 +137,9 @@ def _check_independent(found: Found) -> None:
 
     Called when the dataset is locked: until then, another program may do that.
     """
-    if found.layout == "zarr" and found.folder.store.can_rename:
-        now = found._replace(folder=Folder(found.folder.store))
-        if committing(now) is not None:
-            raise _has_one_writer(found.folder)
+    is_zarr = found.layout == "zarr" and found.folder.store.can_rename
+    if is_zarr and committing(found) is not None:
+        raise _has_one_writer(found.folder)
 
 
 def _has_one_writer(folder: Folder) -> StorageError:
