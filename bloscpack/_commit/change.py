@@ -6,11 +6,12 @@ store of objects to temporary files. A content that does not disturb the old sta
 `Change.commit`. The documents of members are part of the document of the dataset.
 
 Commit point
-    One file is replaced: the document of the dataset, or the only staged file. If more
-    files are staged, the new document lists them as pending (see `_format.committed`).
-    They get their names after it, and then the document is replaced by one without the
-    list. With `sync`, all contents and the names of their folders are on the disk
-    before the commit point.
+    One file is replaced: the document of the dataset, or the only staged file, before
+    which the document may get another token (`Change.renews_token`). If more files are
+    staged, the new document lists them as pending (see `_format.committed`). They get
+    their names after it, and then the document is replaced by one without the list.
+    With `sync`, all contents and the names of their folders are on the disk before the
+    commit point.
 Recovery
     Readers read the pending files where they are, see `Pending`. The next writer gives
     them their names (`complete`), and removes what a writer left in ``.bloscpack``.
@@ -149,12 +150,9 @@ class Pending:
 
     def renew(self) -> None:
         """Read the document again if another program has replaced it."""
-        if self.name is not None:
-            version = self.store.identity(self.name)
-            if version != self._version:
-                with suppress(FileNotFoundError):  # other reads say that it is gone
-                    self.read()
-                    self._version = version
+        if self.name is not None and self.store.identity(self.name) != self._version:
+            with suppress(FileNotFoundError):  # other reads say that it is gone
+                self.read()
 
     def prepare(self, change: Change) -> None:
         """Let a change write the documents of members again that are old copies.
@@ -165,7 +163,8 @@ class Pending:
         members = self.members or {}
         change.stale = {
             "%s/%s" % (name, ZARR_JSON): encode_document(members[name], 2)
-            for name in self.stale
+            for name in tuple(self.stale)  # another thread may add one
+            if name in members  # or have added one that was removed meanwhile
         }
 
     @property
@@ -180,6 +179,8 @@ class Pending:
         version = None if self.name is None else self.store.identity(self.name)
         with self._lock:
             self.nchanges += 1
+            # Another thread may have read the list of this change, which is complete.
+            self.files, self.removed, self.is_there = {}, set(), False
             if change.token != self.token:
                 identity = self.state.split(" token=")[0]
                 self.state = "%s token=%s" % (identity, change.token)
@@ -198,9 +199,9 @@ class Pending:
         """Read the document again."""
         if self.name is not None:
             since = self.nchanges
-            content = self.store.read(self.name, MAX_DOCUMENT, whole=True)[0]
+            content, version = self.store.read(self.name, MAX_DOCUMENT, whole=True)
             document = decode_json(content, self.store.path(self.name))
-            self.take(self.name, content, document, since, None)
+            self.take(self.name, content, document, since, version)
 
 
 def decode_json(text: bytes, path: str) -> Json:
@@ -258,7 +259,8 @@ class Change:
     token
         The token that the document gets.
     renews_token
-        Whether that is always a new one.
+        Whether that is always a new one. In a folder, it shows readers of several
+        columns that one of them changes, or loses rows.
     """
 
     wait = 0.0
@@ -385,11 +387,15 @@ class Change:
             and None not in files.values()
         ):
             self.is_committing = True
+            if files and self.renews_token:
+                self._renew_token()
             self._sync()
             for name, staged in files.items():
                 self._move(staged, name)  # commit point
             self._sync()
             files.clear()
+            if self.token and self.pending is not None:
+                self.pending.committed(self)
             return
         if root is None:
             root = self._read_document()
@@ -441,6 +447,13 @@ class Change:
     def _read_document(self) -> bytes:
         """Return the document that is in the file now."""
         return self.store.read(self.document, MAX_DOCUMENT, whole=True)[0]
+
+    def _renew_token(self) -> None:
+        """Give the document a new token, before a file without a document changes.
+
+        A reader that has old files of other columns open does not use them with this
+        one. Readers in a store of objects do not look at the token.
+        """
 
     def _sync_files(self) -> None:
         """Wait until all contents are on the disk that several calls have written."""
@@ -574,6 +587,10 @@ class FolderChange(Change):
             self._move(file.staged, file.name)
         if not at_once:
             self._staged[file.name] = file.staged
+
+    def _renew_token(self) -> None:
+        self.token = self._token
+        self._replace(with_members(self._read_document(), {}, self.token))
 
     def _sync_files(self) -> None:
         self.store.sync_files(self._unsynced)

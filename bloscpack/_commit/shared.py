@@ -136,18 +136,25 @@ def _no_locks(path: str) -> StorageError:
 
 
 class SharedShards:
-    """The right to assign to an array in a folder, beside other writers."""
+    """The right to assign to an array in a folder, beside other writers.
+
+    `check` is called when the folder is locked. It raises `StorageError` if the array
+    can't have several writers any more.
+    """
 
     shared = False
     by_shard = True
 
     _lock: FolderLock | None = None
 
-    def __init__(self, pending: Pending, sync: bool) -> None:
+    def __init__(
+        self, pending: Pending, sync: bool, check: Callable[[], object]
+    ) -> None:
         assert isinstance(pending.store, FolderStore)
         self._store = pending.store
         self._pending = pending
         self._sync = sync
+        self._check = check
         self._named: set[str] = set()
         self._lock = self._locked()
 
@@ -171,6 +178,7 @@ class SharedShards:
             if self._lock is None:
                 # A writer that is being closed has the folder for itself for a moment.
                 stack.callback(waiting(self._locked, WAIT).close)
+                self._check()
             change = SharedChange(self._store, self._sync, self._named)
             stack.callback(change.close)
             yield change

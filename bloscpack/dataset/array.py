@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -22,7 +23,14 @@ from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
 from .._format.grid import Shape, lengths, part
 from .._storage.store import Conflict
-from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import (
+    BloscpackError,
+    DoesNotFit,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from .layouts.base import ArrayLayout, Blocks, NewColumn
 from .node import ItemsNode, Node, import_dask
 from .rows import (
@@ -154,6 +162,12 @@ class Array(StoredArray, ItemsNode):
         with self._closing():
             self.stop_reading()
             super().close()
+        self._stay_closed()
+
+    def _stay_closed(self) -> None:
+        """Close the files that a thread has opened that reads beside other writers."""
+        if self._writer is not None and self._writer.by_shard and self._writer.closed:
+            self.stop_reading()
 
     def stop_reading(self) -> None:
         """Make each read an error from now on, and close the files."""
@@ -166,11 +180,26 @@ class Array(StoredArray, ItemsNode):
         writer, layout = self._writer, self._layout
         if writer is not None and writer.by_shard and not self.closed:
             layout.renew()
+            self._stay_closed()
         return super()._read(function)
 
     @property
     def _has_parts(self) -> bool:
         return self._layout.by_field and len(self._layout.parts()) > 1
+
+    def _check_rows(self) -> None:
+        now: Any = None
+        with suppress(BloscpackError, OSError):  # reading raises a better error
+            now = self._reopened()
+        if now is not None and now.shape[:1] < self.shape[:1]:
+            raise StorageError(
+                errno.ESTALE, "a writer has removed rows: open it again", self.path
+            )
+
+    @property
+    def _is_read_with_others(self) -> bool:
+        """Whether a read may need its files together with those of other arrays."""
+        return self._is_column or self._has_parts
 
     def _close_files(self) -> None:
         self._layout.close_files()
@@ -371,6 +400,8 @@ class Array(StoredArray, ItemsNode):
         layout, old = self._layout, self.shape
         if shape == old:
             return
+        if self._is_read_with_others and any(map(operator.lt, shape, old)):
+            change.renews_token = True  # later rows in their place are others
         grid = layout.grid.resized(shape)
         if grows := any(map(operator.gt, shape, old)):
             # Readers of the old state need the items that another axis loses.
@@ -414,6 +445,7 @@ class Array(StoredArray, ItemsNode):
         else:
             items = numpy.array(self[key])
             items[names] = converted(values, items[names].dtype)
+        change.renews_token = change.renews_token or self._is_read_with_others
         selection, layout = Selection(key, self.shape), self._layout
         items, grid = selection.spread(items), layout.grid
         blocks = changed_blocks(grid, selection, items, layout.reader.get)

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from .._commit import new_folder, objects
@@ -102,6 +103,7 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     folder, (layout, kind) = found.folder, found[1:]
     pending = folder.pending
     is_shared = kind == "group" and pending.members is None
+    check = partial(_check_independent, found)
     by_name = LAYOUTS[layout].prepare
     call = None if by_name is None else load(by_name)
 
@@ -113,7 +115,7 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
 
     rule: Rule
     if shared and folder.store.can_rename:
-        rule = SharedShards(pending, sync)
+        rule = SharedShards(pending, sync, check)
     elif shared:
         rule = SharedObjects(pending, DATASETS.claimed)
     elif folder.store.can_rename:
@@ -122,7 +124,31 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     else:
         rule = objects.ClaimedObjects(pending, is_shared, DATASETS.claimed, prepare)
     folder.forget_doubtful_document()  # another writer may have changed it until now
+    try:
+        check()
+    except BaseException:
+        rule.release()
+        raise
     return Writer(folder.root, rule)
+
+
+def _check_independent(found: Found) -> None:
+    """Raise `StorageError` if a group has got one writer, which changes the dataset.
+
+    Called when the dataset is locked: until then, another program may do that.
+    """
+    is_zarr = found.layout == "zarr" and found.folder.store.can_rename
+    if is_zarr and committing(found) is not None:
+        raise _has_one_writer(found.folder)
+
+
+def _has_one_writer(folder: Folder) -> StorageError:
+    return StorageError(
+        errno.ESTALE,
+        "another program has changed it as a whole since it was opened, so that it "
+        "has one writer: open it again",
+        folder.path(),
+    )
 
 
 def _check_shared(folder: Folder) -> None:
@@ -135,12 +161,7 @@ def _check_shared(folder: Folder) -> None:
     found = find(now)
     is_member = found is not None and committing(Found(now, *found)) is not None
     if is_member or now.pending.members is not None:
-        raise StorageError(
-            errno.ESTALE,
-            "another program has changed it as a whole since it was opened, so that it "
-            "has one writer: open it again",
-            folder.path(),
-        )
+        raise _has_one_writer(folder)
 
 
 def drop_copies(folder: Folder) -> None:

@@ -21,6 +21,7 @@ from zlib import crc32
 import numpy
 
 from .._arrays.selection import Selection
+from .._commit.access import NewAccess
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
@@ -242,6 +243,10 @@ class Addition(Existing, FolderTarget):
             columns = _columns(dataset).items()
             self._columns = {name: (c.dtype, c.shape[1:]) for name, c in columns}
         super().__init__(os.path.realpath(root), "w", sync=False)
+
+    def _new_access(self) -> NewAccess:
+        """Return the access of the rows: that of the dataset, which is not replaced."""
+        return NewAccess(self.name.model(self.name.folder()))
 
     def is_finished(self) -> bool:
         """Return True: `finish` finds out whether the rows are there."""

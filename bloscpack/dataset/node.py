@@ -142,7 +142,10 @@ class Node:
         if self._writer is None:
             with nullcontext() if outer is None else outer.turn():
                 self._layout.check_writable()  # its error says what to do
-        return checked(self._writer, self.path)
+        writer = checked(self._writer, self.path)
+        if self._is_part and self.closed:  # the writer is that of the group
+            raise UsageValueError("the dataset is closed: '%s'" % self.path)
+        return writer
 
     def _read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state."""
@@ -208,9 +211,6 @@ class Node:
 class ItemsNode(Node):
     """An array or a table."""
 
-    # What `Pending.state` was when the files were read that are open.
-    _read_state: str | None = None
-
     if TYPE_CHECKING:
 
         @property
@@ -222,6 +222,11 @@ class ItemsNode(Node):
 
     # What the files were when Dask got an array for reading; None before.
     _token: object = None
+
+    def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
+        super().__init__(layout, writer)
+        # What `Pending.state` was when the files were read that are open.
+        self._read_state = layout.folder.pending.state
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
@@ -249,6 +254,7 @@ class ItemsNode(Node):
             state = pending.state
             if self._read_state != state:
                 self._close_files()
+                self._check_rows()
                 self._read_state = state
             result = function()
             pending.renew()
@@ -265,6 +271,13 @@ class ItemsNode(Node):
 
     def _close_files(self) -> None:
         """Let the next read open the files that are there then."""
+        raise NotImplementedError
+
+    def _check_rows(self) -> None:
+        """Raise `StorageError` if another program has removed rows.
+
+        It may append others in their place, which is no change of several files.
+        """
         raise NotImplementedError
 
     def _check_resizable(self) -> Writer:

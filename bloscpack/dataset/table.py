@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -108,7 +109,11 @@ class Table(StoredRows, ItemsNode):
         return self.columns._columns
 
     def _set_columns(self) -> None:
-        """Make objects for new columns; the other columns keep their objects."""
+        """Make objects for new columns; the other columns keep their objects.
+
+        Those of removed columns are closed when the table does not have them any more:
+        a table with a closed column is closed, and another thread would open it again.
+        """
         old, new = self._columns, {}
         for name, layout in self._layout.columns.items():
             column = old.get(name)
@@ -118,6 +123,8 @@ class Table(StoredRows, ItemsNode):
                 column._take_layout(layout)
             new[name] = column
         self.columns._columns = new
+        for name in old.keys() - new.keys():
+            old[name].stop_reading()
 
     # Description
 
@@ -178,9 +185,6 @@ class Table(StoredRows, ItemsNode):
         return read_table(type(layout), layout.folder, layout.allow_pickle)
 
     def _take_layout(self, layout: TableLayout) -> None:
-        removed = self._columns.keys() - layout.columns.keys()
-        for name in removed:
-            self._columns[name].stop_reading()
         self._layout, self._token = layout, None
         self._set_columns()
 
@@ -271,6 +275,10 @@ class Table(StoredRows, ItemsNode):
     def _close_files(self) -> None:
         for column in self._columns.values():
             column._close_files()
+
+    def _check_rows(self) -> None:
+        for column in islice(self._columns.values(), 1):  # all have the same rows
+            column._check_rows()
 
     def _with_masks(
         self, names: Sequence[str] | None
@@ -543,9 +551,6 @@ class Table(StoredRows, ItemsNode):
         layout = self._layout
 
         def take_over() -> None:
-            for name, column in self._columns.items():
-                if name not in names:
-                    column.stop_reading()
             layout.columns_committed(names)
             self._set_columns()
 

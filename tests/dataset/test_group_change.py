@@ -366,6 +366,48 @@ def test_a_group_that_another_writer_has_changed_as_a_whole(path):
     assert 1 == found.attrs["a"] == found["in"].attrs["a"]
 
 
+@pytest.mark.parametrize("kind", ["array", "table", "group"])
+def test_a_group_that_changes_as_a_whole_while_a_member_is_opened(
+    kind, tmp_path, monkeypatch
+):
+    """Between the look at the documents and the lock: a change would be lost."""
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("array", [1, 2])
+        group.create_table("table", {"x": [1, 2]})
+        group.create_group("group")
+        with group["group"].change() as inner:
+            inner.create_array("x", [1])
+    lock, unite = FolderLock.__init__, [True]
+
+    def late(folder_lock, *args, **options):
+        if unite and unite.pop():
+            with dataset.open(tmp_path / "g", "r+") as group, group.change():
+                group["array"].append([3])
+        lock(folder_lock, *args, **options)
+
+    monkeypatch.setattr(FolderLock, "__init__", late)
+    with pytest.raises(StorageError, match="so that it has one writer: open it again"):
+        dataset.open(tmp_path / "g" / kind, "r+")
+    with dataset.open(tmp_path / "g" / "array", "r+") as array:
+        array.append([4])
+    assert [1, 2, 3, 4] == dataset.open(tmp_path / "g")["array"][:].tolist()
+
+
+def test_a_shared_writer_of_a_member_of_a_group_that_changes_as_a_whole(tmp_path):
+    dataset.create_group(tmp_path / "g").create_array("x", [1, 2, 3]).close()
+    with dataset.open(tmp_path / "g" / "x", "r+", shared=True) as array:
+        copies = [pickle.loads(pickle.dumps(array)) for _ in range(2)]
+    copies[0][0] = 7
+    with dataset.open(tmp_path / "g", "r+") as group:
+        with group.change():
+            pass
+        for copied in copies:  # its lock would not keep the writer of the group away
+            with pytest.raises(StorageError, match="so that it has one writer"):
+                copied[1] = 8
+        group["x"].append([4])
+        assert [7, 2, 3, 4] == group["x"][:].tolist()
+
+
 def test_a_writer_that_does_not_know_of_pending_files(monkeypatch):
     """The files of a change that another one has committed must not be lost."""
     pytest.importorskip("fsspec")
@@ -702,6 +744,26 @@ def test_a_document_that_changes_while_a_writer_has_it(tmp_path, found):
         (tmp_path / "t/zarr.json").write_text(json.dumps(root))
         table.append({"a": [5], "b": [6]})
     assert [(1, 2), (3, 4), (5, 6)] == dataset.open(tmp_path / "t")[:].tolist()
+
+
+def test_a_member_that_was_closed(path):
+    """The group may have opened it again: two objects would differ in their columns."""
+    with dataset.create_group(path) as group, group.change():
+        group.create_array("x", [1])
+        group.create_table("t", {"a": [1]})
+        group.create_group("g")
+    with dataset.open(path, "r+") as group:
+        for name, change in {
+            "x": lambda x: x.attrs.update(a=1),
+            "t": lambda t: t.add_column("b", [2]),
+            "g": lambda g: g.attrs.update(a=1),
+        }.items():
+            member = group[name]
+            member.close()
+            with pytest.raises(UsageError, match="closed"):
+                change(member)
+            change(group[name])
+    assert [] == dataset.verify(path).findings
 
 
 def test_closing_a_group_within_its_change(path):

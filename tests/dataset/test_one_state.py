@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack._commit.change import Pending
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
+from bloscpack.exceptions import StorageError
 
 CHANGES = """
 import sys, time
@@ -95,3 +99,128 @@ def test_a_change_between_the_columns_and_another_one_after_it(
     monkeypatch.setattr(Folder, "storage", changing)
     assert {1} == values_in(reader[:])
     assert Folder.storage is storage
+
+
+class Paused:
+    """Calls a function in a thread, which waits after its first call of a method."""
+
+    def __init__(self, monkeypatch, function, owner, name):
+        method, self.pauses = getattr(owner, name), threading.Event()
+        self._goes_on = threading.Event()
+
+        def pausing(*args, **options):
+            found = method(*args, **options)
+            if threading.current_thread() is self._thread and not self.pauses.is_set():
+                self.pauses.set()
+                assert self._goes_on.wait(60)
+            return found
+
+        monkeypatch.setattr(owner, name, pausing)
+        self.found = []
+        self._thread = threading.Thread(target=lambda: self.found.append(function()))
+        self._thread.start()
+        assert self.pauses.wait(60)
+
+    def end(self):
+        self._goes_on.set()
+        self._thread.join()
+
+
+def assign_all(path, number):
+    with dataset.open(path, "r+") as writer:
+        writer[:] = {"x": [number] * 20, "y": [number] * 20}
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_file_that_a_thread_has_opened_before_a_change(layout, tmp_path, monkeypatch):
+    """It is not kept for later reads if another thread has found the change."""
+    path = tmp_path / "d"
+    dataset.create_table(path, {"x": [0] * 20, "y": [0] * 20}, layout=layout).close()
+    reader = dataset.open(path)
+    reading = Paused(monkeypatch, lambda: reader[:], FolderStore, "open")
+    assign_all(path, 1)
+    other = reader[["y"]]
+    assert {1} == values_in(other[:])
+    reader._read(lambda: None)  # as a thread that does not wait for the file of "x"
+    reading.end()
+    assert [{1}, {1}] == [values_in(reading.found[0]), values_in(reader[:])]
+
+
+def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeypatch):
+    """Two threads read the document, and the one that began first ends last."""
+    path = tmp_path / "d"
+    table(path, "zarr")
+    reader = dataset.open(path)
+    pending = reader._layout.folder.pending
+    assign_all(path, 1)
+    reading = Paused(monkeypatch, pending.renew, FolderStore, "read")
+    assign_all(path, 2)
+    take = Pending.take
+
+    def slow(*args):
+        take(*args)
+        if threading.current_thread() is threading.main_thread():
+            reading.end()
+
+    monkeypatch.setattr(Pending, "take", slow)
+    pending.renew()
+    monkeypatch.undo()
+    pending.renew()
+    assert dataset.open(path)._layout.folder.pending.state == pending.state
+
+
+def assign(path):
+    """Change one file of each column."""
+    for name in "a", "b":
+        with dataset.open(path, "r+") as writer:
+            if isinstance(writer, dataset.Table):
+                writer[name][9] = 1
+            else:
+                writer[name] = [1] * 10
+
+
+def replace_rows(path):
+    with dataset.open(path, "r+") as writer:
+        writer.resize(8)
+        writer.append(np.ones(2, PAIR))
+
+
+@pytest.mark.parametrize("change", [assign, replace_rows])
+@pytest.mark.parametrize("kind", ["zarr", "superchunk", "fields"])
+def test_a_file_that_was_opened_before_changes_of_single_files(kind, change, tmp_path):
+    """The reader has the file of one column open, and opens that of the other now."""
+    path, rows = tmp_path / "d", np.zeros(10, PAIR)
+    if kind == "fields":
+        dataset.create_array(path, rows, layout="superchunk").close()
+        reader = dataset.open(path)
+        reader["a"]
+    else:
+        cut = {"a": 10, "b": 5}
+        dataset.create_table(path, rows, layout=kind, chunks=cut, shards=cut).close()
+        reader = dataset.open(path)
+        reader[:2]
+    change(path)
+    assert {1} == values_in(reader[9:])
+
+
+@pytest.mark.parametrize("kind", ["zarr", "superchunk", "fields"])
+def test_rows_in_the_place_of_removed_rows(kind, tmp_path):
+    """An append changes no file that readers use, unless they know removed rows."""
+    path, rows = tmp_path / "d", np.zeros(10, PAIR)
+    if kind == "fields":
+        dataset.create_array(path, rows, layout="superchunk").close()
+    else:
+        cut = {"a": 10, "b": 5}
+        dataset.create_table(path, rows, layout=kind, chunks=cut, shards=cut).close()
+    reader = dataset.open(path)
+    reader[:2]
+    with dataset.open(path, "r+") as writer:
+        writer.resize(8)
+        for key in slice(2), slice(5, None):
+            with pytest.raises(StorageError, match="removed rows: open it again"):
+                reader[key]
+        writer.append(np.ones(2, PAIR))
+        assert {1} == values_in(reader[8:])
+        writer.resize(7)
+    reader.refresh()
+    assert 7 == len(reader[:])

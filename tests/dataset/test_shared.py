@@ -176,6 +176,31 @@ def test_threads(path):
 
 
 @needs_locks
+def test_closing_while_a_thread_reads(path, monkeypatch):
+    """The thread finds it closed, and does not open it again."""
+    array, begun, closed = opened(path), threading.Event(), threading.Event()
+    renew, found = type(array._layout).renew, []
+
+    def slow(layout):
+        begun.set()
+        assert closed.wait(60)
+        renew(layout)
+
+    def read():
+        with pytest.raises(UsageError, match="the array is closed"):
+            array[:]
+        found.append(array.closed)
+
+    monkeypatch.setattr(type(array._layout), "renew", slow)
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert begun.wait(60)
+    array.close()
+    closed.set()
+    thread.join()
+    assert [True] == found
+
+
 def test_the_folder_of_locks(path):
     """It stays until the last writer is closed."""
     with opened(path) as array, opened(path) as other:

@@ -13,7 +13,9 @@ from dataset.layouts import LAYOUTS
 from support import run_silently
 
 from bloscpack import bigfile, dataset
+from bloscpack._commit.change import FolderChange
 from bloscpack._engine.forks import Owner
+from bloscpack._format.committed import PENDING
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
@@ -445,3 +447,70 @@ def test_a_late_read_does_not_bring_back_an_old_document(monkeypatch):
         table.append({"x": [5]})
         table.close()
         assert [1, 2, 3, 4, 5] == dataset.open(place)["x"][:].tolist()
+
+
+def test_a_list_of_files_that_a_thread_reads_during_the_change(tmp_path, monkeypatch):
+    """The change removes shards, and a later one makes them again."""
+    with dataset.create_group(tmp_path / "g") as group:
+        with group.change():
+            group.create_array("x", [1] * 10, chunks=2, shards=2)
+        replace = FolderChange._replace
+
+        def read_by_another_thread(change, content):
+            replace(change, content)
+            if PENDING.encode() in content:
+                group._layout.folder.read_json("zarr.json")
+
+        monkeypatch.setattr(FolderChange, "_replace", read_by_another_thread)
+        group.create_array("x", [7] * 4, chunks=2, shards=2, mode="w")
+        monkeypatch.undo()
+        group["x"].append([8] * 6)
+        assert [7] * 4 + [8] * 6 == group["x"][:].tolist()
+
+
+@pytest.mark.parametrize("change", ["remove", "rename"])
+def test_a_table_of_a_group_while_a_thread_removes_a_column(
+    change, tmp_path, monkeypatch
+):
+    """Another thread gets the same object: two would change different columns."""
+    with dataset.create_group(tmp_path / "g") as group:
+        table = group.create_table("t", {"x": [1], "y": [2]})
+        commit, found = type(table._layout).columns_committed, []
+
+        def slow(layout, names):
+            thread = threading.Thread(target=lambda: found.append(group["t"]))
+            thread.start()
+            thread.join()
+            commit(layout, names)
+
+        monkeypatch.setattr(type(table._layout), "columns_committed", slow)
+        removed = table["y"]
+        if change == "remove":
+            table.remove_column("y")
+        else:
+            table.rename({"y": "z"})
+        assert [table] == found
+        assert [False, True] == [table.closed, removed.closed]
+
+
+def test_an_old_copy_that_a_thread_finds_while_its_member_is_removed(tmp_path):
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        with group.change():
+            group.create_array("x", [1, 2])
+        array, copy = group["x"], path / "x" / "zarr.json"
+        old = copy.read_bytes()
+        array.append([3])
+        copy.write_bytes(old)  # as after a crash of the machine
+
+        class Late(set):
+            def add(self, name):
+                pending.stale = set()
+                del group["x"]  # as another thread does
+                pending.stale.add(name)
+
+        pending = group._layout.folder.pending
+        pending.stale = Late()
+        assert {} == dict(array.attrs)
+        group.attrs["a"] = 1
+    assert {"a": 1} == dict(dataset.open(path).attrs)

@@ -745,6 +745,20 @@ def test_append_to_a_table(tmp_path, layout, frames):
     assert ["t"] == os.listdir(tmp_path)
 
 
+def test_append_to_members_of_a_group_that_commits_them(tmp_path, frames):
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group, group.change():
+        group.create_array("x", [1, 2, 3])
+        group.create_table("t", {"a": [1], "s": ["uu"]})
+    dataset.from_dask(path / "x", da.from_array(np.array([4, 5])), append=True)
+    dataset.from_dask(path / "t", table_frame(frames), append=True)
+    group = dataset.open(path)
+    assert [1, 2, 3, 4, 5] == group["x"][:].tolist()
+    assert [1, *range(12)] == group["t"]["a"][:].tolist()
+    assert ["t", "x", "zarr.json"] == sorted(os.listdir(path))
+    assert [] == dataset.verify(path).findings
+
+
 def test_append_to_a_table_with_missing_items(tmp_path, frames):
     import pandas
 

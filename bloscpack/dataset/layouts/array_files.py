@@ -326,11 +326,17 @@ class OpenFiles:
     used since it was considered last. A file is closed when no thread uses it any more.
 
     A file is a tuple of one item, which is None for a file that does not exist.
+
+    Attributes
+    ----------
+    ndropped
+        How often files were dropped because there may be others of their names.
     """
 
     def __init__(self) -> None:
         self._files: dict[int, tuple[object]] = {}
         self._used: set[int] = set()
+        self.ndropped = 0
 
     def get(self, number: int) -> tuple[Any] | None:
         """Return a file; None if it is not open."""
@@ -339,9 +345,14 @@ class OpenFiles:
             self._used.add(number)
         return file
 
-    def put(self, number: int, file: tuple[object]) -> None:
-        """Keep a file."""
+    def put(self, number: int, file: tuple[object], since: int) -> None:
+        """Keep a file; `since` was the value of `ndropped` before it was opened.
+
+        If files were dropped meanwhile, it may be an old one.
+        """
         with _lock:
+            if since != self.ndropped:
+                return
             self._files[number] = file
             self._used.add(number)
             _recent.pop((id(self), number), None)
@@ -370,6 +381,7 @@ class OpenFiles:
             self._drop(numbers)
 
     def _drop(self, numbers: Iterable[int]) -> None:
+        self.ndropped += 1
         for number in numbers:
             _recent.pop((id(self), number), None)
             self._files.pop(number, None)

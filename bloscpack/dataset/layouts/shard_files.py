@@ -140,7 +140,7 @@ class ShardFiles(ChunkFiles):
 
     def _open_now(self, number: int, chunks: Sequence[int]) -> ShardIndex | None:
         """Open a file as it is now; return None if it is missing."""
-        name, folder = self.names(number), self.folder
+        name, folder, since = self.names(number), self.folder, self._open.ndropped
         end = index_size(self.slots)
         if folder.is_remote:
             nchunks = len(self.chunks_of(number))
@@ -162,7 +162,7 @@ class ShardFiles(ChunkFiles):
         if storage is None:
             if not self.sparse:
                 raise self._missing("file", number, self.cut.shard_box(number))
-            self._open.put(number, (None,))
+            self._open.put(number, (None,), since)
             return None
         # One request less: only copying would make a wrong file permanent.
         trusts = folder.is_remote and self._is_foreign and not self._for_copies
@@ -174,7 +174,7 @@ class ShardFiles(ChunkFiles):
             error.filename = error.filename or folder.path(name)
             raise
         storage.may_close()
-        self._open.put(number, (file,))
+        self._open.put(number, (file,), since)
         return file
 
     def storage(self, name: str, end: int = 0) -> Storage:
