@@ -54,12 +54,13 @@ def writes_at_end(fp: Any) -> bool:
 class FileRange:
     """System calls on a regular file that take an offset.
 
-    They neither use nor move the position of the file object.
+    They neither use nor move the position of the file object, and raise ``ValueError``
+    when it is closed: its descriptor may be that of another file then.
     """
 
-    def __init__(self, fp: io.FileIO) -> None:
-        self._fp = fp  # must stay open as long as its descriptor is used
-        self._fd = fp.fileno()
+    def __init__(self, fp: Any, raw: io.FileIO) -> None:
+        self._fp = fp  # kept, because it closes the file when it is deleted
+        self._raw = raw
 
     @staticmethod
     def over(fp: Any) -> FileRange | None:
@@ -77,15 +78,15 @@ class FileRange:
         if writes_at_end(raw):
             return None
         fp.flush()
-        return FileRange(raw)
+        return FileRange(fp, raw)
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
-        return read_into(self._fd, view, offset)
+        return read_into(self._raw.fileno(), view, offset)
 
     def status(self) -> os.stat_result:
         """Return the present status of the file."""
-        return os.fstat(self._fd)
+        return os.fstat(self._raw.fileno())
 
     def size(self) -> int:
         """Return the length of the file in bytes."""
@@ -95,7 +96,7 @@ class FileRange:
         """Write all of `data` at `offset`."""
         view = memoryview(data)
         while view:
-            count = os.pwrite(self._fd, view, offset)
+            count = os.pwrite(self._raw.fileno(), view, offset)
             view = view[count:]
             offset += count
 

@@ -4,6 +4,7 @@ import io
 import os
 import random
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -466,3 +467,39 @@ def test_file_that_grows_while_it_is_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(opened, "whole_file", growing)
     with OpenedFile(path) as file:
         assert PLAIN + bytes(10_000) == file.read(0, 20_000)
+
+
+READS = {
+    "open_ndarray": lambda array: array[:],
+    "Reader": lambda reader: reader.read(0, 80_000),
+    "loadz": lambda archive: archive["arr_0"][:],
+    "open": lambda file: file.read(80_000),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_file_object_is_kept(read, tmp_path):
+    """Its descriptor would be that of the next file, whose chunks are as valid."""
+    save = bloscpack.savez if read == "loadz" else bloscpack.save
+    for name, value in (("a", 0.0), ("b", 1.0)):
+        save(tmp_path / name, np.full(10_000, value))
+    fp = open(tmp_path / "a", "rb")  # noqa: SIM115
+    opened, kept = getattr(bloscpack, read)(fp), weakref.ref(fp)
+    del fp
+    with open(tmp_path / "b", "rb"):
+        found = READS[read](opened)
+    assert {0.0} == {*np.frombuffer(bytes(found), "f8")}
+    kept().close()
+
+
+@pytest.mark.parametrize("read", ["open_ndarray", "Reader", "open"])
+def test_a_file_object_that_is_closed(read, tmp_path):
+    for name in "ab":
+        bloscpack.save(tmp_path / name, np.zeros(10_000))
+    with open(tmp_path / "a", "rb") as fp:
+        opened = getattr(bloscpack, read)(fp)
+    with (
+        open(tmp_path / "b", "rb"),
+        pytest.raises(ValueError, match="closed file"),
+    ):
+        READS[read](opened)
