@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, partial
+from itertools import islice
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -254,7 +256,8 @@ class _ArchiveSaver:
             Directory(self._storage)
         except FormatError as error:
             report.add(SECTION, "directory", error.message, offset=error.offset)
-        for member in find_members(self._storage):
+        members = list(islice(find_members(self._storage), MAX_MEMBERS + 1))
+        for member in self._named(members):
             name, at = member.name, member.at
             where = {"member": name, "extent": (member.start, member.stop)}
             if end < at:
@@ -277,6 +280,36 @@ class _ArchiveSaver:
                 break
             self._members[name] = member
 
+    def _named(self, members: list[FoundMember]) -> Iterator[FoundMember]:
+        """Yield members with their names, of which the damaged archive may have two.
+
+        The list in the document of the group tells which one is right, or there is
+        another member of the wrong name.
+        """
+        agreed = {member.name for member in members if not member.other}
+        known: set[str] = set()
+        for member in members:
+            if ZARR_JSON in (member.name, member.other) and not member.problem:
+                with suppress(FormatError):
+                    known = {ZARR_JSON, *decode_sizes(self._read(member))}
+        arrays = [array for name in known if (array := array_of(name)) is not None]
+        known.update(map(document_name, [*arrays, *parents_of(arrays)]))
+        for member in members:
+            if not member.other:
+                yield member
+                continue
+            names = [n for n in (member.name, member.other) if n not in agreed]
+            names = [n for n in names if not known or n in known]
+            self.recovery.certain = self.recovery.certain and len(names) == 1
+            self.recovery.report.add(
+                SECTION,
+                "local-header",
+                "the directory has the name '%s', and the local header '%s'"
+                % (member.name, member.other),
+                extent=(member.at, member.start),
+            )
+            yield member._replace(name=[*names, member.name][0])
+
     def _read_group(
         self, member: FoundMember | None
     ) -> tuple[JsonObject | None, Iterable[str]]:
@@ -298,7 +331,9 @@ class _ArchiveSaver:
             recovery.certain = False
         if attributes:
             recovery.metadata = "kept"
-        return attributes, decode_sizes(content)
+        with suppress(FormatError):  # a name that no member can have
+            return attributes, decode_sizes(content)
+        return attributes, ()
 
     def _read(self, member: FoundMember) -> bytes:
         """Return the bytes of a document; none of one that is too long."""

@@ -249,7 +249,8 @@ class FoundMember(NamedTuple):
     """A member of a damaged archive: its bytes are [start, stop).
 
     ``at`` is where its local header begins. ``problem`` says why the bytes are not the
-    whole member; it is empty if their checksum is right.
+    whole member; it is empty if their checksum is right. ``other`` is the name in the
+    local header if the directory has another one, which is ``name``.
     """
 
     name: str
@@ -257,6 +258,7 @@ class FoundMember(NamedTuple):
     start: int
     stop: int
     problem: str
+    other: str = ""
 
 
 def find_members(storage: Storage) -> Iterator[FoundMember]:
@@ -281,7 +283,7 @@ def find_members(storage: Storage) -> Iterator[FoundMember]:
         found = _member_at(storage, at, entries.get(at)) if limit <= at < end else None
         if found is None:
             continue
-        name, header = found
+        name, other, header = found
         if cut_off is not None:
             yield cut_off._replace(stop=at)
             cut_off = None
@@ -298,7 +300,7 @@ def find_members(storage: Storage) -> Iterator[FoundMember]:
             problem = "expected the crc32 '%08x', found '%08x'" % (expected, crc)
             problem *= crc != expected
         follows = storage.read_at(stop, 4) if stop < end else LOCAL_SIGNATURE
-        member = FoundMember(name, at, start, stop, problem)
+        member = FoundMember(name, at, start, stop, problem, other)
         if not problem or (stop <= end and follows in RECORDS):
             limit = stop
             yield member
@@ -322,15 +324,18 @@ def _signatures(storage: Storage) -> Iterator[int]:
 
 def _member_at(
     storage: Storage, at: int, info: ZipInfo | None
-) -> tuple[str, LocalHeader] | None:
-    """Return the name and the local header of a member; `info` is its entry, if any."""
+) -> tuple[str, str, LocalHeader] | None:
+    """Return name, other name and local header of a member; `info` is its entry."""
     found = find_local(storage.read_at(at, MAX_FOUND), at)
-    if info is None or (found is not None and found[0] == info.orig_filename):
-        return found
+    other, header = ("", None) if found is None else found
+    if header is not None and (info is None or other == info.orig_filename):
+        return other, "", header
+    if info is None:
+        return None
     size, (_, start) = info.file_size, local_extent(info)
     numbers = info.CRC, size, info.compress_size
     name, flags, method = info.orig_filename, info.flag_bits, info.compress_type
-    return name, LocalHeader(flags, method, numbers, start, True)
+    return name, other, LocalHeader(flags, method, numbers, start, True)
 
 
 def _check_shard(document: ArrayDocument, inspection: Inspection, member: str) -> None:

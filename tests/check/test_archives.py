@@ -560,3 +560,25 @@ def test_an_archive_that_was_compressed_again(path, run):
     code, _, said = run("verify", path)
     assert 1 == code
     assert "deflate" in said
+
+
+def test_flipped_bits_of_names_in_the_directory(tmp_path):
+    """The local headers, and the list in the group, have the right names."""
+    path, saved = tmp_path / "a.zip", tmp_path / "b.zip"
+    arrays = {"arr_%d" % i: np.arange(20.0) + i for i in range(3)}
+    bp.savez(path, **arrays, s=np.float64(5))
+    raw = path.read_bytes()
+    start = raw.index(b"PK\1\2")
+    names = re.finditer(rb"(arr_[012]|s)[a-z0-9/.]*(json|/0|blp)", raw[start:])
+    for place in [start + at for match in names for at in range(*match.span())]:
+        for bit in range(0, 8, 3):
+            content = bytearray(raw)
+            content[place] ^= 1 << bit
+            path.write_bytes(content)
+            recovery = bp.recover(path, saved)
+            assert recovery.certain
+            found = bp.load(saved)
+            assert {*arrays, "s"} == {*found}
+            for name, array in arrays.items():
+                assert array.tolist() == found[name].tolist()
+            saved.unlink()
