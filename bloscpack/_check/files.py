@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import groupby, pairwise
 
@@ -17,7 +17,7 @@ from .._engine.forks import cached_property
 from .._format.array_metadata import Description
 from .._format.chunks import frames_of
 from .._format.sections import FREE, read_beginning
-from .._storage.base import Storage
+from .._storage.base import PartStorage, Storage
 from .._storage.cursor import StorageCursor
 from ..abstract_io import Progress
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
@@ -26,7 +26,13 @@ from ..headers import FIELD_OFFSETS, BloscpackHeader
 from ..serializers import is_array, user_metadata
 from .evidence import gather, with_known_entries
 from .findings import ANOTHER, Report
-from .lenient_sections import find_header, find_metadata, is_filled, read_sections
+from .lenient_sections import (
+    Sections,
+    find_header,
+    find_metadata,
+    is_filled,
+    read_sections,
+)
 from .note import told
 from .numbering import Numbering, drop_nested_chunks, in_order, measure, number_chunks
 from .proof import Proof, prove
@@ -86,6 +92,15 @@ class Inspection:
         self.announced_first = sections.first
         self.scan = scan = scan_file(storage, sections, nthreads, progress)
         self.checksum = scan.checksum
+        end = _end_before_append(storage, sections, scan.chains)
+        if end is not None:
+            message = (
+                "'%d' bytes lie behind the last chunk, of an append that was "
+                "interrupted, or is in progress" % (storage.size - end)
+            )
+            report.note("chunks", "trailing", message, extent=(end, storage.size))
+            self.whole = self.storage = storage = PartStorage(storage, 0, end)
+            scan.chains = [chain for chain in scan.chains if chain.stop <= end]
         if sections.header is not None:
             self._check_checksum(sections.header)
         if sections.unreadable is not None and not scan.chains:
@@ -472,3 +487,27 @@ class Inspection:
         except FormatError as error:
             section, at = error.section or "chunks", error.offset
             self.report.add(section, "reader", error.message, offset=at)
+
+
+def _end_before_append(
+    storage: Storage, sections: Sections, chains: Sequence[Chain]
+) -> int | None:
+    """Return the end of the chunks in front of those that an append has begun to add.
+
+    Without an offset table, only the header tells them apart. They are adjacent, have
+    its number and sizes, and 16 zero bytes follow (docs/format.rst, X7).
+    """
+    header, end = sections.header, sections.first
+    if header is None or header.format_version < 3 or header.offsets:
+        return None
+    sizes: list[int] = []
+    for chain in chains:
+        if chain.start != end or len(sizes) >= header.nchunks:
+            break
+        sizes.extend(chain.sizes)
+        end = chain.stop
+    if end is None or not sizes or len(sizes) != header.nchunks:
+        return None
+    expected = [header.chunk_size] * (len(sizes) - 1) + [header.last_chunk]
+    is_right = sizes == expected and storage.read_at(end, 16) == bytes(16)
+    return end if is_right else None

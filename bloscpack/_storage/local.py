@@ -58,9 +58,9 @@ class FileRange:
     when it is closed: its descriptor may be that of another file then.
     """
 
-    def __init__(self, fp: Any, raw: io.FileIO) -> None:
-        self._fp = fp  # kept, because it closes the file when it is deleted
+    def __init__(self, raw: io.FileIO, fp: Any = None) -> None:
         self._raw = raw
+        self._fp = fp  # kept, because it closes the file when it is deleted
 
     @staticmethod
     def over(fp: Any) -> FileRange | None:
@@ -78,7 +78,7 @@ class FileRange:
         if writes_at_end(raw):
             return None
         fp.flush()
-        return FileRange(fp, raw)
+        return FileRange(raw, fp)
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset` on; return the bytes read, fewer at the end."""

@@ -115,8 +115,7 @@ class Block:
         if kept is None:
             flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
             descriptor = self._tree.open_file(self.path(number), flags)
-            file = DataFile(descriptor, "r+b" if write else "rb")
-            kept = FileRange(file, file)
+            kept = FileRange(DataFile(descriptor, "r+b" if write else "rb"))
             if len(self._files) >= MAX_OPEN:
                 self._files.clear()
             self._files[number, write] = kept

@@ -956,3 +956,19 @@ def test_exit_codes_in_the_help(run, tmp_path, code, data):
         "lost, also if a second file follows or no chunk is intact, 1 if the file is "
         "no Bloscpack file or can't be read"
     ) in help_text
+
+
+@pytest.mark.parametrize("checksum", ["None", "adler32", "crc32c"])
+def test_an_append_that_has_not_begun_without_an_offset_table(tmp_path, checksum):
+    """Zero bytes are behind the old end, then new chunks and copies of old ones."""
+    path, saved = tmp_path / "a.blp", tmp_path / "b.blp"
+    plain = bytes(range(250)) * 40
+    settings = {"chunk_size": 3000, "offsets": False, "checksum": checksum}
+    bp.pack_bytes_to_file(plain, path, **settings)
+    old = path.read_bytes()
+    path.write_bytes(old + bytes(16) + old[100:] + b"x" + old)
+    report = bp.verify(path)
+    assert report.ok
+    assert "an append that was interrupted" in str(report.findings)
+    assert bp.recover(path, saved).complete
+    assert plain == bp.unpack_bytes_from_file(saved)[0]

@@ -51,7 +51,9 @@ class WatchedRange(FileRange):
         while done < len(view):
             at = offset + done
             count = self._disk.do_read(
-                self._raw, view[done:], lambda v, at=at: os.preadv(self._fd, [v], at)
+                self._raw,
+                view[done:],
+                lambda v, at=at: os.preadv(self._raw.fileno(), [v], at),
             )
             if count == 0:
                 break
@@ -62,7 +64,10 @@ class WatchedRange(FileRange):
         view = memoryview(data).cast("B")
         while view:
             count = self._disk.do_write(
-                self._raw, view, lambda v, at=offset: os.pwrite(self._fd, v, at), offset
+                self._raw,
+                view,
+                lambda v, at=offset: os.pwrite(self._raw.fileno(), v, at),
+                offset,
             )
             view = view[count:]
             offset += count
