@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import defaults, log
 from .._arrays.source import CACHE_NBYTES
+from .._commit.undo import settled_file
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import RUN, ordered
 from .._format.append_plan import UNCHANGED, updated_metadata
@@ -371,7 +372,8 @@ def repack_fp(
         As in `repack`, and so are the errors.
     """
     found: Any = known_settings(settings, Settings.__annotations__)
-    old = Survey(in_fp)
+    in_fp.seek(0)
+    old = Survey(settled_file(in_fp))
     # The metadata may be any value, which stays unchanged.
     found |= {k: plain_number(v) for k, v in found.items() if k != "metadata"}
     blocksize = _choose(found, old) if goal_of(found.get("auto")) else 0

@@ -46,6 +46,7 @@ from bloscpack.file_io import CompressedFPSource, PlainFPSink
 from bloscpack.headers import decode_options
 from bloscpack.reader import Reader
 from bloscpack.recover import recover
+from bloscpack.repacking import repack_fp
 from bloscpack.verify import verify
 
 
@@ -85,6 +86,13 @@ def unpacked(fp):
 def in_parts(path):
     reader = Reader(io.BytesIO(path.read_bytes()))
     return reader.read(0, 999) + reader.read(999, reader.nbytes)
+
+
+def repacked(path):
+    out = io.BytesIO()
+    with open(path, "rb") as fp:
+        repack_fp(fp, out, checksum="None")
+    return bp.unpack_bytes_from_bytes(out.getvalue())[0]
 
 
 def recovered(path):
@@ -141,6 +149,7 @@ READS = {
     "open_ndarray": opened,
     "open": as_binary_file,
     "recover": recovered,
+    "repack_fp": repacked,
     "copy": lambda path: copied(path, opened),
     "URL": lambda path: from_url(path, lambda url: bp.unpack_bytes_from_file(url)[0]),
     "array at a URL": lambda path: from_url(path, opened),
