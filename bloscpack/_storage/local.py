@@ -11,7 +11,7 @@ import io
 import os
 import stat
 
-from ..exceptions import StorageError
+from ..exceptions import StorageError, UsageTypeError
 from .base import Closing, FileObjectStorage, Storage, StorageFile
 from .descriptors import Descriptor, Reopenable, read_into, with_room
 from .disk import disk
@@ -216,7 +216,13 @@ def whole_file(fp: Seekable | NamedFile) -> Storage:
     """Return a file, or a file object from byte 0 on, as a storage."""
     if isinstance(fp, NamedFile):
         return LocalStorage(fp)
-    fp.seek(0)
+    try:
+        fp.seek(0)
+    except io.UnsupportedOperation as error:
+        raise UsageTypeError(
+            "expected a file object that can seek, found one that can't, as of a pipe: "
+            "save its content in a file first"
+        ) from error
     return storage_of(fp)
 
 

@@ -11,7 +11,7 @@ import pytest
 from builders import packed
 
 import bloscpack
-from bloscpack import FormatError, StorageError, append
+from bloscpack import FormatError, StorageError, UsageError, append
 from bloscpack._arrays.source import ChunkCache
 from bloscpack._file import opened
 from bloscpack._file.opened import OpenedFile
@@ -503,3 +503,13 @@ def test_a_file_object_that_is_closed(read, tmp_path):
         pytest.raises(ValueError, match="closed file"),
     ):
         READS[read](opened)
+
+
+@pytest.mark.parametrize("read", ["open_ndarray", "Reader", "loadz"])
+def test_a_file_object_that_can_not_seek(read):
+    class Pipe(io.RawIOBase):
+        def readable(self):
+            return True
+
+    with pytest.raises(UsageError, match="save its content in a file first"):
+        getattr(bloscpack, read)(Pipe())
