@@ -478,7 +478,15 @@ def remove_input(in_file: str, before: State) -> None:
     # The lock keeps writers away between the comparison and the removal.
     with open_locked(in_file, mode="rb"):
         if state_of(in_file) == before:
-            disk.remove(in_file)
+            try:
+                disk.remove(in_file)
+            except OSError as error:
+                raise StorageError(
+                    error.errno,
+                    "its output is complete, but it can't be removed: %s"
+                    % error.strerror,
+                    in_file,
+                ) from error
             return
     raise StorageError(
         "input '%s' was changed while it was read, and is not removed" % in_file

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from support import environment
+from support import as_user, environment, needs_root
 
 from bloscpack import (
     StorageError,
@@ -70,6 +70,18 @@ def test_nobody_can_change_an_input_while_it_is_removed(path, monkeypatch):
     monkeypatch.setattr(disk, "remove", remove)
     remove_input(path, state_of(path))
     assert not os.path.exists(path)
+
+
+@needs_root
+def test_an_input_that_can_not_be_removed(path, tmp_path):
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o755)
+    os.chmod(path, 0o644)
+    message = "its output is complete, but it can't be removed: Permission denied"
+    with as_user(65534), pytest.raises(StorageError, match=message):
+        remove_input(path, state_of(path))
+    assert os.path.exists(path)
 
 
 def test_an_input_that_another_writer_has_is_not_removed(path):
