@@ -374,7 +374,7 @@ def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
     if not stat.S_ISREG(os.lstat(path).st_mode):
         return "no regular file"
     if path.endswith(suffix) != packed:
-        return "its name %s with '%s'" % (
+        return "the name %s with '%s'" % (
             "does not end" if packed else "already ends",
             suffix,
         )

@@ -521,7 +521,15 @@ class FolderStore(Store, Reopenable):
         for folder in reversed(folders[1:]):
             folder.close()
             assert folder._around is not None
-            disk.remove_folder(folder._around.hold().at(os.path.basename(folder.root)))
+            name = folder._around.hold().at(os.path.basename(folder.root))
+            try:
+                disk.remove_folder(name)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                folder.clear()  # another thread or process was still writing a file
+                folder.close()
+                disk.remove_folder(name)
         if last and self.exists(last):
             self.remove(last)
 

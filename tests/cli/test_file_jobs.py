@@ -182,14 +182,14 @@ SKIPPED = [
         "compress",
         [
             "skipped './.b.blp.17-0.tmp' and 1 more: an unfinished file",
-            "skipped './b.blp': its name already ends with '.blp'",
+            "skipped './b.blp': the name already ends with '.blp'",
             "skipped './link': no regular file",
         ],
     ),
     (
         "decompress",
         [
-            "skipped './.b.blp.17-0.tmp' and 3 more: its name does not end with '.blp'",
+            "skipped './.b.blp.17-0.tmp' and 3 more: the name does not end with '.blp'",
             "skipped './link': no regular file",
         ],
     ),

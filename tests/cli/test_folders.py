@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-SKIPPED = "blpk: skipped 'in/words': its name does not end with '.blp'\n"
+SKIPPED = "blpk: skipped 'in/words': the name does not end with '.blp'\n"
 BELOW = "blpk: skipped 'in/below': a folder below, which needs -r\n"
 
 

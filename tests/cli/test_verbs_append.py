@@ -255,7 +255,7 @@ def test_a_packed_file_is_not_appended_to_an_array(blpk):
     assert 2 == blpk("rows.blp", "rows.npy")[0]
     dataset.create_array("a", [1.0]).close()
     code, message = blpk("rows.blp", "a")
-    assert (2, True) == (code, "'blpk cat' writes the rows" in message)
+    assert (2, True) == (code, "blpk cat DATASET | blpk append" in message)
 
 
 def test_csv_to_a_table(blpk, folder):

@@ -168,8 +168,8 @@ def _append_to_file(args: Namespace) -> None:
     check_exists("new file", new_file)
     if os.path.isdir(new_file):
         raise WrongUsage(
-            "'%s' is a folder: 'blpk cat' writes the rows of a dataset, and append "
-            "reads them with '-'" % new_file
+            "'%s' is a folder: 'blpk cat DATASET | blpk append FILE -' appends the "
+            "rows of a dataset" % new_file
         )
     log.verbose("original file is: '%s'" % original_file)
     log.verbose("new file is: '%s'" % new_file)
