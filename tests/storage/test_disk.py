@@ -197,3 +197,19 @@ def test_a_name_that_leads_out_of_a_folder_is_refused(tmp_path, name):
     folder = FolderStore(str(tmp_path))
     with pytest.raises(FormatError, match="inside of the dataset"):
         folder.create(name, 0o600)
+
+
+def test_a_file_that_appears_while_a_folder_is_removed(tmp_path, monkeypatch):
+    """Another thread was still writing it; it can't come back."""
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "a/b/x").touch()
+    remove, late = Disk.remove_folder, [tmp_path / "a/b/late"]
+
+    def remove_folder(self, name):
+        if os.fspath(name).endswith("/b") and late:
+            late.pop().touch()
+        remove(self, name)
+
+    monkeypatch.setattr(Disk, "remove_folder", remove_folder)
+    FolderStore(str(tmp_path)).remove_tree("a")
+    assert [] == [*tmp_path.iterdir()]
