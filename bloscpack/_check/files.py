@@ -495,7 +495,7 @@ def _end_before_append(
     """Return the end of the chunks in front of those that an append has begun to add.
 
     Without an offset table, only the header tells them apart. They are adjacent, have
-    its number and sizes, and 16 zero bytes follow (docs/format.rst, X7).
+    its number and sizes, and 16 zero bytes follow (docs/format.rst, Undo record).
     """
     header, end = sections.header, sections.first
     if header is None or header.format_version < 3 or header.offsets:

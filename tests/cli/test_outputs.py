@@ -73,15 +73,15 @@ def test_nobody_can_change_an_input_while_it_is_removed(path, monkeypatch):
 
 
 @needs_root
-def test_an_input_that_can_not_be_removed(path, tmp_path):
-    tmp_path.chmod(0o755)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
-    os.chmod(path, 0o644)
+def test_an_input_that_can_not_be_removed(open_folder):
+    path = open_folder / "input"
+    path.write_bytes(b"some bytes")
+    open_folder.chmod(0o755)
+    path.chmod(0o644)
     message = "its output is complete, but it can't be removed: Permission denied"
     with as_user(65534), pytest.raises(StorageError, match=message):
         remove_input(path, state_of(path))
-    assert os.path.exists(path)
+    assert path.exists()
 
 
 def test_an_input_that_another_writer_has_is_not_removed(path):
