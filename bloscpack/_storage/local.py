@@ -54,8 +54,8 @@ def writes_at_end(fp: Any) -> bool:
 class FileRange:
     """System calls on a regular file that take an offset.
 
-    They neither use nor move the position of the file object, and raise ``ValueError``
-    when it is closed: its descriptor may be that of another file then.
+    They neither use nor move the position of the file object. They raise ``ValueError``
+    when it is closed: another file may have its descriptor then.
     """
 
     def __init__(self, raw: io.FileIO, fp: Any = None) -> None:

@@ -245,7 +245,7 @@ class Addition(Existing, FolderTarget):
         super().__init__(os.path.realpath(root), "w", sync=False)
 
     def _new_access(self) -> NewAccess:
-        """Return the access of the rows: that of the dataset, which is not replaced."""
+        """Return the access of the rows, from the dataset, which is not replaced."""
         return NewAccess(self.name.model(self.name.folder()))
 
     def is_finished(self) -> bool:

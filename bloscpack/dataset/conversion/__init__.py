@@ -235,7 +235,7 @@ class Conversion:
     lost
         What the target can't hold, in words.
     recovered
-        What an earlier `recover` has lost, as sentences.
+        Sentences about the losses of an earlier `recover`.
     """
 
     source: str

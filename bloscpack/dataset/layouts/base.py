@@ -586,7 +586,7 @@ class TableLayout(NodeLayout):
         """Remove the folder of a column that was removed, if `name` is a new column.
 
         `folder_of` returns the folder of a column. Raises `UsageError` if the file
-        system takes the name for that of another column.
+        system takes the name for the name of another column.
         """
         if name in self.columns:
             return
