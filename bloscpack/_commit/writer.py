@@ -177,7 +177,7 @@ class Writer:
         self._check_outer()
         with self.turn():
             if self.closed:
-                raise UsageValueError("the dataset is closed: '%s'" % self.path)
+                raise dataset_closed(self.path)
             if self.by_shard and shard is None:
                 raise UsageError(
                     "'%s' was opened with shared=True, and can only be assigned to: "
@@ -207,7 +207,7 @@ class Writer:
         """
         with self.turn():
             if self.closed:
-                raise UsageValueError("the dataset is closed: '%s'" % self.path)
+                raise dataset_closed(self.path)
             if self._joint is not None:
                 raise UsageError("'%s' is being changed already" % self.path)
             self.flush()
@@ -260,7 +260,7 @@ class Writer:
         self._check_outer()
         with self.turn():
             if self.closed:
-                raise UsageValueError("the dataset is closed: '%s'" % self.path)
+                raise dataset_closed(self.path)
             return not self.has_failed and bool(self.buffer.put(self, rows))
 
     def _commit(
@@ -425,6 +425,11 @@ class SharedFolder:
         """Return: the folder is locked only during a change."""
 
 
+def dataset_closed(path: str) -> UsageValueError:
+    """Return the error about the use of a closed dataset."""
+    return UsageValueError("the dataset is closed: '%s'" % path)
+
+
 def checked(writer: Writer | None, path: str) -> Writer:
     """Return the writer; raise `UsageError` if there is none, or if it is closed."""
     if writer is None:
@@ -437,5 +442,5 @@ def checked(writer: Writer | None, path: str) -> Writer:
         )
     writer.owner.check(path)
     if writer.closed:
-        raise UsageValueError("the dataset is closed: '%s'" % path)
+        raise dataset_closed(path)
     return writer

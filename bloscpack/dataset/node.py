@@ -15,13 +15,12 @@ from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._commit.writer import Writer, checked
+from .._commit.writer import Writer, checked, dataset_closed
 from .._compat import import_extra
 from .._format.dtypes import DType
 from .._types import Json, JsonObject
 from ..exceptions import (
     StorageError,
-    UsageValueError,
 )
 from .description import DatasetInfo
 from .folder import Copies
@@ -119,7 +118,7 @@ class Node:
         opened with ``shared=True``.
         """
         if self.closed:
-            raise UsageValueError("the dataset is closed: '%s'" % self.path)
+            raise dataset_closed(self.path)
         if self._writer is None or self._writer.by_shard:
             folder = self._layout.folder
             folder.forget_document()
@@ -143,8 +142,8 @@ class Node:
             with nullcontext() if outer is None else outer.turn():
                 self._layout.check_writable()  # its error says what to do
         writer = checked(self._writer, self.path)
-        if self._is_part and self.closed:  # the writer is that of the group
-            raise UsageValueError("the dataset is closed: '%s'" % self.path)
+        if self._is_part and self.closed:  # the writer belongs to the group
+            raise dataset_closed(self.path)
         return writer
 
     def _read(self, function: Callable[[], Result]) -> Result:
