@@ -24,6 +24,7 @@ import numpy
 from ._commit.replacing import replacing
 from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
+from ._engine.forks import cached_property
 from ._format.array_metadata import (
     Description,
     describe,
@@ -142,7 +143,11 @@ class PlainNumpySource(PlainSource):
         if not (ndarray.flags.c_contiguous or ndarray.flags.f_contiguous):
             ndarray = numpy.ascontiguousarray(ndarray)
         self.ndarray = ndarray
-        self.ptr = ndarray.ctypes.data
+
+    @cached_property
+    def ptr(self) -> int:
+        """The address of the first item, as in release 0.16."""
+        return self.ndarray.ctypes.data
 
     def __iter__(self) -> Iterator[memoryview]:
         memory = memory_of(self.ndarray)
@@ -239,9 +244,13 @@ class PlainNumpySink(MemorySink):
         self._description = metadata
         self.metadata = metadata.metadata
         self.ndarray = new_array(metadata.shape, metadata.dtype, metadata.order)
-        self.ptr = self.ndarray.ctypes.data
         self._stored = 0
         super().__init__(memory_of(self.ndarray))
+
+    @cached_property
+    def ptr(self) -> int:
+        """The address of the first item, as in release 0.16."""
+        return self.ndarray.ctypes.data
 
     def room(self, start: int, nbytes: int) -> memoryview | None:
         """Return the memory for the next chunk; None if the array is cut in a grid."""
