@@ -286,6 +286,9 @@ class _ArchiveSaver:
         The list in the document of the group tells which one is right, or there is
         another member of the wrong name.
         """
+        if not any(member.other for member in members):
+            yield from members
+            return
         agreed = {member.name for member in members if not member.other}
         known: set[str] = set()
         for member in members:

@@ -500,14 +500,16 @@ def _end_before_append(
     header, end = sections.header, sections.first
     if header is None or header.format_version < 3 or header.offsets:
         return None
-    sizes: list[int] = []
+    own: list[Chain] = []
+    nchunks = 0
     for chain in chains:
-        if chain.start != end or len(sizes) >= header.nchunks:
+        if chain.start != end or nchunks >= header.nchunks:
             break
-        sizes.extend(chain.sizes)
-        end = chain.stop
-    if end is None or not sizes or len(sizes) != header.nchunks:
+        own.append(chain)
+        nchunks, end = nchunks + len(chain), chain.stop
+    if end is None or not own or nchunks != header.nchunks:
         return None
-    expected = [header.chunk_size] * (len(sizes) - 1) + [header.last_chunk]
-    is_right = sizes == expected and storage.read_at(end, 16) == bytes(16)
-    return end if is_right else None
+    if storage.read_at(end, 16) != bytes(16):  # usually the file ends here
+        return None
+    expected = [header.chunk_size] * (nchunks - 1) + [header.last_chunk]
+    return end if [n for chain in own for n in chain.sizes] == expected else None

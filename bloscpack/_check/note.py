@@ -47,7 +47,7 @@ def with_note(
         "certain": certain,
         "metadata_lost": lost,
     }
-    if filled and value:
+    if filled and value and fill is None:
         note["value"] = value
     more = len(filled) + len(left_out) - RANGES_KEPT
     if more > 0:
@@ -89,9 +89,8 @@ def told(metadata: Json) -> str:
         return ""
     note = metadata[KEY] if isinstance(metadata[KEY], dict) else {}
     fill = note.get("fill")
-    value = "bytes %.9r" % fill
-    if fill is None:
-        value = "%.40s" % note.get("value", "the fill value")
+    fill_value = "%.40s" % note.get("value", "the fill value")
+    value = fill_value if fill is None else "bytes %.9r" % fill
     losses = ("filled", "are filled with " + value), ("left_out", "are left out")
     parts = [
         "%.9s %s %s" % (note.get("unit"), ", ".join(ranges), what)

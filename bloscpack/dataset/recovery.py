@@ -200,10 +200,11 @@ class _Saver:
         length, most = min(lengths), max(lengths)
         for part in saved.values():
             self.recovery.losses += part.losses(length, drop=self._drop)
-        lost = union(run for part in saved.values() for run in part.lost_rows())
-        dropped = lost if self._drop else []
+        lost = {inner: part.lost_rows() for inner, part in saved.items()}
+        all_lost = union(run for runs in lost.values() for run in runs)
+        dropped = all_lost if self._drop else []
         value = saved[""].value if "" in saved else ""
-        attributes = self._noted(attributes, name, lost, (length, most), value)
+        attributes = self._noted(attributes, name, all_lost, (length, most), value)
         columns = {}
         for column, part in saved.items():
             new = part.layout.new_array()
@@ -211,9 +212,9 @@ class _Saver:
             if column:
                 own = self._attributes(part.layout, part.name)
                 behind = length, part.length
-                lost = part.lost_rows()
-                new.attrs = self._noted(own, part.name, lost, behind, part.value)
-            if part.lost_rows() and not self._drop:
+                how = lost[column], behind, part.value
+                new.attrs = self._noted(own, part.name, *how)
+            if lost[column] and not self._drop:
                 which = part.name or "the array"
                 self._remark("lost rows of %s are filled with %s" % (which, part.value))
             columns[column] = new, part.blocks(found, new, length, dropped)
@@ -251,7 +252,7 @@ class _Saver:
             self._fill,
             certain=self.recovery.certain,
             lost=no_attributes,
-            value=value if self._fill is None else "",
+            value=value,
         )
 
     def _columns_of(self, table: TableLayout, name: str) -> dict[str, ArrayLayout]:

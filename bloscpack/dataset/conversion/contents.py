@@ -529,12 +529,12 @@ def as_table(content: Content) -> Rows:
         raise UsageValueError("a table must have a column")
     if not width:
         raise UsageValueError("an array without items in a row can't become a table")
-    if dtype.names is None and width > MAX_COLUMNS:
-        raise UsageValueError(
-            "expected at most '%d' items in a row of an array that becomes a table, "
-            "found '%d'" % (MAX_COLUMNS, width)
-        )
     if dtype.names is None:
+        if width > MAX_COLUMNS:
+            raise UsageValueError(
+                "expected at most '%d' items in a row of an array that becomes a "
+                "table, found '%d'" % (MAX_COLUMNS, width)
+            )
         dtype = numpy.dtype([(str(number), dtype) for number in range(width)])
 
     def get(key: Any) -> Array:
