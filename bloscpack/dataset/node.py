@@ -114,8 +114,8 @@ class Node:
     def refresh(self) -> None:
         """Take over the changes that other programs have committed.
 
-        An object that was opened for changes has the present state, unless it was
-        opened with ``shared=True``.
+        The items of an object that was opened for changes are the present ones, unless
+        it was opened with ``shared=True``.
         """
         if self.closed:
             raise dataset_closed(self.path)
@@ -126,7 +126,7 @@ class Node:
             folder.pending.read()
             folder.prepare(())
             self._take_layout(self._reopened())
-            self._values = {}
+        self._values = {}
 
     def _reopened(self) -> object:
         """Return the layout, opened again."""
@@ -287,8 +287,7 @@ class ItemsNode(Node):
 class Attributes(MutableMapping[str, "Json"]):
     """Names and values, stored as JSON; changes are written at once.
 
-    A value is returned as it was given, not as JSON returns it, until the dataset is
-    opened again. After a change inside of a value, assign the value again.
+    After a change inside of a value, assign the value again.
     """
 
     def __init__(self, node: Node) -> None:
@@ -309,9 +308,8 @@ class Attributes(MutableMapping[str, "Json"]):
             node._values["known"] = values
 
         with writer.change(take_over, disturbs=False) as change:
-            # Other writers of a group may have changed them.
-            shared = writer.shared
-            values = edit(node._layout.read_attributes() if shared else self._loaded())
+            # Other programs, and other writers of a group, may have changed them.
+            values = edit(node._layout.read_attributes())
             node._layout.stage_attributes(change, values)
 
     def __getitem__(self, name: str) -> Json:

@@ -374,3 +374,32 @@ def test_a_folder_whose_name_is_no_text(tmp_path):
     with open(path + b"/zarr.json", encoding="ascii") as file:
         assert "\\ud" not in file.read()
     assert dataset.open(path).dims is None
+
+
+@pytest.mark.parametrize("kind", ["array", "group", "member", "column"])
+def test_attributes_that_zarr_python_writes_beside_a_writer(tmp_path, kind):
+    path, part = tmp_path / "a", {"member": "b", "column": "x"}.get(kind)
+    if kind == "array":
+        dataset.create_array(path, np.arange(9)).close()
+    elif kind == "column":
+        rows = np.zeros(3, [("x", "i4"), ("y", "f8")])
+        dataset.create_table(path, rows).close()
+    else:
+        with dataset.create_group(path) as group, group.change():
+            group.create_array("b", np.arange(9))
+    with dataset.open(path, "r+") as opened:
+        changed = opened if part is None else opened[part]
+        changed.attrs["first"] = 1
+        other = zarr.open(str(path / (part or "")), mode="r+")
+        other.attrs["second"] = 2
+        changed.refresh()
+        assert changed.attrs["second"] == 2
+        changed.attrs["third"] = 3
+        expected = {"first": 1, "second": 2, "third": 3}
+        assert changed.attrs.asdict() == expected
+    with dataset.open(path) as opened:
+        changed = opened if part is None else opened[part]
+        assert changed.attrs.asdict() == expected
+    attrs = dict(zarr.open(str(path / (part or ""))).attrs)
+    attrs.pop("bloscpack-id", None)  # a group without a copy of its members has it
+    assert attrs == expected
