@@ -58,6 +58,10 @@ SHOWN_MEMBERS = 100
 NOT_BUFFERED = (
     "buffered=True is for arrays and tables: 'create_array' and 'create_table' take it"
 )
+NO_BUFFER = (
+    "'%s' is committed by the document of '%s', which has one writer and no buffer: %s "
+    "it without shared and buffered"
+)
 
 
 def open_node(found: layouts.Found, options: opening.Options) -> Array | Table | Group:
@@ -89,9 +93,7 @@ def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -
     """Open a part of a table or group for changes, which are closed with it."""
     if options.shared or options.buffered:
         raise UsageError(
-            "'%s' is committed by the document of '%s', which has one writer and no "
-            "buffer: open it without shared and buffered"
-            % (outer.folder.path(name), outer.folder.path())
+            NO_BUFFER % (outer.folder.path(name), outer.folder.path(), "open")
         )
     owner: Any = open_node(outer, options)
     try:
@@ -515,6 +517,8 @@ class Group(Node, Mapping[str, Node]):
         replaces = options.get("mode") == "w"
         if self.commits_members:
             writer = self._check_writer()
+            if options.get("buffered"):
+                raise UsageError(NO_BUFFER % (address, self.path, "create"))
             with (
                 self._members.closed_at(address) if replaces else nullcontext(),
                 writer.turn() if writer.is_joint else nullcontext(),
@@ -626,7 +630,11 @@ class Group(Node, Mapping[str, Node]):
         folder.forget_document()
         folder.pending.read()
         # Another writer may lock it in between, and change it.
-        self._writer = waiting(partial(writer_for, found, sync), WAIT)
+        try:
+            self._writer = waiting(partial(writer_for, found, sync), WAIT)
+        except BaseException:
+            self._closed = True  # it has no writer
+            raise
         folder.forget_document()
         folder.pending.read()
 

@@ -950,3 +950,31 @@ def test_waiting_for_the_writer_of_a_group(member, tmp_path):
         assert [0, 1, 2, 3, 4] == array[:].tolist()
     timer.join()
     assert [0, 1, 2, 3, 4] == dataset.open(path)["a"][:].tolist()
+
+
+def test_a_member_that_the_group_commits_has_no_buffer(tmp_path):
+    with dataset.create_group(tmp_path / "g") as group:
+        with group.change():
+            pass
+        with pytest.raises(UsageError, match="no buffer: create it without"):
+            group.create_array("a", [1], buffered=True)
+        assert not list(group)
+
+
+def test_a_group_without_a_writer_is_closed(tmp_path, monkeypatch):
+    """Another writer locked the group while it became one that commits its members."""
+    other = []
+    group = dataset.create_group(tmp_path / "g")
+    close = type(group._writer).close
+
+    def close_and_lock(writer):
+        close(writer)
+        if not other:
+            other.append(dataset.open(tmp_path / "g", "r+"))
+
+    monkeypatch.setattr(type(group._writer), "close", close_and_lock)
+    monkeypatch.setattr("bloscpack.dataset.group.WAIT", 0.1)
+    with pytest.raises(StorageError, match="another writer"), group.change():
+        pass
+    assert group.closed
+    other[0].close()
