@@ -37,6 +37,7 @@ DEFAULTS = {
     "progress": None,
     "sync": False,
     "subcommand": None,
+    "from_defaults": set(),
 }
 
 
@@ -376,7 +377,7 @@ def test_append_what_does_not_fit():
     ]:
         with pytest.raises(error):
             run("append", target, name)
-    for option in (["--no-grow"], ["-m", "f.npy"]):
+    for option in (["--no-grow"], ["-m", "f.npy"], ["-c", "zstd"], ["--no-shuffle"]):
         with pytest.raises(Refusal, match="is for files"):
             run("append", "a-zarr", "f.npy", *option)
     assert 100 == len(dataset.open("a-zarr")) == len(dataset.open("t-zarr"))

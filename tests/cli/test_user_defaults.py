@@ -134,7 +134,7 @@ def test_auto_is_for_files_only(run, monkeypatch):
     """On the command line, the option is refused for a dataset."""
     dataset.create_array("a.zarr", [1, 2])
     dataset.create_array("b.zarr", [3])
-    monkeypatch.setenv("BLPK_DEFAULTS", "--auto")
+    monkeypatch.setenv("BLPK_DEFAULTS", "--auto -l 9")
     assert (0, "", "") == run("append", "a.zarr", "b.zarr")
     with dataset.open("a.zarr") as array:
         assert [1, 2, 3] == array[:].tolist()

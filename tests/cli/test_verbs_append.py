@@ -114,7 +114,7 @@ def test_create_from_standard_input(blpk, monkeypatch):
 def test_create_a_dataset(blpk):
     pytest.importorskip("pyarrow")
     for _ in range(2):
-        assert (0, "") == blpk("--create", "rows.zarr", "rows.npy")
+        assert (0, "") == blpk("--create", "-l", "9", "rows.zarr", "rows.npy")
         assert (0, "") == blpk("--create", "table.zarr", "table.csv")
     assert (6, 2) == dataset.open("rows.zarr").shape
     assert 4 == len(dataset.open("table.zarr"))

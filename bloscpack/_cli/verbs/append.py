@@ -17,6 +17,7 @@ from ...constants import EXTENSION
 from ...exceptions import StorageError
 from .. import target
 from ..args import (
+    BLOSC_SETTINGS,
     DELIMITER,
     add_blosc_options,
     add_options,
@@ -204,13 +205,15 @@ def _append_to_file(args: Namespace) -> None:
 def _append_to_dataset(args: Namespace) -> None:
     """Append the rows in a file, or in another dataset, in one step.
 
-    The dataset keeps its settings.
+    The dataset keeps its settings; with --create, those given are for a new one.
     """
     from ..contents import new_rows
 
+    settings = {name for name in BLOSC_SETTINGS if getattr(args, name) is not None}
     for option, given in (
         ("--metadata", args.metadata),
         ("--no-grow", not args.grow),
+        ("a setting of Blosc", settings - args.from_defaults and not args.create),
     ):
         if given:
             raise WrongUsage(
