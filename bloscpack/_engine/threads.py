@@ -213,14 +213,17 @@ _kept = threading.local()
 class Workspace(threading.local):
     """A buffer for each thread, reused for each item so that it stays in the cache."""
 
-    _buffer = bytearray()
+    _buffer = memoryview(b"")
 
     def view(self, size: int) -> memoryview:
         """Return `size` bytes of any value, valid until the thread calls this again."""
         if len(self._buffer) < size:
-            self._buffer = bytearray(size)
+            import numpy
+
+            memory: Any = numpy.empty(size, "u1")  # which is not filled with zeros
+            self._buffer = memoryview(memory)
             getattr(_kept, "buffers", []).append(self.__dict__)
-        return memoryview(self._buffer)[:size]
+        return self._buffer[:size]
 
 
 class Task:
