@@ -257,7 +257,7 @@ TYPES += "uint64=u8 float16=f2 float32=f4 float64=f8 complex64=c8 complex128=c16
 TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
 TYPES += "numpy.timedelta64=m8"
 KINDS = dict(word.split("=") for word in TYPES.split())
-UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
+UNITS = re.compile("[YMWDhms]|[munpfaμ]s|generic")
 FLOATS = "NaN", "Infinity", "-Infinity"
 
 
@@ -385,7 +385,7 @@ def type_of(value: object, order: str) -> tuple[str, int]:
     elif kind in ("M8", "m8"):
         unit, scale = str(settings.get("unit")), settings.get("scale_factor", 1)
         supports("V5", UNITS.fullmatch(unit) and is_shape([scale], 1) and scale < 2**31)
-        kind += "" if unit == "generic" else f"[{scale}{unit}]"
+        kind += "" if unit == "generic" else f"[{scale}{unit.replace('μ', 'u')}]"
     return blp.describe_type(order + kind)
 
 
@@ -399,7 +399,7 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
     with blp.breaking("V8", ValueError):
         if kind in "SU":
             check("V8", is_text)
-            wide = value.encode(f"utf-32-{endian[0]}e")
+            wide = value.encode(f"utf-32-{endian[0]}e", "surrogatepass")
             item = wide if kind == "U" else base64.b64decode(value, None, True)
             check("V8", len(item) <= size)
             return item.ljust(size, b"\0")
@@ -408,7 +408,7 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
     if kind == "f":
         check("V8", value in FLOATS or type(value) in (int, float))
         with np.errstate(over="ignore"):
-            return np.float64(float(str(value))).astype(f"{order}f{size}").tobytes()
+            return np.array(float(str(value))).astype(f"{order}f{size}").tobytes()
     value = -(2**63) if kind in "mM" and value == "NaT" else value
     check("V8", type(value) is (bool if kind == "b" else int))
     with blp.breaking("V8", OverflowError):
