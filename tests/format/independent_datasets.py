@@ -94,11 +94,14 @@ class Folder:
         check("J2", all(is_name(each) and "/" not in each for each in new.values()))
         counts = copies_in(document) is not None and words_in(document, raw)
         check("J4", document.get("node_type") != "group" or counts)
-        self.new = {n: (self.path + "/.bloscpack", each) for n, each in new.items()}
+        place = self.path + "/.bloscpack"
+        self.new = {name: each and (place, each) for name, each in files.items()}
 
     def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
         """Return the content of a document or file; None if there is none."""
-        places = filter(None, (self.new.get(name), (self.path, name)))
+        places = [*filter(None, (self.new.get(name), (self.path, name)))]
+        if name in self.new and self.new[name] is None:
+            places = []
         found = next((place for place in places if is_file(*place)), None)
         raw = Path(*found).read_bytes() if found else None
         check("M7", len(raw or b"") <= most)
@@ -294,6 +297,9 @@ def describe_node(raw: bytes) -> dict:
         own = document["consolidated_metadata"]
     words = identity_of(own, raw)
     copies = copies if words else None
+    for name in copies or ():
+        inner = {"zarr.json", ".bloscpack"} & {*name.split("/")}
+        check("J5", is_name(name) and not inner)
     node = {"kind": kind, "own": words, "attributes": user, "copies": copies}
     node["of Z3"] = False
     if kind == "array":
@@ -611,7 +617,7 @@ def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
 # Archives
 
 # The name of an array, for a document or for chunks (Z8).
-PARTS = re.compile(r"(.+?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
+PARTS = re.compile(r"(.*?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
 # The beginning and the name of the first member of an archive.
 HEADER = re.compile(rb"PK\x03\x04-\0..\0{4}!\0.{4}\xff{8}", re.DOTALL)
 FIRST = re.compile(rb"(.*/)?(zarr\.json|c(/0)+)|.+\.blp", re.DOTALL)
@@ -781,9 +787,7 @@ def arrays_in(
         others |= {name for name in starts if name + "/zarr.json" in members}
     for name, paths in chunks.items():
         chunks[name] = [path for path in paths if path in members] or paths
-    chunks = {
-        n: c for n, c in chunks.items() if n not in others or n + ".blp" in members
-    }
+    chunks = {n: c for n, c in chunks.items() if n not in others or n + ".blp" in c}
     check("Z8", all(len(paths) < 2 for paths in chunks.values()))
     return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
@@ -800,7 +804,9 @@ def array_in(members: dict, sizes: dict, name: str, chunks: str | None) -> dict 
     refused = isinstance(node, Refused)
     if chunks is None:
         right = isinstance(node, NotSupported) if refused else not node["of Z3"]
-        names = [found[1] for found in map(PARTS.fullmatch, members) if found]
+        names = [
+            found[1] for found in map(PARTS.fullmatch, {*sizes, *members}) if found
+        ]
         check("Z8", right or any(each.startswith(name + "/") for each in names))
         return None
     if refused:
