@@ -479,7 +479,9 @@ def decode_fill_value(dtype: DType, stored: Json) -> Any:
 def _decode_item(dtype: DType, stored: Json) -> Any:
     kind = dtype.kind
     if kind == "c":
-        real, imag = stored if isinstance(stored, list) else ()
+        if not isinstance(stored, list):
+            raise TypeError  # of an object, the keys would count
+        real, imag = stored
         part = numpy.dtype("f%d" % (dtype.itemsize // 2))
         item = numpy.empty((), dtype)
         item.real, item.imag = _decode_float(part, real), _decode_float(part, imag)

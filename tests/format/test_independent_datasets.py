@@ -12,7 +12,10 @@ import json
 import random
 import re
 import sys
+import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 from format.agreement import (
     BY_OTHERS,
@@ -24,6 +27,9 @@ from format.agreement import (
 )
 from support import TESTS, copied_sample
 from valid.make_datasets import files_of
+
+import bloscpack as bp
+from bloscpack._format.zip_format import encode_group
 
 VALID = TESTS / "valid" / "datasets"
 INVALID = TESTS / "invalid" / "datasets"
@@ -105,6 +111,35 @@ def test_documents(topic, endian, tmp_path, monkeypatch):
         (tmp_path / "zarr.json").write_text(json.dumps(document | keys))
         here, there = map(without_reasons, (read_here(tmp_path), read_there(tmp_path)))
         assert here == there, changes
+
+
+# Members of archives
+
+NAMES = ["a.blp", "a/c/0", "a/c/0/0", "a/zarr.json", "a/c/1", "a/b/c/0", "a/c/b.blp"]
+NAMES += ["a/c/c/0", "a/c/b/c/1", "a/c/zarr.json", ".blp", "/c/0", "a//c/0"]
+
+
+def test_names_of_members(tmp_path):
+    """Both readers find the same arrays, whatever members the archive has or lists."""
+    path = tmp_path / "sample.zip"
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    bp.savez(path, a=np.arange(5), b=np.int16(7))
+    with zipfile.ZipFile(path) as zipped:
+        contents = {name: zipped.read(name) for name in zipped.namelist()}
+    texts = {".json": contents["a/zarr.json"], ".blp": contents["b.blp"]}
+    texts = {n: texts.get(Path("_" + n).suffix, contents["a/c/0"]) for n in NAMES}
+    pairs = [*itertools.combinations(NAMES, 2)]
+    for names in [*pairs, *(("a/zarr.json", *pair) for pair in pairs)]:
+        chunks = [name for name in names if not name.endswith(".json")]
+        for listed, lost in itertools.product([[], chunks], [None, *names]):
+            sizes = {name: len(texts[name]) for name in listed}
+            with zipfile.ZipFile(path, "w") as zipped:
+                for name in {*names} - {lost}:
+                    zipped.writestr(name, texts[name])
+                document = encode_group({}, sizes) if listed else json.dumps(group)
+                zipped.writestr("zarr.json", document)
+            here, there = map(without_reasons, (read_here(path), read_there(path)))
+            assert here == there, (names, listed, lost)
 
 
 # Flipped bits
