@@ -80,7 +80,8 @@ NOT_PLAIN = {
 def is_dataset(path: str) -> bool:
     """Return whether a path is the folder of a dataset, or a ZIP file of Zarr.
 
-    A plain folder that contains datasets is one, too, unless it contains `.blp` files.
+    A plain folder that contains datasets is one, too, unless it contains `.blp` files
+    or archives.
     """
     location = os.fsdecode(local_path(path))
     if is_url(location):
@@ -97,7 +98,8 @@ def is_dataset(path: str) -> bool:
     found = dataset.find(location)
     if found is None or found[0] != "folder":
         return found is not None
-    return not any(name.endswith(EXTENSION) for name in os.listdir(location))
+    files = {name: os.path.join(location, name) for name in os.listdir(location)}
+    return not any(n.endswith(EXTENSION) or _is_archive(files[n]) for n in files)
 
 
 def _is_zip_store(path: str) -> bool:
@@ -278,15 +280,16 @@ def opened_rows(
 def packed_files(args: Namespace) -> list[str]:
     """Return the names in `args.files`, with the compressed files in place of a folder.
 
-    Files in folders below it are included with ``--recursive``. The folder of a
-    dataset stands for itself, and so does each folder without datasets and compressed
-    files: `named` refuses that one.
+    Files in folders below it are included with ``--recursive``, also in a plain folder
+    of datasets. The folder of another dataset stands for itself, and so does each
+    folder without datasets and compressed files: `named` refuses that one.
     """
+    is_item = has_description if args.recursive else is_dataset
     left_out: LeftOut = defaultdict(list)
     found: list[str] = []
     for name in args.files:
         # A URL is not tested here: that would take requests.
-        if not os.path.isdir(name) or _is_item(name, is_dataset):
+        if not os.path.isdir(name) or _is_item(name, is_item):
             found.append(name)
             continue
         skipped: LeftOut = defaultdict(list)

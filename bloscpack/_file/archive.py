@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
 
 # The extension of the member of an array that Zarr has no shards of.
 BLP = ".blp"
+# What is between the name of an array and the name of a chunk, of which it has several.
+OTHER_CHUNK = re.compile(r"/c(?=/(?!0(?:/0)*\Z))")
 # Numbers of bytes that are read at a URL with the end records, which have the directory
 # and the list of most archives in front of them, and with the header of a member.
 END_NBYTES = 2**16 + 64 * 2**10
@@ -227,22 +230,19 @@ class ArchiveFile(Directory):
             )
         arrays: dict[str, str] = {}
         others = set()
-        for name in filter(is_short, {**self.sizes, **members}):
-            array, mark, chunk = name.rpartition("/c/")
-            if name.endswith(BLP):
-                array = name.removesuffix(BLP)
-            elif not mark:
-                continue
-            elif chunk != "0" and set(chunk.split("/")) != {"0"}:
-                if document_name(array) in members:
-                    others.add(array)
+        for name in filter(is_short, {**members, **self.sizes}):
+            for found in OTHER_CHUNK.finditer(name):
+                if document_name(name[: found.start()]) in members:
+                    others.add(name[: found.start()])
+            array = array_of(name)
+            if array is None:
                 continue
             known = arrays.setdefault(array, name)
-            if known != name and known in members:
+            # A missing member counts only without others.
+            if known != name and (name in members or known not in members):
                 raise DamageError(
                     "the members %.200r and %.200r are the same array" % (known, name)
                 )
-            arrays[array] = name
         end = "/" + ZARR_JSON
         documents = [
             name.removesuffix(end)

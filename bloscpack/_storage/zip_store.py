@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 from weakref import finalize
 
 from .._engine.forks import cached_property
@@ -57,7 +57,7 @@ from .local import whole_file
 from .store import NestedStore, too_long
 
 if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
+    from zipfile import ZipExtFile, ZipFile, ZipInfo
 
 # Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
 # reaches 1032 at most. A block of bzip2 has 900,000 bytes, of which 5 stand for up to
@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 # in chunks of Blosc.
 MAX_RATIOS = {STORED: 1, DEFLATED: 1032, BZIP2: 2**21}
 OTHER_RATIO = 2**15
+# Number of stored bytes that `zipfile` decompresses at a time, unless by deflate: it
+# keeps all plain bytes of them. They hold a single block of bzip2.
+PIECE_NBYTES = 32
 HEADER_OFFSET = attrgetter("header_offset")
 # Local headers at a URL are requested together if at most so many bytes are between
 # them, and all take at most so many; and so many requests are made at once.
@@ -147,6 +150,35 @@ def open_zip(name: str) -> ZipFile:
                 filename=name,
             )
     return archive
+
+
+class SmallPieces(io.RawIOBase):
+    """A member that `zipfile` decompresses in small pieces, whatever is read of it."""
+
+    def __init__(self, fp: ZipExtFile) -> None:
+        self._fp = fp
+        fp.MIN_READ_SIZE = PIECE_NBYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._fp.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        # `peek` decompresses only if there is nothing left.
+        piece = self._fp.read(min(len(buffer), len(self._fp.peek(1))))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+@contextmanager
+def opened_member(archive: ZipFile, member: str | ZipInfo) -> Iterator[IO[bytes]]:
+    """Open a member; memory grows only with the bytes that are read."""
+    info = archive.getinfo(member) if isinstance(member, str) else member
+    with archive.open(info) as fp:
+        has_limit = info.compress_type in (STORED, DEFLATED)
+        yield fp if has_limit else io.BufferedReader(SmallPieces(fp))  # type: ignore[arg-type]
 
 
 class Directory:
@@ -383,8 +415,8 @@ class OpenZip:
             ZARR_JSON in names
             and self.archive.getinfo(ZARR_JSON).file_size <= MAX_DOCUMENT
         ):
-            with zip_errors(path):
-                content = self.archive.read(ZARR_JSON)
+            with zip_errors(path), opened_member(self.archive, ZARR_JSON) as fp:
+                content = fp.read()
         is_own = begins_as_own(self.storage.read_at(0, PREFIX_LENGTH))
         directory = None
         if is_own or decode_sizes(content):
@@ -459,7 +491,10 @@ class ZipStore(NestedStore):
         most = MAX_BUFFERSIZE if limit is None else limit
         if member.file_size > most and (whole or limit is None):
             raise too_long(most, self.path(name), member.file_size)
-        with zip_errors(self.path(name)), self._zip.archive.open(member) as fp:
+        with (
+            zip_errors(self.path(name)),
+            opened_member(self._zip.archive, member) as fp,
+        ):
             return fp.read(most), self.identity(name)
 
     def exists(self, name: str) -> bool:

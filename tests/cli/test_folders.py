@@ -197,3 +197,25 @@ def test_a_damaged_archive_in_a_folder(run, folder):
     (folder / "in/z.zip").write_bytes(content[: len(content) // 2])
     code, said, _ = run("verify", "-r", "in")
     assert (3, True) == (code, "in/z.zip: damaged" in said)
+
+
+@pytest.mark.parametrize("verb", ["verify", "list", "info"])
+def test_folder_of_datasets_and_files_below(run, folder, verb):
+    """A dataset makes its folder a group, in which files are no members."""
+    (folder / "in/a.blp").unlink()
+    dataset.create_array("in/d.zarr", numpy.arange(5))
+    bloscpack.save("in/below/z.zip", {"x": numpy.arange(5)})
+    code, said, _ = run(verb, "-r", "in")
+    assert 0 == code
+    for name in ("d.zarr", "below/b.blp", "below/c.blp", "below/z.zip"):
+        assert "in/" + name in said
+    (folder / "in/below/b.blp").write_bytes(b"blpk")
+    assert run(verb, "-r", "in")[0] != 0
+
+
+def test_archive_beside_a_dataset(run):
+    dataset.create_array("more/d.zarr", numpy.arange(5))
+    bloscpack.save("more/z.zip", {"x": numpy.arange(5)})
+    code, said, errors = run("verify", "more")
+    assert (0, True) == (code, "more/z.zip: ok" in said)
+    assert "skipped 'more/d.zarr': a folder below, which needs -r" in errors

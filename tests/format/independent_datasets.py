@@ -94,11 +94,14 @@ class Folder:
         check("J2", all(is_name(each) and "/" not in each for each in new.values()))
         counts = copies_in(document) is not None and words_in(document, raw)
         check("J4", document.get("node_type") != "group" or counts)
-        self.new = {n: (self.path + "/.bloscpack", each) for n, each in new.items()}
+        place = self.path + "/.bloscpack"
+        self.new = {name: each and (place, each) for name, each in files.items()}
 
     def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
         """Return the content of a document or file; None if there is none."""
-        places = filter(None, (self.new.get(name), (self.path, name)))
+        places = [*filter(None, (self.new.get(name), (self.path, name)))]
+        if name in self.new and self.new[name] is None:
+            places = []
         found = next((place for place in places if is_file(*place)), None)
         raw = Path(*found).read_bytes() if found else None
         check("M7", len(raw or b"") <= most)
@@ -257,7 +260,7 @@ TYPES += "uint64=u8 float16=f2 float32=f4 float64=f8 complex64=c8 complex128=c16
 TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
 TYPES += "numpy.timedelta64=m8"
 KINDS = dict(word.split("=") for word in TYPES.split())
-UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
+UNITS = re.compile("[YMWDhms]|[munpfaμ]s|generic")
 FLOATS = "NaN", "Infinity", "-Infinity"
 
 
@@ -294,6 +297,9 @@ def describe_node(raw: bytes) -> dict:
         own = document["consolidated_metadata"]
     words = identity_of(own, raw)
     copies = copies if words else None
+    for name in copies or ():
+        inner = {"zarr.json", ".bloscpack"} & {*name.split("/")}
+        check("J5", is_name(name) and not inner)
     node = {"kind": kind, "own": words, "attributes": user, "copies": copies}
     node["of Z3"] = False
     if kind == "array":
@@ -385,7 +391,7 @@ def type_of(value: object, order: str) -> tuple[str, int]:
     elif kind in ("M8", "m8"):
         unit, scale = str(settings.get("unit")), settings.get("scale_factor", 1)
         supports("V5", UNITS.fullmatch(unit) and is_shape([scale], 1) and scale < 2**31)
-        kind += "" if unit == "generic" else f"[{scale}{unit}]"
+        kind += "" if unit == "generic" else f"[{scale}{unit.replace('μ', 'u')}]"
     return blp.describe_type(order + kind)
 
 
@@ -399,7 +405,7 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
     with blp.breaking("V8", ValueError):
         if kind in "SU":
             check("V8", is_text)
-            wide = value.encode(f"utf-32-{endian[0]}e")
+            wide = value.encode(f"utf-32-{endian[0]}e", "surrogatepass")
             item = wide if kind == "U" else base64.b64decode(value, None, True)
             check("V8", len(item) <= size)
             return item.ljust(size, b"\0")
@@ -408,7 +414,7 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
     if kind == "f":
         check("V8", value in FLOATS or type(value) in (int, float))
         with np.errstate(over="ignore"):
-            return np.float64(float(str(value))).astype(f"{order}f{size}").tobytes()
+            return np.array(float(str(value))).astype(f"{order}f{size}").tobytes()
     value = -(2**63) if kind in "mM" and value == "NaT" else value
     check("V8", type(value) is (bool if kind == "b" else int))
     with blp.breaking("V8", OverflowError):
@@ -611,7 +617,7 @@ def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
 # Archives
 
 # The name of an array, for a document or for chunks (Z8).
-PARTS = re.compile(r"(.+?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
+PARTS = re.compile(r"(.*?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
 # The beginning and the name of the first member of an archive.
 HEADER = re.compile(rb"PK\x03\x04-\0..\0{4}!\0.{4}\xff{8}", re.DOTALL)
 FIRST = re.compile(rb"(.*/)?(zarr\.json|c(/0)+)|.+\.blp", re.DOTALL)
@@ -781,9 +787,7 @@ def arrays_in(
         others |= {name for name in starts if name + "/zarr.json" in members}
     for name, paths in chunks.items():
         chunks[name] = [path for path in paths if path in members] or paths
-    chunks = {
-        n: c for n, c in chunks.items() if n not in others or n + ".blp" in members
-    }
+    chunks = {n: c for n, c in chunks.items() if n not in others or n + ".blp" in c}
     check("Z8", all(len(paths) < 2 for paths in chunks.values()))
     return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
@@ -800,7 +804,9 @@ def array_in(members: dict, sizes: dict, name: str, chunks: str | None) -> dict 
     refused = isinstance(node, Refused)
     if chunks is None:
         right = isinstance(node, NotSupported) if refused else not node["of Z3"]
-        names = [found[1] for found in map(PARTS.fullmatch, members) if found]
+        names = [
+            found[1] for found in map(PARTS.fullmatch, {*sizes, *members}) if found
+        ]
         check("Z8", right or any(each.startswith(name + "/") for each in names))
         return None
     if refused:

@@ -7,11 +7,15 @@ flipped bit, and what a crash leaves (in tests/dataset/test_crash.py).
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import random
 import re
 import sys
+import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 from format.agreement import (
     BY_OTHERS,
@@ -23,6 +27,9 @@ from format.agreement import (
 )
 from support import TESTS, copied_sample
 from valid.make_datasets import files_of
+
+import bloscpack as bp
+from bloscpack._format.zip_format import encode_group
 
 VALID = TESTS / "valid" / "datasets"
 INVALID = TESTS / "invalid" / "datasets"
@@ -45,6 +52,94 @@ def test_first_rule(name, tmp_path):
     path = copied_sample(INVALID, RULES[name]["path"], tmp_path)
     found = {each[:] for each in refusals(read_there(path)).values()}
     assert {(RULES[name]["rules"][0], RULES[name]["verdict"])} == found
+
+
+# Documents
+
+DATA_TYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
+DATA_TYPES += ["complex64", "complex128"]
+FILL_VALUES = [0, 1, -1, 1.5, -0.0, True, None, "NaN", "-Infinity", "nan", 2**31, 2**64]
+FILL_VALUES += [1e400, 10**400, "0x3c00", "0x3c0000", "0x3f800000", "0x3F80000000"]
+FILL_VALUES += ["0x3f 80 00 00", "0x3f 80 00", "0x", "0X3c00", "", "AA==", "AA=", "NaT"]
+FILL_VALUES += [[1, 2], [1], "12", {"NaN": 1, "Infinity": 2}, ["0x3f800000", "NaN"]]
+FILL_VALUES += ["\ud800", "a\0", "abcd"]
+TIMES = "numpy.datetime64", "numpy.timedelta64"
+UNITS = ["D", "us", "μs", "generic", "min", "", "s]", None]
+SCALES = [1, 2, 0, 1.0, True, None, 2**31 - 1, 2**31]
+INDEX_CODEC = {"name": "bytes", "configuration": {"endian": "little", "other": 1}}
+
+
+def extension(name, **settings):
+    return {"name": name, "configuration": settings}
+
+
+DATA_TYPES += [extension("null_terminated_bytes", length_bytes=3)]
+DATA_TYPES += [extension("fixed_length_utf32", length_bytes=12)]
+UNUSUAL = {
+    "fill values": [
+        {"data_type": data_type, "fill_value": value}
+        for data_type, value in itertools.product(DATA_TYPES, FILL_VALUES)
+    ],
+    "units": [
+        {"data_type": extension(name, unit=unit, scale_factor=scale), "fill_value": 5}
+        for name, unit, scale in itertools.product(TIMES, UNITS, SCALES)
+    ],
+    "index codecs": [
+        {"index_codecs": codecs}
+        for codecs in (
+            [INDEX_CODEC, "crc32c"],
+            [INDEX_CODEC, extension("crc32c", other=1)],
+            [extension("bytes", endian="big"), "crc32c"],
+            ["bytes", "crc32c"],
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("topic", UNUSUAL)
+def test_documents(topic, endian, tmp_path, monkeypatch):
+    """Both readers give the same items to an array of others without any shard."""
+    monkeypatch.setitem(sys.modules, "zarr", None)  # the second reader has none
+    document = json.loads((VALID / "zarr-array" / "zarr.json").read_text())
+    del document["bloscpack"]
+    sharding = document["codecs"][0]["configuration"]
+    sharding["codecs"][0] = extension("bytes", endian=endian)
+    for changes in UNUSUAL[topic]:
+        keys = {k: v for k, v in changes.items() if k != "index_codecs"}
+        sharding["index_codecs"] = changes.get("index_codecs", sharding["index_codecs"])
+        (tmp_path / "zarr.json").write_text(json.dumps(document | keys))
+        here, there = map(without_reasons, (read_here(tmp_path), read_there(tmp_path)))
+        assert here == there, changes
+
+
+# Members of archives
+
+NAMES = ["a.blp", "a/c/0", "a/c/0/0", "a/zarr.json", "a/c/1", "a/b/c/0", "a/c/b.blp"]
+NAMES += ["a/c/c/0", "a/c/b/c/1", "a/c/zarr.json", ".blp", "/c/0", "a//c/0"]
+
+
+def test_names_of_members(tmp_path):
+    """Both readers find the same arrays, whatever members the archive has or lists."""
+    path = tmp_path / "sample.zip"
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    bp.savez(path, a=np.arange(5), b=np.int16(7))
+    with zipfile.ZipFile(path) as zipped:
+        contents = {name: zipped.read(name) for name in zipped.namelist()}
+    texts = {".json": contents["a/zarr.json"], ".blp": contents["b.blp"]}
+    texts = {n: texts.get(Path("_" + n).suffix, contents["a/c/0"]) for n in NAMES}
+    pairs = [*itertools.combinations(NAMES, 2)]
+    for names in [*pairs, *(("a/zarr.json", *pair) for pair in pairs)]:
+        chunks = [name for name in names if not name.endswith(".json")]
+        for listed, lost in itertools.product([[], chunks], [None, *names]):
+            sizes = {name: len(texts[name]) for name in listed}
+            with zipfile.ZipFile(path, "w") as zipped:
+                for name in {*names} - {lost}:
+                    zipped.writestr(name, texts[name])
+                document = encode_group({}, sizes) if listed else json.dumps(group)
+                zipped.writestr("zarr.json", document)
+            here, there = map(without_reasons, (read_here(path), read_there(path)))
+            assert here == there, (names, listed, lost)
 
 
 # Flipped bits

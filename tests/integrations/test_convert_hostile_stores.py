@@ -16,6 +16,7 @@ import struct
 import sys
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import google_crc32c
 import numpy as np
@@ -415,6 +416,24 @@ def test_zeros_in_bzip2():
         archive.writestr("a.npy", buffer.getvalue())
     assert os.path.getsize("a.npz") < 300
     assert 2 * 10**7 == dataset.convert("a.npz", "a.npy").nbytes
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_are_unpacked_in_pieces(method):
+    """Memory is not needed for what lies behind the bytes that are read."""
+    name = "zarr.json"
+    with zipfile.ZipFile("a.zip", "w", method) as archive:
+        archive.writestr(name, bytes(4 * 10**8))
+    data = bytearray(Path("a.zip").read_bytes())
+    for at in (22, data.index(b"PK\x01\x02") + 24):
+        data[at : at + 4] = (100).to_bytes(4, "little")
+    Path("a.zip").write_bytes(data)
+    del data
+    tracemalloc.start()
+    with pytest.raises(DamageError):
+        dataset.open("a.zip")
+    assert tracemalloc.get_traced_memory()[1] < 2 * 10**8
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

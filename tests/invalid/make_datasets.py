@@ -268,6 +268,12 @@ SAMPLES = {
         "V1",
         lambda: edited(table(), "zarr.json", lambda d: copies_in(d).update(x=[1])),
     ),
+    "table-copy-name": (
+        "J5",
+        lambda: edited(
+            table(), "zarr.json", lambda d: copies_in(d).update({"zarr.json": {}})
+        ),
+    ),
     "table-copy-shape": (
         "V4",
         lambda: with_member(table(), "x", lambda d: d.update(shape=[-1])),
@@ -545,6 +551,7 @@ SAMPLES = {
     "superchunk-chunklen-true": storage("D4", chunklen=True),
     "superchunk-superchunklen": storage("D4", superchunklen=6),
     "superchunk-dflt": storage("D4", dflt="AAA="),
+    "superchunk-dflt-long": storage("D4", dflt="AAAAAAAAAAA="),
     "columns-no-object": (
         "D3",
         lambda: with_keys(table(layout="superchunk"), "meta/columns", "columns", x=[1]),

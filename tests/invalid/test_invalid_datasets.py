@@ -27,7 +27,6 @@ NOT_IN_A_FILE = {
     "I6": "what a key means: I8",
     "J1": "what writers do",
     "J3": "what a list means: tests/valid",
-    "J5": "what copies mean: V2, J4, tests/valid",
     "J6": "what an attribute means: tests/valid",
     "V10": "what counts: tests/valid",
     "V11": "what attributes mean",

@@ -806,6 +806,10 @@ SAMPLES = {
         ),
     ),
     "pending-shorter": ("J3", shorter),
+    "pending-shard-removed": (
+        "J3 I7",
+        lambda: with_list(sparse(NUMBERS[:8], 5), {"c/0": None}),
+    ),
     "pending-table": ("J3 J5", pending_table),
     "pending-column-removed": ("J3 J5", column_removed),
     "pending-superchunk": ("J2 J3", pending_superchunk),

@@ -6,7 +6,6 @@ sizes, and errors outside of the chunks follow the table.
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from ...log import printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
 from ..file_info import describe_file, info
-from ..target import NamedFile, code_of, is_dataset, named, packed_files
+from ..target import NamedFile, code_of, named, packed_files
 from ..text import UNKNOWN, info_lines, say_json, size_text
 
 if TYPE_CHECKING:
@@ -51,14 +50,12 @@ files <file>  file or dataset to show info for, or a folder of files
 def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
     found: list[JsonObject] = []
-    only = args.files[0] if len(args.files) == 1 else None
-    if only is not None and (not os.path.isdir(only) or is_dataset(only)):
-        code = _show(args, named(only), found)
+    files = packed_files(args)
+    if len(files) == 1 and files == args.files:
+        code = _show(args, named(files[0]), found)
         if args.json:
             say_json(found[0])
         return code
-
-    files = packed_files(args)
 
     def act(path: str) -> int:
         item = named(path)

@@ -33,7 +33,7 @@ from ..._format.zarr_metadata import ZARR_JSON
 from ..._format.zip_format import MAX_NAME
 from ..._storage.base import Storage, naming_errors, read_up_to, write_all
 from ..._storage.local import whole_file
-from ..._storage.zip_store import open_zip, zip_errors
+from ..._storage.zip_store import open_zip, opened_member, zip_errors
 from ..._types import Json, JsonObject, Writable
 from ...abstract_io import PlainSource
 from ...args import PACK_SETTINGS, known_settings
@@ -230,7 +230,7 @@ def _member(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
 ) -> Iterator[IO[bytes]]:
     """Yield a member of an archive; the errors about its bytes name it."""
-    with zip_errors(name), archive.open(info) as fp:
+    with zip_errors(name), opened_member(archive, info) as fp:
         yield fp
 
 
@@ -266,7 +266,7 @@ def has_own_files(path: str) -> bool:
     with open_zip(path) as archive, zip_errors(path):
         for name in archive.namelist():
             if not name.endswith((ZARR_JSON, "/")):
-                with archive.open(name) as fp:
+                with opened_member(archive, name) as fp:
                     return fp.read(len(MAGIC)) == MAGIC
     return False
 

@@ -247,7 +247,7 @@ def decode_storage(stored: JsonObject, identity: Json) -> Storage:
     if (dflt := stored.get("dflt")) is not None:
         try:
             content = base64.b64decode(dflt, validate=True)
-            fill = numpy.frombuffer(content, dtype, 1).reshape(())
+            fill = numpy.frombuffer(content, dtype).reshape(())
             check_text(fill)
         except (TypeError, ValueError, binascii.Error):
             refuse("'dflt' to be the bytes of an item in base64", dflt)
