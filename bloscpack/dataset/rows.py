@@ -208,6 +208,8 @@ def _unchanged(array: Array, result: Array) -> Array | None:
         same |= numpy.isnat(array)
     elif kinds in (("i", "u"), ("u", "i")):  # the bits may be the same
         same &= (result < 0) == (array < 0)
+    elif kinds == ("u", "m"):
+        same &= result.view("i8") >= 0
     return same
 
 

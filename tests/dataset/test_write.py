@@ -891,6 +891,7 @@ def test_fill_values_that_fit(tmp_path, layout, dtype, value):
     ("dtype", "values"),
     [
         ("i8", np.array([2**63], "u8")),
+        ("m8[s]", np.array([2**63 + 5], "u8")),
         ("i1", np.array([200], "u1")),
         ("i4", np.array([2**32 - 1], "u4")),
         ("u8", [-1]),
