@@ -166,7 +166,7 @@ def converted(values: object, dtype: DType) -> Array:
         with numpy.errstate(over="ignore"):
             result: Array = array.astype(dtype)
             same = _unchanged(array, result)
-    except (OverflowError, UnicodeError) as error:
+    except (OverflowError, ValueError) as error:
         raise DoesNotFit(
             "a value does not fit the dtype '%s': %s" % (dtype, error)
         ) from error

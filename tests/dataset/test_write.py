@@ -902,6 +902,7 @@ def test_fill_values_that_fit(tmp_path, layout, dtype, value):
         ("c8", [1e300]),
         ("M8[ns]", np.array(["9999-01-01"], "M8[D]")),
         ("M8[D]", np.array(["2020-01-01T05"], "M8[h]")),
+        ("M8[Y]", np.array([5], "i8").view("M8")),
         ("U3", [5]),
         ("U3", [b"\xff"]),
         ("S3", ["a"]),
