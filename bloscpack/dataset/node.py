@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .._commit.writer import Writer, checked, dataset_closed
 from .._compat import import_extra
 from .._format.dtypes import DType
+from .._format.zarr_metadata import encode_attributes
 from .._types import Json, JsonObject
 from ..exceptions import (
     StorageError,
 )
+from ..serializers import parse_json
 from .description import DatasetInfo
 from .folder import Copies
 from .layouts.base import NodeLayout
@@ -287,7 +289,8 @@ class ItemsNode(Node):
 class Attributes(MutableMapping[str, "Json"]):
     """Names and values, stored as JSON; changes are written at once.
 
-    After a change inside of a value, assign the value again.
+    A value is what JSON returns: a list for a tuple, say. After a change inside of a
+    value, assign the value again.
     """
 
     def __init__(self, node: Node) -> None:
@@ -311,6 +314,7 @@ class Attributes(MutableMapping[str, "Json"]):
             # Other programs, and other writers of a group, may have changed them.
             values = edit(node._layout.read_attributes())
             node._layout.stage_attributes(change, values)
+            values = parse_json(encode_attributes(values))  # as all read them
 
     def __getitem__(self, name: str) -> Json:
         return self._loaded()[name]

@@ -394,8 +394,8 @@ def test_attributes_that_zarr_python_writes_beside_a_writer(tmp_path, kind):
         other.attrs["second"] = 2
         changed.refresh()
         assert changed.attrs["second"] == 2
-        changed.attrs["third"] = 3
-        expected = {"first": 1, "second": 2, "third": 3}
+        changed.attrs["third"] = (3,)
+        expected = {"first": 1, "second": 2, "third": [3]}
         assert changed.attrs.asdict() == expected
     with dataset.open(path) as opened:
         changed = opened if part is None else opened[part]
