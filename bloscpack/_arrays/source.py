@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 
 from .._engine.forks import renew_after_fork
+from .._engine.threads import Workspace
 from .._format.dtypes import Array
 from .._format.grid import Grid
 from .._types import Buffer
@@ -24,8 +25,10 @@ Needs = Callable[[int], tuple[int, int]]
 
 # Default number of plain bytes that a source keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
-# Number of chunks that are known to have been read in part.
-LAST_PARTS = 8
+# Number of chunks that are known to have been read once: the maximum, and for chunks of
+# this size or more, of which a part can be read at much less cost.
+MAX_NOTED, FEW_NOTED = 2**16, 8
+LONG_NBYTES = 2**18
 
 
 class ChunkSpans:
@@ -125,7 +128,10 @@ class ChunkSource(ChunkSpans, ABC):
         """
 
     def cached(self, number: int, size: int) -> Buffer | None:
-        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory.
+
+        They are valid until this thread reads another chunk.
+        """
         return None
 
     def read_into(self, view: memoryview, start: int) -> int:
@@ -170,16 +176,28 @@ class ChunkSource(ChunkSpans, ABC):
         return stop - start
 
 
+class _Latest(Workspace):
+    """The memory of a thread for chunks, and the key of the chunk that is in it."""
+
+    key: Hashable = None
+    size = 0
+
+
 class ChunkCache:
     """Plain chunks by key; the one that was not used for the longest time goes first.
 
     ``limit`` is the number of bytes that are kept at most. Many threads may use it.
+
+    The first time that a chunk is read, it is decompressed into `memory`, where it is
+    found again until the thread reads another chunk. New memory would cost more than
+    decompressing it once more: only a chunk that is read again gets some.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._chunks: dict[Hashable, Buffer] = {}
-        self._parts: tuple[Hashable, ...] = ()
+        self._once: dict[Hashable, bool] = {}  # those that were read once
+        self._latest = _Latest()
         self.renew_locks()
         renew_after_fork(self)
 
@@ -188,13 +206,16 @@ class ChunkCache:
         self._lock = allocate_lock()
         self._nbytes = sum(map(len, self._chunks.values()))
 
-    def __len__(self) -> int:
-        return len(self._chunks)
+    def __bool__(self) -> bool:
+        return bool(self._chunks) or self._latest.key is not None
 
-    def get(self, key: Hashable, size: int = -1) -> Buffer | None:
+    def get(
+        self, key: Hashable, size: int = -1, *, briefly: bool = False
+    ) -> Buffer | None:
         """Return a chunk; None if it is not here, or has another size than `size`.
 
-        The last chunk of a file may have grown since it was put here.
+        The last chunk of a file may have grown since it was put here. What is returned
+        `briefly` is valid until this thread reads another chunk.
         """
         with self._lock:
             plain = self._chunks.pop(key, None)
@@ -202,7 +223,16 @@ class ChunkCache:
                 self._chunks[key] = plain  # a dictionary keeps the order of insertion
                 if size not in (-1, len(plain)):
                     return None
-            return plain
+                return plain
+        latest = self._latest
+        if latest.key != key or size not in (-1, latest.size):
+            return None
+        found = latest.view(latest.size)
+        if briefly:
+            return found
+        plain = bytes(found)
+        self.put(key, plain)
+        return plain
 
     def put(self, key: Hashable, plain: Buffer) -> None:
         """Keep a chunk, unless it exceeds the limit alone."""
@@ -215,18 +245,22 @@ class ChunkCache:
                 oldest = next(iter(self._chunks))
                 self._nbytes -= len(self._chunks.pop(oldest))
 
-    def is_first_part(self, key: Hashable) -> bool:
-        """Return whether no part of a chunk was read lately, and note that one is now.
-
-        The whole chunk is worth its memory only if another part is read soon.
-        """
-        if key in self._parts:
-            return False
-        self._parts = (*self._parts[1 - LAST_PARTS :], key)
+    def is_first(self, key: Hashable, size: int) -> bool:
+        """Return whether a chunk of `size` bytes was not read lately; note it if so."""
+        most = FEW_NOTED if size >= LONG_NBYTES else self.limit // max(size, 1)
+        with self._lock:
+            if self._once.pop(key, False):
+                return False
+            self._once[key] = True
+            if len(self._once) > min(most, MAX_NOTED):
+                del self._once[next(iter(self._once))]
         return True
 
-    def clear(self) -> None:
-        """Remove all chunks."""
-        with self._lock:
-            self._chunks.clear()
-            self._nbytes = 0
+    def memory(self, size: int) -> memoryview:
+        """Return memory for a chunk, valid until this thread calls this again."""
+        self._latest.key = None
+        return self._latest.view(size)
+
+    def note(self, key: Hashable, size: int) -> None:
+        """Note that a whole chunk is in the `memory` of this thread."""
+        self._latest.key, self._latest.size = key, size

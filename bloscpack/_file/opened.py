@@ -457,7 +457,7 @@ class OpenedFile(Closing, ChunkSource):
         self._nthreads = nthreads
         self._limits = effective_limits(limits)
         self._cache = ChunkCache(cache_nbytes)
-        self._workspace, self._plain_workspace = Workspace(), Workspace()
+        self._workspace = Workspace()
         self._lock = ForkSafeLock()
         # A chunk that was read before the file changed.
         self._witness: tuple[int, int, int] | None = None
@@ -726,6 +726,7 @@ class OpenedFile(Closing, ChunkSource):
         has_grown = end - start < size
         fits = size <= self._cache.limit
         keep = keep and fits and target is None and not has_grown
+        is_again = keep and not self._cache.is_first(number, size)
         memory = None if has_grown else target
         try:
             header = decode_header(frame)
@@ -738,24 +739,21 @@ class OpenedFile(Closing, ChunkSource):
                 state.witness = stop - len(proof), len(proof), zlib.crc32(proof)
             if memory is None:
                 check_plain_size(header, size)  # before memory is allocated
-                if keep:  # new memory, which is not filled with zeros
+                if is_again:  # new memory, which is not filled with zeros
                     items: Any = numpy.empty(size, "u1")
                     memory = memoryview(items)
                 else:
-                    memory = self._plain_workspace.view(size)
-            if (
-                needs is not None
-                and target is None
-                and 2 * header.blocksize <= size
-                and (not keep or self._cache.is_first_part(number))
-            ):
+                    memory = self._cache.memory(size)
+            if needs is not None and target is None and not is_again:
                 part = partial(needs, number)
             is_whole = decompress_into(frame[:after], memory, header, part)
         except FormatError as error:
             error.locate(number, offset)
             raise
-        if keep and is_whole:
+        if is_again:
             self._cache.put(number, memory.toreadonly())
+        elif keep and is_whole:
+            self._cache.note(number, size)
         if has_grown:
             memory = memory[: end - start]
             if target is not None:
@@ -763,8 +761,11 @@ class OpenedFile(Closing, ChunkSource):
         return memory
 
     def cached(self, number: int, size: int) -> Buffer | None:
-        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
-        return self._cache.get(number, size)
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory.
+
+        They are valid until this thread reads another chunk.
+        """
+        return self._cache.get(number, size, briefly=True)
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""

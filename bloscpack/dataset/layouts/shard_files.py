@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import numpy
 
@@ -107,7 +108,6 @@ class ShardFiles(ChunkFiles):
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
-        self._plain_workspace = Workspace()
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
@@ -388,7 +388,7 @@ class ShardFiles(ChunkFiles):
                 self._decode(None, target, None)
             else:
                 if filled is None:
-                    filled = self._plain_workspace.view(self.chunk_size)
+                    filled = self._cache.memory(self.chunk_size)
                     self._decode(None, filled, None)
                 use(number, filled)
         return found
@@ -407,7 +407,8 @@ class ShardFiles(ChunkFiles):
         kept = self._open.get(number // self.slots)
         if kept is None or kept[0] is None:
             return None
-        return self._cache.get((number, kept[0].storage.identity))
+        key = number, kept[0].storage.identity
+        return self._cache.get(key, briefly=True)
 
     def _load_run(
         self,
@@ -442,17 +443,27 @@ class ShardFiles(ChunkFiles):
                     self._locate(error, number)
                     raise
                 continue
-            memory = self._plain_workspace.view(size) if target is None else target
-            if target is None and needs is not None and self._cache.is_first_part(key):
+            keep = target is None and frame is not None and number >= keep_from
+            is_again = keep and not self._cache.is_first(key, size)
+            if target is not None:
+                memory = target
+            elif is_again:  # new memory, which is not filled with zeros
+                items: Any = numpy.empty(size, "u1")
+                memory = memoryview(items)
+            else:
+                memory = self._cache.memory(size)
+            if target is None and needs is not None and not is_again:
                 part = partial(needs, number)
             try:
                 is_whole = self._decode(frame, memory, part)
             except FormatError as error:
                 self._locate(error, number)
                 raise
+            if is_again:
+                self._cache.put(key, memory.toreadonly())
+            elif keep and is_whole:
+                self._cache.note(key, size)
             if target is None:
-                if is_whole and frame is not None and number >= keep_from:
-                    self._cache.put(key, bytes(memory))
                 use(number, memory)
 
     def _content(
@@ -478,7 +489,7 @@ class ShardFiles(ChunkFiles):
                     self._locate(error, lost)
                     raise error
                 version, cached = file.storage.identity, {}
-                if len(self._cache):
+                if self._cache:
                     found = ((n, self._cache.get((n, version))) for n in run)
                     cached = {n: plain for n, plain in found if plain is not None}
                     for i, number in enumerate(run if cached else ()):
