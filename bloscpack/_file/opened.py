@@ -726,7 +726,8 @@ class OpenedFile(Closing, ChunkSource):
         has_grown = end - start < size
         fits = size <= self._cache.limit
         keep = keep and fits and target is None and not has_grown
-        is_again = keep and not self._cache.is_first(number, size)
+        is_far = state.storage.is_remote  # reading it again would take a request
+        is_again = keep and (is_far or not self._cache.is_first(number, size))
         memory = None if has_grown else target
         try:
             header = decode_header(frame)

@@ -198,8 +198,58 @@ def test_cache_keeps_its_limit():
     assert [0, 9] == [number for number in range(10) if cache.get(number) is not None]
     cache.put(3, bytes(101))
     assert cache.get(3) is None
-    cache.clear()
-    assert cache.get(0) is None
+
+
+def test_a_chunk_gets_memory_of_its_own_when_it_is_read_again(tmp_path):
+    path, other = tmp_path / "a.blp", []
+    plain = np.arange(1000).tobytes()  # each chunk has a single block
+    path.write_bytes(packed(plain, 800))
+    with OpenedFile(path) as opened:
+        cache = opened._cache
+
+        def read(number):
+            start = 800 * number
+            assert plain[start + 1 : start + 9] == opened.read(start + 1, start + 9)
+
+        for number in (4, 4, 3, 5):
+            read(number)
+        assert cache.get(3) is None is cache.get(4)
+        thread = threading.Thread(target=lambda: other.append(cache.get(5)))
+        thread.start()
+        thread.join()
+        assert [None] == other  # it is in the memory of this thread
+        kept = cache.get(5, briefly=True)
+        assert plain[4000:4800] == bytes(kept)
+        read(6)
+        assert plain[4800:5600] == bytes(kept)  # the same memory
+        assert cache.get(5) is None
+        for number in (3, 7):
+            read(number)
+        assert plain[2400:3200] == bytes(cache.get(3))  # it was read again
+        assert plain[5600:6400] == bytes(cache.get(7))
+        read(8)
+        assert plain[5600:6400] == bytes(cache.get(7))  # it was copied
+
+
+def test_threads_that_read_parts_of_the_same_chunks(tmp_path):
+    path, wrong = tmp_path / "a.blp", []
+    path.write_bytes(packed(PLAIN, 100))
+
+    def read(opened, seed):
+        draw = random.Random(seed)
+        for _ in range(2000):
+            start = draw.randrange(0, len(PLAIN))
+            stop = start + draw.choice([1, 3, 150])
+            if PLAIN[start:stop] != opened.read(start, stop):
+                wrong.append((start, stop))
+
+    with OpenedFile(path, cache_nbytes=1000) as opened:
+        threads = [threading.Thread(target=read, args=(opened, i)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
 
 
 # Files that change

@@ -444,7 +444,8 @@ class ShardFiles(ChunkFiles):
                     raise
                 continue
             keep = target is None and frame is not None and number >= keep_from
-            is_again = keep and not self._cache.is_first(key, size)
+            is_far = self.folder.is_remote  # reading it again would take a request
+            is_again = keep and (is_far or not self._cache.is_first(key, size))
             if target is not None:
                 memory = target
             elif is_again:  # new memory, which is not filled with zeros
