@@ -604,7 +604,7 @@ def _fitting(
     kept = ~(missing[0] | missing[1])
     limit: Any = 0 if is_whole or kind == "f" else MAX_ERROR
     if kind == "f":
-        kept &= is_whole | ~numpy.isfinite(given.astype(float))
+        kept &= is_whole | ~numpy.isfinite(again.astype(float))
         wide, stated = (found[kept].astype(float) for found in (given, again))
         with numpy.errstate(invalid="ignore"):
             errors = numpy.where(wide == stated, 0, abs(wide - stated))

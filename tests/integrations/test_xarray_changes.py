@@ -130,6 +130,7 @@ APPENDED = {
     ),
     "'new': the group has no such": lambda d: d.assign(new=d.t),
     "'rain': the values": lambda d: d.assign(rain=d.rain + 1e6),
+    "'t': .*values do not": lambda d: d.assign(t=d.t.astype("f8") + 1e300),
     "'rain': .*values do not": lambda d: d.assign(rain=d.rain * 0 - 1.5),
     "'name': .*does not fit": lambda d: d.assign(name=d.name.astype("U9") + "long"),
     "'t': expected numbers.*found text": lambda d: d.assign(t=d.t.astype(str)),
