@@ -155,6 +155,18 @@ def test_what_can_not_be_appended(message):
     dataset.open("g", "r+").close()
 
 
+@pytest.mark.parametrize("name", ["t", "rain"])
+@pytest.mark.parametrize("dtype", ["i4", "u1"])
+def test_integers_are_appended_to_floats(name, dtype):
+    """One variable has NaN where items are missing, the other is packed."""
+    dataset.from_xarray("g", part(0, 2)).close()
+    rest = part(2)
+    rest[name] = rest[name].fillna(5).astype(dtype)
+    dataset.from_xarray("g", rest, append_dim="time").close()
+    found = stored()[name][{"time": slice(2, None)}]
+    assert rest[name].values.tolist() == found.values.tolist()
+
+
 def test_units_of_the_user():
     encoding = {"time": {"units": "days since 2020-01-01", "dtype": "i4"}}
     days = xr.Dataset(coords={"time": xr.date_range("2020-01-01", periods=4)})
