@@ -563,7 +563,11 @@ def _encoded_like(stored: Dataset, data: Dataset) -> Mapping[str, Variable]:
     for name, variable in known.variables.items():
         kept = {k: v for k, v in stored[name].encoding.items() if k in STORAGE}
         scales = {"scale_factor", "add_offset"} & kept.keys()
-        exact = variable.dtype.kind in "biu" and not scales
+        dtype = numpy.dtype(kept.get("dtype", stored[name].dtype))
+        is_whole = variable.dtype.kind in "biu"
+        exact = is_whole and dtype.kind in "biu" and not scales
+        if is_whole and not exact:  # xarray can't scale it, or encode a mask of NaN
+            known[name] = variable.astype(float)
         if exact or _kind_of(variable)[0] not in ("f", "M", "m"):
             kept.pop("dtype", None)  # `converted` finds what would be cut off
         given[str(name)] = kept
@@ -604,7 +608,7 @@ def _fitting(
     kept = ~(missing[0] | missing[1])
     limit: Any = 0 if is_whole or kind == "f" else MAX_ERROR
     if kind == "f":
-        kept &= is_whole | ~numpy.isfinite(given.astype(float))
+        kept &= is_whole | ~numpy.isfinite(again.astype(float))
         wide, stated = (found[kept].astype(float) for found in (given, again))
         with numpy.errstate(invalid="ignore"):
             errors = numpy.where(wide == stated, 0, abs(wide - stated))

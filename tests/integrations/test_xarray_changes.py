@@ -130,6 +130,7 @@ APPENDED = {
     ),
     "'new': the group has no such": lambda d: d.assign(new=d.t),
     "'rain': the values": lambda d: d.assign(rain=d.rain + 1e6),
+    "'t': .*values do not": lambda d: d.assign(t=d.t.astype("f8") + 1e300),
     "'rain': .*values do not": lambda d: d.assign(rain=d.rain * 0 - 1.5),
     "'name': .*does not fit": lambda d: d.assign(name=d.name.astype("U9") + "long"),
     "'t': expected numbers.*found text": lambda d: d.assign(t=d.t.astype(str)),
@@ -152,6 +153,18 @@ def test_what_can_not_be_appended(message):
         dataset.from_xarray("g", APPENDED[message](part(2)), append_dim="time")
     assert before == unchanged()
     dataset.open("g", "r+").close()
+
+
+@pytest.mark.parametrize("name", ["t", "rain"])
+@pytest.mark.parametrize("dtype", ["i4", "u1"])
+def test_integers_are_appended_to_floats(name, dtype):
+    """One variable has NaN where items are missing, the other is packed."""
+    dataset.from_xarray("g", part(0, 2)).close()
+    rest = part(2)
+    rest[name] = rest[name].fillna(5).astype(dtype)
+    dataset.from_xarray("g", rest, append_dim="time").close()
+    found = stored()[name][{"time": slice(2, None)}]
+    assert rest[name].values.tolist() == found.values.tolist()
 
 
 def test_units_of_the_user():
