@@ -93,7 +93,8 @@ def from_xarray(
         By the names of variables: how xarray encodes them, such as ``dtype``,
         ``scale_factor`` and ``units``; and parameters of `create_array`, such as
         ``chunks``. For a tree by the paths of groups first. Without ``units``, times
-        and durations get seconds, or finer ones if they need them.
+        and durations get seconds, or finer ones if they need them. A number that the
+        ``dtype`` can't hold is refused, unless it is of Dask.
     mode
         As in `create_array`. With ``'a'``, a group that exists gets the variables that
         it lacks, and new values in the others, which keep their shapes.
@@ -250,7 +251,7 @@ def _checked_encoding(
 
 
 def _encoded(
-    data: Dataset, given: dict[str, dict[str, object]]
+    data: Dataset, given: dict[str, dict[str, object]], *, checks: bool = True
 ) -> tuple[dict[str, Variable], JsonObject]:
     """Return the variables and attributes of a dataset as netCDF has them.
 
@@ -274,7 +275,39 @@ def _encoded(
         if data.variables[name].dtype == bool:  # netCDF has no booleans, Zarr has
             variables[name] = variable.astype(bool)
             variables[name].attrs.pop("dtype", None)
+        elif checks:
+            with naming_column(str(name), "variable"):
+                _check_encoded(variable, data.variables[name])
     return variables, attrs
+
+
+def _check_encoded(encoded: Variable, variable: Variable) -> None:
+    """Raise `UsageError` if a dtype of the caller can't hold the numbers.
+
+    Floats are rounded, to the nearest step of packed numbers. Numbers of Dask are not
+    known yet.
+    """
+    conventions = import_extra("xarray.conventions", "xarray")
+    dtypes = found, wanted = variable.dtype, encoded.dtype
+    if found == wanted or variable.chunks or {found.kind, wanted.kind} - {*"iuf"}:
+        return
+    again = conventions.decode_cf_variable(
+        "", encoded, decode_times=False, decode_timedelta=False
+    ).values
+    given = variable.values
+    with numpy.errstate(all="ignore"):
+        wide, stated = given.astype(float), again.astype(float)
+        errors = numpy.where(wide == stated, 0, abs(wide - stated))
+    limit: Any = 0
+    if wanted.kind == "f":
+        limit = numpy.finfo(float).max
+    elif found.kind == "f" or {"scale_factor", "add_offset"} & encoded.attrs.keys():
+        step = abs(float(encoded.attrs.get("scale_factor", 1)))
+        precision = numpy.finfo(numpy.result_type(again, "f2")).eps * 4
+        limit = step / 2 * (1 + 1e-6) + precision * abs(stated)
+    is_missing = numpy.isnan(stated)  # or what the caller takes for it
+    if not (is_missing | (errors <= limit)).all():
+        raise DoesNotFit("a value of the dtype '%s' does not fit '%s'" % dtypes)
 
 
 def _choose_units(variables: Mapping[str, Variable]) -> None:
@@ -573,7 +606,7 @@ def _encoded_like(stored: Dataset, data: Dataset) -> Mapping[str, Variable]:
         given[str(name)] = kept
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # `_fitting` compares the result
-        return _encoded(known, given)[0]
+        return _encoded(known, given, checks=False)[0]
 
 
 def _fitting(

@@ -344,3 +344,13 @@ def test_each_chunk_of_dask_is_computed_once(chunks, url):
     assert [800, 100] == [*found.sizes.values()]
     np.testing.assert_array_equal(np.concatenate([expected] * 2), found.a)
     np.testing.assert_array_equal(found.a + 1, found.b)
+
+
+@pytest.mark.filterwarnings("ignore")  # of xarray and NumPy
+def test_a_new_variable_whose_encoding_can_not_hold_its_values(tmp_path):
+    path = tmp_path / "g"
+    dataset.from_xarray(path, xr.Dataset({"a": ("x", [1, 2])})).close()
+    more = xr.Dataset({"b": ("x", [1.0, 1e9])})
+    with pytest.raises(UsageError, match="the variable 'b': a value of the dtype"):
+        dataset.from_xarray(path, more, mode="a", encoding={"b": {"dtype": "i2"}})
+    assert ["a"] == list(dataset.open(path))

@@ -452,3 +452,44 @@ def test_xarray_writes_a_region():
     expected[["t"]].isel(time=[0]).drop_vars("site").to_zarr("g", region="auto")
     xr.testing.assert_identical(expected, open_zarr("g"))
     assert dataset.verify("g").ok
+
+
+@pytest.mark.filterwarnings("ignore")  # of xarray and NumPy
+@pytest.mark.parametrize(
+    ("values", "encoding"),
+    [
+        ([1e9], {"dtype": "i2"}),
+        ([300], {"dtype": "u1"}),
+        ([-1], {"dtype": "u1"}),
+        ([np.inf], {"dtype": "i4"}),
+        ([1, np.nan], {"dtype": "i4"}),
+        ([1e300], {"dtype": "f4"}),
+        ([400.0], {"dtype": "i2", "scale_factor": 0.01}),
+    ],
+)
+def test_values_that_the_encoding_of_a_new_group_can_not_hold(
+    tmp_path, values, encoding
+):
+    data = xr.Dataset({"v": ("x", np.array(values))})
+    with pytest.raises(UsageError, match="the variable 'v': a value of the dtype"):
+        dataset.from_xarray(tmp_path / "g", data, encoding={"v": encoding})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore")  # of xarray and NumPy
+@pytest.mark.parametrize(
+    ("values", "encoding", "error"),
+    [
+        ([1.4, 2.6, -2.5], {"dtype": "i4"}, 0.5),
+        ([np.nan, 327.66, -3], {"dtype": "i2", "scale_factor": 0.01}, 0.005),
+        ([1.1, np.inf, np.nan], {"dtype": "f4"}, 1e-6),
+        ([5, 6], {"dtype": "f4"}, 0),
+    ],
+)
+def test_values_that_an_encoding_rounds(tmp_path, values, encoding, error):
+    data = xr.Dataset({"v": ("x", np.array(values))})
+    if error == 0.005:
+        encoding = {**encoding, "_FillValue": -32768}
+    with dataset.from_xarray(tmp_path / "g", data, encoding={"v": encoding}) as group:
+        found = group.to_xarray().v.values
+    np.testing.assert_allclose(found, values, rtol=0, atol=error * (1 + 1e-6))
