@@ -288,7 +288,7 @@ def _check_encoded(encoded: Variable, variable: Variable) -> None:
     known yet.
     """
     conventions = import_extra("xarray.conventions", "xarray")
-    dtypes = found, wanted = variable.dtype, encoded.dtype
+    found, wanted = variable.dtype, encoded.dtype
     if found == wanted or variable.chunks or {found.kind, wanted.kind} - {*"iuf"}:
         return
     again = conventions.decode_cf_variable(
@@ -305,9 +305,10 @@ def _check_encoded(encoded: Variable, variable: Variable) -> None:
         step = abs(float(encoded.attrs.get("scale_factor", 1)))
         precision = numpy.finfo(numpy.result_type(again, "f2")).eps * 4
         limit = step / 2 * (1 + 1e-6) + precision * abs(stated)
-    is_missing = numpy.isnan(stated)  # or what the caller takes for it
-    if not (is_missing | (errors <= limit)).all():
-        raise DoesNotFit("a value of the dtype '%s' does not fit '%s'" % dtypes)
+    fits = numpy.isnan(stated) | (errors <= limit)  # or the caller calls it missing
+    if not fits.all():
+        value = given[~fits].flat[0]
+        raise DoesNotFit("the value %s does not fit the dtype '%s'" % (value, wanted))
 
 
 def _choose_units(variables: Mapping[str, Variable]) -> None:
