@@ -351,6 +351,8 @@ def test_a_new_variable_whose_encoding_can_not_hold_its_values(tmp_path):
     path = tmp_path / "g"
     dataset.from_xarray(path, xr.Dataset({"a": ("x", [1, 2])})).close()
     more = xr.Dataset({"b": ("x", [1.0, 1e9])})
-    with pytest.raises(UsageError, match="the variable 'b': the value .* does not fit"):
+    with pytest.raises(
+        UsageError, match=r"the variable 'b': the value .* does not fit"
+    ):
         dataset.from_xarray(path, more, mode="a", encoding={"b": {"dtype": "i2"}})
     assert ["a"] == list(dataset.open(path))

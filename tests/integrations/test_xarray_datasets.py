@@ -471,7 +471,9 @@ def test_values_that_the_encoding_of_a_new_group_can_not_hold(
     tmp_path, values, encoding
 ):
     data = xr.Dataset({"v": ("x", np.array(values))})
-    with pytest.raises(UsageError, match="the variable 'v': the value .* does not fit"):
+    with pytest.raises(
+        UsageError, match=r"the variable 'v': the value .* does not fit"
+    ):
         dataset.from_xarray(tmp_path / "g", data, encoding={"v": encoding})
     assert not list(tmp_path.iterdir())
 
