@@ -36,7 +36,7 @@ from .layouts.chunk_choice import new_grid
 from .layouts.zarr import COLUMN_ORDER, ZarrGroup
 from .node import import_dask
 from .opening import Options, new_array
-from .rows import converted, items_of, naming_column
+from .rows import READ_NBYTES, converted, items_of, naming_column
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree, Variable
@@ -287,28 +287,49 @@ def _check_encoded(encoded: Variable, variable: Variable) -> None:
     Floats are rounded, to the nearest step of packed numbers. Numbers of Dask are not
     known yet.
     """
-    conventions = import_extra("xarray.conventions", "xarray")
     found, wanted = variable.dtype, encoded.dtype
     if found == wanted or variable.chunks or {found.kind, wanted.kind} - {*"iuf"}:
         return
+    if not variable.ndim:
+        _check_held(encoded, variable)
+        return
+    count = len(variable)
+    step = max(1, READ_NBYTES * count // max(1, variable.nbytes))
+    for start in range(0, count, step):
+        part = slice(start, start + step)
+        _check_held(encoded[part], variable[part])
+
+
+def _check_held(encoded: Variable, variable: Variable) -> None:
+    conventions = import_extra("xarray.conventions", "xarray")
     again = conventions.decode_cf_variable(
         "", encoded, decode_times=False, decode_timedelta=False
     ).values
-    given = variable.values
+    given, wanted = variable.values, encoded.dtype
     with numpy.errstate(all="ignore"):
         wide, stated = given.astype(float), again.astype(float)
         errors = numpy.where(wide == stated, 0, abs(wide - stated))
     limit: Any = 0
     if wanted.kind == "f":
         limit = numpy.finfo(float).max
-    elif found.kind == "f" or {"scale_factor", "add_offset"} & encoded.attrs.keys():
-        step = abs(float(encoded.attrs.get("scale_factor", 1)))
-        precision = numpy.finfo(numpy.result_type(again, "f2")).eps * 4
-        limit = step / 2 * (1 + 1e-6) + precision * abs(stated)
+    elif given.dtype.kind == "f" or {"scale_factor", "add_offset"} & {*encoded.attrs}:
+        limit = _packing_error(encoded.attrs, given, again)
     fits = numpy.isnan(stated) | (errors <= limit)  # or the caller calls it missing
     if not fits.all():
         value = given[~fits].flat[0]
         raise DoesNotFit("the value %s does not fit the dtype '%s'" % (value, wanted))
+
+
+def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Items:
+    """Return the errors that packed numbers may have: half a step, and of the floats.
+
+    `again` is what they are when they are decoded.
+    """
+    step, offset = attrs.get("scale_factor", 1), attrs.get("add_offset", 0)
+    eps = max(numpy.finfo(a.dtype).eps for a in (given, again) if a.dtype.kind == "f")
+    sizes = abs(again.astype(float)) + abs(float(offset))
+    errors: Items = abs(float(step)) / 2 * (1 + 1e-6) + 4 * eps * sizes
+    return errors
 
 
 def _choose_units(variables: Mapping[str, Variable]) -> None:
@@ -647,8 +668,7 @@ def _fitting(
         with numpy.errstate(invalid="ignore"):
             errors = numpy.where(wide == stated, 0, abs(wide - stated))
         if "scale_factor" in raw.attrs:
-            precision = numpy.finfo(again.dtype).eps * 4 * abs(wide)
-            limit = abs(float(raw.attrs["scale_factor"])) / 2 * (1 + 1e-6) + precision
+            limit = _packing_error(raw.attrs, given, again[kept])
     else:
         errors = (again - given)[kept]
         if errors.dtype.kind == "O":  # of cftime

@@ -356,3 +356,17 @@ def test_a_new_variable_whose_encoding_can_not_hold_its_values(tmp_path):
     ):
         dataset.from_xarray(path, more, mode="a", encoding={"b": {"dtype": "i2"}})
     assert ["a"] == list(dataset.open(path))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_packed_numbers_have_the_errors_of_floats(tmp_path, dtype):
+    values = np.random.default_rng(0).normal(280, 20, 10**5).astype(dtype)
+    values[:3] = 0, 280, -47
+    encoding = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0}
+    encoding["_FillValue"] = -32768
+    data = xr.Dataset({"v": ("t", values)})
+    path = tmp_path / "g"
+    dataset.from_xarray(path, data, encoding={"v": encoding}).close()
+    with dataset.from_xarray(path, data, append_dim="t") as group:
+        found = group.to_xarray().v.values
+    np.testing.assert_allclose(found, np.tile(values, 2), rtol=0, atol=0.0051)
