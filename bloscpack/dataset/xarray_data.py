@@ -391,7 +391,8 @@ def _arrays_of(
             options |= {"dims": [*variable.dims], "attrs": attrs}
             if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
                 is_number = items.dtype.kind not in TEXT_KINDS
-                width = "V%d" % widest[variable.dims] if is_number else items.dtype
+                size = max(widest.get(variable.dims, 0), items.dtype.itemsize)
+                width = "V%d" % size if is_number else items.dtype
                 grid = new_grid(NewArray(numpy.dtype(width), items.shape))
                 # The variables along an axis are complete: no chunk is longer than it.
                 rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
