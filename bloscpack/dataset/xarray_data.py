@@ -93,8 +93,8 @@ def from_xarray(
         By the names of variables: how xarray encodes them, such as ``dtype``,
         ``scale_factor`` and ``units``; and parameters of `create_array`, such as
         ``chunks``. For a tree by the paths of groups first. Without ``units``, times
-        and durations get seconds, or finer ones if they need them. A number that the
-        ``dtype`` can't hold is refused, unless it is of Dask.
+        and durations get seconds, or finer ones if they need them. A number or
+        time that the encoding can't hold is refused, unless it is of Dask.
     mode
         As in `create_array`. With ``'a'``, a group that exists gets the variables that
         it lacks, and new values in the others, which keep their shapes.
@@ -263,8 +263,9 @@ def _encoded(
         for key in CONVENTIONS & found.keys():
             variables[name].encoding[key] = found.pop(key)
     _choose_units(variables)
+    attrs, plain = dict(attrs), variables
     try:
-        variables, attrs = conventions.cf_encoder(variables, attrs)
+        variables, attrs = conventions.cf_encoder(plain, attrs)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         note = "".join(getattr(error, "__notes__", ())).partition(" with value")[0]
         raise UsageValueError(
@@ -272,12 +273,20 @@ def _encoded(
             % (type(error).__name__, error, note)
         ) from error
     for name, variable in variables.items():
-        if data.variables[name].dtype == bool:  # netCDF has no booleans, Zarr has
+        original = data.variables[name]
+        if original.dtype.kind == "m" and "dtype" in variable.attrs:
+            variable.attrs["dtype"] = str(original.dtype)
+        if original.dtype == bool:  # netCDF has no booleans, Zarr has
             variables[name] = variable.astype(bool)
             variables[name].attrs.pop("dtype", None)
         elif checks:
             with naming_column(str(name), "variable"):
-                _check_encoded(variable, data.variables[name])
+                if _kind_of(original)[0] in "mM" and not variable.chunks:
+                    how = plain[name].encoding | variable.attrs
+                    like = type(variable)((), 0, encoding=how)
+                    _fitting(variable, original, like, variable)
+                else:
+                    _check_encoded(variable, original)
     return variables, attrs
 
 
@@ -332,32 +341,38 @@ def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Item
     return errors
 
 
-def _choose_units(variables: Mapping[str, Variable]) -> None:
+def _choose_units(variables: dict[Any, Variable]) -> None:
     """Set units of times and durations that have none, which hold later ones, too.
 
-    All times get the same, in which each is a whole number. Those of Dask are left to
-    xarray, which gives them microseconds.
+    Each item is a whole number of them. The bounds of times get the same units. Items
+    of Dask are left to xarray, which gives them microseconds.
     """
-    bounds = {
-        v.attrs.get("bounds") for v in variables.values() if "units" in v.encoding
-    }
-    for kind, since in (("M", " since 1970-01-01"), ("m", "")):
-        chosen = [
-            variable
-            for name, variable in variables.items()
-            if _kind_of(variable)[0] == kind
-            and variable.chunks is None
-            and name not in bounds
-            and "units" not in (variable.encoding | variable.attrs)
-        ]
-        units = (
-            name
-            for name, unit in UNITS.items()
-            if all(_is_whole(variable.values, unit) for variable in chosen)
-        )
-        found = next(units, "nanoseconds") + since
-        for variable in chosen:
-            variable.encoding["units"] = found
+    # Those with bounds come first.
+    for variable in sorted(variables.values(), key=lambda v: "bounds" not in v.attrs):
+        kind = _kind_of(variable)[0]
+        bounds = variables.get(variable.attrs.get("bounds"), variable)
+        both = [v for v in (variable, bounds) if _kind_of(v)[0] == kind]
+        if kind in "mM" and not any(v.chunks for v in both):
+            units = (
+                name
+                for name, unit in UNITS.items()
+                if all(_is_whole(v.values, unit) for v in both)
+            )
+            chosen = next(units, "nanoseconds")
+            given = {"units": chosen + " since 1970-01-01" * (kind == "M")}
+            given |= variable.attrs | variable.encoding
+            for found in both:
+                if "units" not in found.attrs:
+                    found.encoding.setdefault("units", given["units"])
+    for name, variable in variables.items():
+        # xarray makes NaT of items whose dtype is coarser than their units.
+        unit = UNITS.get(str(variable.encoding.get("units")).partition(" ")[0])
+        if variable.dtype.kind in "mM" and unit:
+            finer = "%s8[%s]" % (variable.dtype.kind, unit)
+            cast = variable.data.astype(numpy.promote_types(variable.dtype, finer))
+            back = cast.astype(variable.dtype)
+            if variable.chunks or numpy.array_equal(back, variable.data, True):
+                variables[name] = variable.copy(data=cast)
 
 
 def _is_whole(times: Any, unit: str) -> bool:
@@ -413,7 +428,8 @@ def _arrays_of(
             options |= {"dims": [*variable.dims], "attrs": attrs}
             if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
                 is_number = items.dtype.kind not in TEXT_KINDS
-                width = "V%d" % widest[variable.dims] if is_number else items.dtype
+                size = max(widest.get(variable.dims, 0), items.dtype.itemsize)
+                width = "V%d" % size if is_number else items.dtype
                 grid = new_grid(NewArray(numpy.dtype(width), items.shape))
                 # The variables along an axis are complete: no chunk is longer than it.
                 rows = min(grid.chunk[0], items.shape[0] or grid.chunk[0])
@@ -639,7 +655,7 @@ def _fitting(
     Raises `UsageError` if they are no longer those of the variable: only packed numbers
     and floats are rounded. `raw` is the stored variable without decoding.
     """
-    conventions = import_extra("xarray.conventions", "xarray")
+    xarray = import_extra("xarray", "xarray")
     items = converted(numpy.asarray(_items_of(encoded)), raw.dtype)
     kind = _kind_of(variable)[0]
     if kind not in ("M", "m", "f"):
@@ -656,8 +672,16 @@ def _fitting(
     if kind != "f" and "units" in encoded.attrs and units[0] != units[1]:
         raise wrong
     attrs = {**raw.attrs, **how}
-    again = conventions.decode_cf_variable("", type(raw)(raw.dims, items, attrs)).values
     given = variable.values
+    times: Any = True
+    if given.dtype.kind == "M" and hasattr(xarray, "coders"):
+        # Far times of another unit would become those of cftime.
+        times = xarray.coders.CFDatetimeCoder(
+            time_unit=numpy.datetime_data(given.dtype)[0]
+        )
+    again = xarray.conventions.decode_cf_variable(
+        "", type(raw)(raw.dims, items, attrs), decode_times=times
+    ).values
     missing = [numpy.asarray(found != found) for found in (given, again)]
     is_whole = raw.dtype.kind in "iu"
     kept = ~(missing[0] | missing[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 import numpy as np
@@ -200,6 +201,73 @@ def test_units_of_times(step, units):
     xr.testing.assert_equal(data, by_zarr())
 
 
+FAR = np.array(["3000-01-01", "2900-01-01"], "M8[s]")
+NEAR = np.array(["2000-01-01", "NaT"], "M8[s]")
+NS = np.timedelta64(1, "ns")
+RESOLUTIONS = {
+    "near": {"a": NEAR, "b": NEAR.astype("M8[ms]") + np.timedelta64(1, "ms")},
+    "durations": {"a": FAR - NEAR, "b": (NEAR - NEAR) + NS},
+}
+
+
+@pytest.mark.parametrize("name", RESOLUTIONS)
+def test_times_of_several_resolutions(name):
+    """Each gets units of its own, because xarray makes NaT of others."""
+    data = xr.Dataset({k: ("time", v) for k, v in RESOLUTIONS[name].items()})
+    with dataset.from_xarray("g", data) as group:
+        xr.testing.assert_identical(data, group.to_xarray())
+    with dataset.from_xarray("g", data, append_dim="time") as group:
+        both = xr.concat([data, data], "time")
+        xr.testing.assert_identical(both, group.to_xarray())
+
+
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_times_that_nanoseconds_can_not_hold(unit):
+    """Others with nanoseconds do not change them."""
+    far = FAR.astype("M8[%s]" % unit)
+    data = xr.Dataset({"a": ("time", far), "b": ("time", NEAR + NS)})
+    with dataset.from_xarray("g", data) as group:
+        assert FAR.astype(int).tolist() == group["a"][:].tolist()
+        assert (NEAR + NS).astype(int).tolist() == group["b"][:].tolist()
+
+
+def test_bounds_of_a_finer_resolution():
+    bounds = np.stack([NEAR, NEAR], 1) + NS
+    data = xr.Dataset(
+        {"limits": (("time", "n"), bounds)},
+        {"time": ("time", NEAR, {"bounds": "limits"})},
+    )
+    with dataset.from_xarray("g", data) as group:
+        xr.testing.assert_identical(data, group.to_xarray())
+
+
+@pytest.mark.parametrize("kind", "Mm")
+def test_times_of_a_coarser_resolution_than_their_units(kind):
+    times = NEAR if kind == "M" else NEAR - NEAR[0] + np.timedelta64(1, "s")
+    units = "nanoseconds" + " since 2000-01-01" * (kind == "M")
+    data = xr.Dataset({"a": ("time", times)})
+    with dataset.from_xarray("g", data, encoding={"a": {"units": units}}) as group:
+        xr.testing.assert_identical(data, group.to_xarray())
+    dataset.from_xarray("g", data, append_dim="time").close()
+    xr.testing.assert_identical(xr.concat([data, data], "time"), stored())
+
+
+@pytest.mark.parametrize(
+    ("times", "encoding"),
+    [
+        (FAR, {"units": "nanoseconds since 2000-01-01"}),
+        (FAR, {"dtype": "i4"}),
+        (NEAR + NS, {"dtype": "f4"}),
+        (FAR - FAR + np.timedelta64(9**9, "s"), {"units": "seconds", "dtype": "i2"}),
+    ],
+)
+def test_times_that_their_encoding_can_not_hold(times, encoding):
+    data = xr.Dataset({"a": ("time", times)})
+    with pytest.raises(UsageError, match="'a': the values do not fit"):
+        dataset.from_xarray("g", data, encoding={"a": encoding})
+    assert [] == os.listdir()
+
+
 def test_calendars():
     pytest.importorskip("cftime")
     whole = xr.date_range("2000-02-28", periods=4, calendar="360_day", use_cftime=True)
@@ -222,6 +290,7 @@ def test_a_dimension_that_netcdf_lets_grow():
     data = weather()
     data.encoding["unlimited_dims"] = {"time"}
     dataset.from_xarray("g", data).close()
+    assert {"title": "weather"} == data.attrs
     found = stored()
     assert {"time"} == found.encoding["unlimited_dims"]
     xr.testing.assert_identical(data, found)

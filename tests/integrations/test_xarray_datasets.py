@@ -71,6 +71,7 @@ def cases():
         "big": np.array([1, 2], ">f4"),
         "durations": np.array([1, 10**9], "m8[ns]"),
         "no time": np.array(["2020", "NaT"], "M8[ns]"),
+        "objects": np.array([1, 2**40], object),
         "nothing": np.zeros(0),
         "no text": np.zeros(0, object),
     }.items():
