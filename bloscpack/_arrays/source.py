@@ -10,6 +10,7 @@ from _thread import allocate_lock
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 from .._engine.forks import renew_after_fork
 from .._engine.threads import Workspace
@@ -214,8 +215,8 @@ class ChunkCache:
     ) -> Buffer | None:
         """Return a chunk; None if it is not here, or has another size than `size`.
 
-        The last chunk of a file may have grown since it was put here. What is returned
-        `briefly` is valid until this thread reads another chunk.
+        The last chunk of a file may have grown since it was put here. Bytes that are
+        returned `briefly` are valid until this thread reads another chunk.
         """
         with self._lock:
             plain = self._chunks.pop(key, None)
@@ -256,8 +257,16 @@ class ChunkCache:
                 del self._once[next(iter(self._once))]
         return True
 
-    def memory(self, size: int) -> memoryview:
-        """Return memory for a chunk, valid until this thread calls this again."""
+    def memory(self, size: int, *, is_new: bool = False) -> memoryview:
+        """Return memory of any value for a chunk, until this thread calls this again.
+
+        If it `is_new`, it is for a chunk that is kept: nothing else uses it.
+        """
+        if is_new:
+            import numpy
+
+            memory: Any = numpy.empty(size, "u1")  # which is not filled with zeros
+            return memoryview(memory)
         self._latest.key = None
         return self._latest.view(size)
 

@@ -740,11 +740,7 @@ class OpenedFile(Closing, ChunkSource):
                 state.witness = stop - len(proof), len(proof), zlib.crc32(proof)
             if memory is None:
                 check_plain_size(header, size)  # before memory is allocated
-                if is_again:  # new memory, which is not filled with zeros
-                    items: Any = numpy.empty(size, "u1")
-                    memory = memoryview(items)
-                else:
-                    memory = self._cache.memory(size)
+                memory = self._cache.memory(size, is_new=is_again)
             if needs is not None and target is None and not is_again:
                 part = partial(needs, number)
             is_whole = decompress_into(frame[:after], memory, header, part)

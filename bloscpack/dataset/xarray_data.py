@@ -332,7 +332,7 @@ def _check_held(encoded: Variable, variable: Variable) -> None:
 def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Items:
     """Return the errors that packed numbers may have: half a step, and of the floats.
 
-    `again` is what they are when they are decoded.
+    `again` has the numbers after decoding.
     """
     step, offset = attrs.get("scale_factor", 1), attrs.get("add_offset", 0)
     eps = max(numpy.finfo(a.dtype).eps for a in (given, again) if a.dtype.kind == "f")

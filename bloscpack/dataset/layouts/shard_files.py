@@ -16,7 +16,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy
 
@@ -446,13 +445,9 @@ class ShardFiles(ChunkFiles):
             keep = target is None and frame is not None and number >= keep_from
             is_far = self.folder.is_remote  # reading it again would take a request
             is_again = keep and (is_far or not self._cache.is_first(key, size))
-            if target is not None:
-                memory = target
-            elif is_again:  # new memory, which is not filled with zeros
-                items: Any = numpy.empty(size, "u1")
-                memory = memoryview(items)
-            else:
-                memory = self._cache.memory(size)
+            memory = target
+            if memory is None:
+                memory = self._cache.memory(size, is_new=is_again)
             if target is None and needs is not None and not is_again:
                 part = partial(needs, number)
             try:
