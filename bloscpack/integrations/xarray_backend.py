@@ -11,6 +11,7 @@ too: the arrays of a group, the columns of a table, or an array.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from xarray.core import indexing
 from .. import dataset, exceptions
 from .._format.array_metadata import Labels, default_dims
 from .._format.dtypes import Array, DType
+from .._format.other_formats import ZARR_JSON
 from .._format.zarr_metadata import encode_attributes
 from .._storage.local import begins_with
 from .._storage.paths import is_url
@@ -36,6 +38,7 @@ from ..dataset.folder import Folder
 from ..dataset.group import open_node
 from ..dataset.labels import ROW, stored_dims
 from ..dataset.layouts import detect, find_members
+from ..dataset.layouts.shard_files import RELOADS
 from ..dataset.opening import Options
 from ..dataset.xarray_data import UNLIMITED
 from ..lazy_array import LazyArray, open_ndarray
@@ -357,14 +360,35 @@ def _arrays_of(
         return {name or _stem(node.path): node}, []
     if isinstance(node, dataset.Table):
         return {key: node[key] for key in node.columns if key not in dropped}, []
-    arrays, others, options = {}, [], node._options
-    for key, found in find_members(node._layout.folder, skip_unreadable=False):
-        if found.kind != "array":
-            others.append(key)
-        elif key not in dropped:
-            # One that is open for changes is the same for all who use the group.
-            arrays[key] = node[key] if options.writable else open_node(found, options)
-    return arrays, others
+    folder, options = node._layout.folder, node._options
+    # A change of all members replaces the document that commits them.
+    for _ in range(RELOADS):
+        version = None if folder.is_remote else folder.store.identity(ZARR_JSON)
+        arrays: dict[str, Any] = {}
+        others = []
+        error: OSError | None = None
+        try:
+            for key, found in find_members(folder, skip_unreadable=False):
+                if found.kind != "array":
+                    others.append(key)
+                elif key not in dropped:
+                    # All who use a group for changes share the same object.
+                    is_shared = options.writable
+                    arrays[key] = node[key] if is_shared else open_node(found, options)
+            node.attrs.asdict()  # which keeps them
+        except (FileNotFoundError, exceptions.StorageError) as failure:
+            error = failure
+        is_same = folder.is_remote or version == folder.store.identity(ZARR_JSON)
+        if is_same and error is None:
+            return arrays, others
+        if not options.writable:
+            _close([*arrays.values()])
+        if is_same and error is not None:
+            raise error
+        node.refresh()
+    raise exceptions.StorageError(
+        errno.EAGAIN, "other programs change it again and again", node.path
+    )
 
 
 class _Variables(AbstractDataStore):  # type: ignore[misc]

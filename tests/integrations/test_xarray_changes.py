@@ -15,6 +15,8 @@ from bloscpack.exceptions import UsageError
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
 
+from bloscpack.integrations import xarray_backend  # noqa: E402
+
 pytestmark = [
     pytest.mark.skipif(not has_entry_points(), reason="the package is not installed"),
     pytest.mark.filterwarnings("ignore:.*onsolidated metadata"),
@@ -294,6 +296,25 @@ def test_a_dimension_that_netcdf_lets_grow():
     found = stored()
     assert {"time"} == found.encoding["unlimited_dims"]
     xr.testing.assert_identical(data, found)
+
+
+def test_variables_and_attributes_of_one_state(monkeypatch):
+    """Another program may append while they are opened."""
+    first = part(0, 2)
+    dataset.from_xarray("g", first).close()
+    open_node, opened = xarray_backend.open_node, []
+
+    def appending(*args):
+        node = open_node(*args)
+        opened.append(node)
+        if len(opened) == 4:  # the group and three variables
+            with dataset.from_xarray("g", part(2), append_dim="time") as group:
+                group.attrs["title"] = "more"
+        return node
+
+    monkeypatch.setattr(xarray_backend, "open_node", appending)
+    xr.testing.assert_identical(weather().assign_attrs(title="more"), stored())
+    assert len(opened) > len(first.variables) + 1
 
 
 # Regions
