@@ -360,34 +360,43 @@ def _arrays_of(
         return {name or _stem(node.path): node}, []
     if isinstance(node, dataset.Table):
         return {key: node[key] for key in node.columns if key not in dropped}, []
-    folder, options = node._layout.folder, node._options
-    # A change of all members replaces the document that commits them.
+    return _members_of(node, dropped)
+
+
+def _members_of(
+    group: dataset.Group, dropped: set[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the arrays of a group, and the names of its groups and tables.
+
+    All are of one state in a folder: a change of all members replaces the document
+    of the group. A server may have an older document than files.
+    """
+    folder, options = group._layout.folder, group._options
     for _ in range(RELOADS):
-        version = None if folder.is_remote else folder.store.identity(ZARR_JSON)
+        version = None if folder.is_remote else folder.identity(ZARR_JSON)
         arrays: dict[str, Any] = {}
         others = []
-        error: OSError | None = None
-        try:
-            for key, found in find_members(folder, skip_unreadable=False):
-                if found.kind != "array":
-                    others.append(key)
-                elif key not in dropped:
-                    # All who use a group for changes share the same object.
-                    is_shared = options.writable
-                    arrays[key] = node[key] if is_shared else open_node(found, options)
-            node.attrs.asdict()  # which keeps them
-        except (FileNotFoundError, exceptions.StorageError) as failure:
-            error = failure
-        is_same = folder.is_remote or version == folder.store.identity(ZARR_JSON)
-        if is_same and error is None:
-            return arrays, others
-        if not options.writable:
-            _close([*arrays.values()])
-        if is_same and error is not None:
-            raise error
-        node.refresh()
+        with ExitStack() as opened:
+            try:
+                for name, found in find_members(folder, skip_unreadable=False):
+                    if found.kind != "array":
+                        others.append(name)
+                    elif name not in dropped and options.writable:
+                        arrays[name] = group[name]  # all who use the group share it
+                    elif name not in dropped:
+                        arrays[name] = open_node(found, options)
+                        opened.callback(arrays[name].close)
+                group.attrs.asdict()  # the group keeps them
+            except (FileNotFoundError, exceptions.StorageError):
+                if folder.is_remote or version == folder.identity(ZARR_JSON):
+                    raise
+            else:
+                if folder.is_remote or version == folder.identity(ZARR_JSON):
+                    opened.pop_all()
+                    return arrays, others
+        group.refresh()
     raise exceptions.StorageError(
-        errno.EAGAIN, "other programs change it again and again", node.path
+        errno.EAGAIN, "other programs change it again and again", group.path
     )
 
 
