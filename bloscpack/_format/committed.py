@@ -37,7 +37,7 @@ from .identity import (
     signed,
 )
 from .names import is_safe_name, is_safe_part
-from .zarr_metadata import ZARR_JSON
+from .zarr_metadata import NO_COPIES, ZARR_JSON
 
 # The folder, inside of a dataset, with the files that have not got their names yet.
 STAGING = ".bloscpack"
@@ -139,7 +139,7 @@ def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
                 % (CONSOLIDATED, shown(name)),
                 section="metadata",
             )
-    return dict(members)
+    return {name: _of_file(member) for name, member in members.items()}
 
 
 def with_members(
@@ -160,7 +160,7 @@ def with_members(
             if member is None:
                 stored.pop(name, None)
             else:
-                stored[name] = json.loads(member)
+                stored[name] = _as_copy(json.loads(member))
     elif not token:
         return content
     return _encoded(document, content, token or None)
@@ -168,7 +168,32 @@ def with_members(
 
 def no_members() -> JsonObject:
     """Return the value of `CONSOLIDATED` in a document that commits members."""
-    return {"kind": "inline", "must_understand": False, "metadata": {}}
+    return {**NO_COPIES, "metadata": {}}
+
+
+def _as_copy(document: JsonObject) -> JsonObject:
+    """Return the copy of a member's document.
+
+    The copy of a group has the identity where no program shows it. In the file of the
+    group that can't be: other programs would find a group without members there.
+    """
+    attributes = dict(document.get("attributes", {}))
+    if document.get("node_type") != "group" or KEY not in attributes:
+        return document
+    inline = {**no_members(), KEY: attributes.pop(KEY)}
+    return {**document, "attributes": attributes, CONSOLIDATED: inline}
+
+
+def _of_file(copy: Json) -> Json:
+    """Return the document in the file of a member, from its copy."""
+    inline = copy.get(CONSOLIDATED) if isinstance(copy, dict) else None
+    if not isinstance(inline, dict) or KEY not in inline:
+        return copy
+    document = {name: value for name, value in copy.items() if name != CONSOLIDATED}
+    attributes = document.get("attributes")
+    if isinstance(attributes, dict):  # a reader refuses any other
+        document["attributes"] = {**attributes, KEY: inline[KEY]}
+    return document
 
 
 def _encoded(document: JsonObject, content: bytes, token: str | None = None) -> bytes:

@@ -117,7 +117,20 @@ def copies_in(document: dict) -> dict | None:
     inline = document.get("consolidated_metadata")
     is_right = document.get("node_type") == "group" and isinstance(inline, dict)
     copies = inline.get("metadata") if is_right and KEY in inline else None
-    return copies if isinstance(copies, dict) else None
+    if not isinstance(copies, dict):
+        return None
+    return {name: restored(copy) for name, copy in copies.items()}
+
+
+def restored(copy: object) -> object:
+    """Return the document in the file of a member, from its copy (J5)."""
+    inline = copy.get("consolidated_metadata") if isinstance(copy, dict) else None
+    if not isinstance(inline, dict) or KEY not in inline:
+        return copy
+    document = {k: v for k, v in copy.items() if k != "consolidated_metadata"}
+    if isinstance(document.get("attributes"), dict):
+        document["attributes"] = {**document["attributes"], KEY: inline[KEY]}
+    return document
 
 
 def words_in(document: object, raw: bytes) -> dict[str, str] | None:
