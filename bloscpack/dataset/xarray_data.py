@@ -530,8 +530,7 @@ def plan(
 
     `stored` is the group without decoding. Raises `UsageError` if any does not fit.
     """
-    xarray = import_extra("xarray", "xarray")
-    decoded = xarray.decode_cf(stored, concat_characters=False)
+    decoded = _decoded(stored, data)
     parts = _located(decoded, data, region)
     sizes = dict(decoded.sizes)
     if append_dim is not None:
@@ -596,6 +595,22 @@ def plan(
     return added, steps
 
 
+def _decoded(stored: Dataset, data: Dataset) -> Dataset:
+    """Return a group decoded, with times of NumPy where the data have these.
+
+    By default, xarray makes objects of cftime of those that nanoseconds can't hold,
+    and refuses missing ones beside them.
+    """
+    xarray = import_extra("xarray", "xarray")
+    how: Any = True
+    if hasattr(xarray, "coders"):
+        coder = xarray.coders.CFDatetimeCoder(time_unit="s")  # or finer, if needed
+        names = (n for n, found in data.variables.items() if found.dtype.kind == "M")
+        how = dict.fromkeys(names, coder)
+    found: Dataset = xarray.decode_cf(stored, concat_characters=False, decode_times=how)
+    return found
+
+
 def _located(
     stored: Dataset, data: Dataset, region: Mapping[str, slice | str] | str | None
 ) -> dict[Any, slice]:
@@ -611,10 +626,13 @@ def _located(
         wrong = size is None or dim not in data.dims
         if not wrong and part == "auto":
             if {dim} <= stored.indexes.keys() & data.indexes.keys():
-                places = stored.indexes[dim].get_indexer(data.indexes[dim])
-                start = int(places[0]) if len(places) else 0
+                known, places = stored.indexes[dim], [-1]
+                with suppress(ValueError):  # times that do not fit the same unit
+                    if known.is_unique:
+                        places = [*known.get_indexer(data.indexes[dim])]
+                start = int(places[0]) if places else 0
                 part = slice(start, start + len(places))
-                wrong = start < 0 or [*places] != [*range(part.start, part.stop)]
+                wrong = places != [*range(start, part.stop)] or start < 0
             elif region == "auto":  # all items of a dimension without a coordinate
                 part = slice(0, size)
         if wrong or not isinstance(part, slice) or part.step not in (None, 1):

@@ -205,6 +205,7 @@ def test_units_of_times(step, units):
 
 FAR = np.array(["3000-01-01", "2900-01-01"], "M8[s]")
 NEAR = np.array(["2000-01-01", "NaT"], "M8[s]")
+MISSING = np.array(["3000-01-01", "NaT"], "M8[s]")
 NS = np.timedelta64(1, "ns")
 RESOLUTIONS = {
     "near": {"a": NEAR, "b": NEAR.astype("M8[ms]") + np.timedelta64(1, "ms")},
@@ -231,6 +232,21 @@ def test_times_that_nanoseconds_can_not_hold(unit):
     with dataset.from_xarray("g", data) as group:
         assert FAR.astype(int).tolist() == group["a"][:].tolist()
         assert (NEAR + NS).astype(int).tolist() == group["b"][:].tolist()
+
+
+@pytest.mark.skipif(not hasattr(xr, "coders"), reason="xarray can't open far times")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(FAR, FAR), (FAR, NEAR), (NEAR, FAR), (MISSING, FAR), (FAR, MISSING)],
+)
+def test_an_append_of_times_that_nanoseconds_can_not_hold(first, second):
+    dataset.from_xarray("g", xr.Dataset({"a": ("time", first)})).close()
+    new = xr.Dataset({"a": ("time", second)})
+    with dataset.from_xarray("g", new, append_dim="time") as group:
+        coder = xr.coders.CFDatetimeCoder(time_unit="s")
+        found = group.to_xarray(decode_times=coder)["a"].values
+        np.testing.assert_array_equal(np.concatenate([first, second]), found)
+        np.testing.assert_array_equal(xr.open_zarr("g", decode_times=coder)["a"], found)
 
 
 def test_bounds_of_a_finer_resolution():
@@ -336,6 +352,7 @@ def test_a_region(region):
     ("message", "region", "change"),
     [
         ("expected adjacent items", "auto", lambda d: d.isel(time=[1, 0])),
+        ("expected adjacent items", "auto", lambda d: d.assign_coords(time=FAR)),
         ("expected adjacent items", {"day": slice(1)}, lambda d: d),
         ("expected adjacent items", {"time": slice(0, 6, 2)}, lambda d: d),
         ("'t': expected the shape", {"time": slice(0, 3)}, lambda d: d),
