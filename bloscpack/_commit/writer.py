@@ -346,6 +346,7 @@ class LockedFolder:
         self._prepare = prepare
         self._sync = sync
         self.has_failed = False
+        self._has_begun = False
         self._named: set[str] = set()
         self._lock: FolderLock | None = FolderLock(self._store)
         try:
@@ -369,6 +370,7 @@ class LockedFolder:
             self._store, self._document, self._sync, named=self._named
         )
         self._pending.prepare(change)
+        self._has_begun = True
         with naming_dataset(path):
             if self._prepare is not None:
                 self._prepare(change)
@@ -385,7 +387,8 @@ class LockedFolder:
     def release(self) -> None:
         """Remove what was not committed, and let other writers in."""
         try:
-            if not self.has_failed:  # the next writer reads the document
+            # If one has failed, the next writer reads the document.
+            if self._has_begun and not self.has_failed:
                 self._store.remove_tree(STAGING)
         finally:
             if self._lock is not None:

@@ -30,8 +30,15 @@ from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
 from .._format.zarr_metadata import ZARR_JSON
+from .._storage.descriptors import NO_MORE
 from .._types import Json, Path, StorageOptions
-from ..exceptions import BloscpackError, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import (
+    BloscpackError,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from . import frames, layouts, opening
 from .array import Array
 from .commit_rules import (
@@ -61,6 +68,10 @@ NOT_BUFFERED = (
 NO_BUFFER = (
     "'%s' is committed by the document of '%s', which has one writer and no buffer: %s "
     "it without shared and buffered"
+)
+MANY_LOCKS = (
+    "the first change of a group locks all members at once, and this process may not "
+    "open so many files: see 'ulimit -n'"
 )
 
 
@@ -625,7 +636,13 @@ class Group(Node, Mapping[str, Node]):
             def hold(member: layouts.Found) -> None:
                 held.enter_context(closing(writer_for(member, sync)))
 
-            layouts.load("zarr.unite")(change, folder, hold)
+            try:
+                layouts.load("zarr.unite")(change, folder, hold)
+            except OSError as error:
+                held.close()  # discarding the change may need a descriptor
+                if error.errno not in NO_MORE:
+                    raise
+                raise StorageError(error.errno, MANY_LOCKS, self.path) from None
         self._check_writer().close()
         folder.forget_document()
         folder.pending.read()

@@ -21,7 +21,7 @@ import resource, sys
 import numpy as np
 import bloscpack
 from bloscpack import dataset
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 400))
 """
 OPEN_MANY = """
 for i in range(300):
@@ -63,6 +63,23 @@ for _ in range(2):
     assert rows.shape == (9,) and rows["c299"].tolist()[:3] == [299, 299, 301]
 """
 
+# A group locks all members at once in its first change.
+MANY_LOCKS = """
+group = dataset.create_group("g")
+for i in range(300):
+    group.create_array("a%d" % i, np.arange(10))
+try:
+    with group.change():
+        group["a0"].append([10])
+except OSError as error:
+    assert "all members at once" in str(error) and error.filename == group.path
+assert 10 == len(group["a0"]) and not group.commits_members
+resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
+with group.change():
+    group["a0"].append([10])
+assert 11 == len(group["a0"]) and 300 == len(group)
+"""
+
 
 def run(program, folder):
     done = subprocess.run(
@@ -82,6 +99,10 @@ def test_many_arrays_need_few_descriptors(tmp_path):
 
 def test_a_wide_table_needs_few_descriptors(tmp_path):
     run(WIDE, tmp_path)
+
+
+def test_a_group_of_more_members_than_descriptors(tmp_path):
+    run(MANY_LOCKS, tmp_path)
 
 
 @pytest.fixture
