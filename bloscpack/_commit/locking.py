@@ -353,7 +353,11 @@ class FolderLock(Lock):
             return
         path = folder.root if held.number is None else "."
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        self._descriptor = with_room(os.open, path, flags, dir_fd=held.number)
+        try:
+            self._descriptor = with_room(os.open, path, flags, dir_fd=held.number)
+        except OSError as error:
+            error.filename = folder.root
+            raise
         try:
             locked = "another writer%s has opened this folder"
             super().__init__(self._descriptor, folder.root, locked, shared=shared)

@@ -74,6 +74,12 @@ try:
 except OSError as error:
     assert "all members at once" in str(error) and error.filename == group.path
 assert 10 == len(group["a0"]) and not group.commits_members
+try:
+    opened = [group["a%d" % i] for i in range(300)]
+except OSError as error:
+    assert error.filename.startswith(group.path), error
+else:
+    raise AssertionError("each array that is open for changes has a lock")
 resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
 with group.change():
     group["a0"].append([10])
