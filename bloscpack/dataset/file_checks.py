@@ -251,7 +251,7 @@ def _check_shard(
         with suppress(FormatError):
             index = ShardIndex(storage, source.sharding)
             if index.foreign:
-                message = "another program wrote the shard, which has no header of a '.blp' file"
+                message = "another program wrote the shard, which has no header of ours"
                 check.note("header", FOREIGN, message)
                 _check_by_reading(check, source, index.sizes)
                 return

@@ -12,6 +12,7 @@ encoded variable is decoded again: none may get another value than the given one
 
 from __future__ import annotations
 
+import errno
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
@@ -24,7 +25,7 @@ from .._format.dtypes import Array as Items
 from .._format.zarr_metadata import MASK
 from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
-from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
+from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
 from .commit_rules import building, new_dataset
 from .dask_write import from_dask
 from .folder import BAD_NAME, Folder, is_member_name
@@ -490,8 +491,8 @@ def _change(
         if not isinstance(group, Group):
             raise UsageTypeError("'%s' is no group" % group.path)
         data = data.compute()  # all chunks of Dask at once
-        stored = group.to_xarray(decode_cf=False)
-        added, steps = plan(stored, data, append_dim, region)
+        is_locked = group.commits_members
+        added, steps = plan(group, data, append_dim, region)
         if refused := encoding.keys() - {*added}:
             raise UsageValueError(
                 "encoding: the variable '%s' is stored as it is" % min(refused)
@@ -502,6 +503,12 @@ def _change(
         before = str(group.attrs.get(COORDINATES, "")).split()
         others = [n for n in attrs.get(COORDINATES, "").split() if n in new]
         with group.change():
+            if not is_locked:  # another writer may have changed a member until now
+                again, steps = plan(group, data, append_dim, region)
+                if again != added:
+                    raise StorageError(
+                        errno.EAGAIN, "another program has added a variable", group.path
+                    )
             for name, array, options in _arrays_of(new, given, settings):
                 with naming_column(name, "variable"):
                     group.create_array(name, array, **options)
@@ -521,15 +528,16 @@ def _change(
 
 
 def plan(
-    stored: Dataset,
+    group: Group,
     data: Dataset,
     append_dim: str | None,
     region: Mapping[str, slice | str] | str | None,
 ) -> tuple[list[str], list[Step]]:
     """Return the variables that a group lacks, and what becomes of the others.
 
-    `stored` is the group without decoding. Raises `UsageError` if any does not fit.
+    Raises `UsageError` if any does not fit.
     """
+    stored: Dataset = group.to_xarray(decode_cf=False)
     decoded = _decoded(stored, data)
     parts = _located(decoded, data, region)
     sizes = dict(decoded.sizes)

@@ -314,6 +314,26 @@ def test_a_dimension_that_netcdf_lets_grow():
     xr.testing.assert_identical(data, found)
 
 
+def test_a_member_that_changes_before_the_group_is_locked(monkeypatch):
+    """The document of the group does not commit its members yet."""
+    with dataset.create_group("g") as group:
+        for name in "ab":
+            group.create_array(name, np.arange(4.0), dims=["time"])
+    unite = dataset.Group._unite
+
+    def united(group):
+        for name in "ab":
+            with dataset.open("g/" + name, "r+") as array:
+                array.append([4.0])
+        unite(group)
+
+    monkeypatch.setattr(dataset.Group, "_unite", united)
+    new = xr.Dataset({name: ("time", -np.arange(4.0)) for name in "ab"})
+    with pytest.raises(UsageError, match=r"expected the shape \(5,\), found \(4,\)"):
+        dataset.from_xarray("g", new, mode="a")
+    assert [0, 1, 2, 3, 4] == dataset.open("g/a")[:].tolist()
+
+
 def test_variables_and_attributes_of_one_state(monkeypatch):
     """Another program may append while they are opened."""
     first = part(0, 2)
