@@ -401,8 +401,10 @@ def test_masked_array_is_refused():
         pack(array)
 
 
-def test_masked_array_without_a_masked_item_is_its_data():
-    same_array(np.array([1, 2, 3]), unpack(pack(np.ma.array([1, 2, 3]))))
+@pytest.mark.parametrize("mask", [np.ma.nomask, False, [False] * 3])
+def test_masked_array_without_a_masked_item_is_its_data(mask):
+    array = np.ma.array([1, 2, 3], mask=mask)
+    same_array(np.array([1, 2, 3]), unpack(pack(array)))
 
 
 def test_overlapping_fields_are_refused():
