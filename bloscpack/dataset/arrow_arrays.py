@@ -23,8 +23,13 @@ def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> pyarrow.DataT
     """Return the type of Arrow for items of a dtype, in rows of the shape `inner`."""
     import pyarrow
 
-    if inner:
+    if inner and inner[0]:
         return pyarrow.list_(arrow_type(dtype, inner[1:], name), inner[0])
+    if inner:
+        raise UsageTypeError(
+            "Arrow and Parquet can't hold the column '%s' of dtype '%s', which has no "
+            "items in a row" % (name, dtype)
+        )
     if dtype.kind in "UO":
         return pyarrow.string()
     if dtype.kind == "S":
