@@ -1096,3 +1096,13 @@ def test_a_file_system_that_is_read_only(tmp_path):
         check=False,
     )
     assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_all_integers_of_c(tmp_path, layout):
+    """Those of NumPy that have the same size are equal, and not the same type."""
+    for code in np.typecodes["AllInteger"]:
+        rows = np.ones(2, code)
+        with dataset.create_array(tmp_path / code, rows, layout=layout) as array:
+            array.append(rows)
+        assert np.dtype(code) == dataset.open(tmp_path / code).dtype

@@ -407,6 +407,19 @@ def test_masked_array_without_a_masked_item_is_its_data(mask):
     same_array(np.array([1, 2, 3]), unpack(pack(array)))
 
 
+@pytest.mark.parametrize("code", [*np.typecodes["AllInteger"], [("a", "q")]])
+def test_all_integers_of_c(code):
+    """Those of NumPy that have the same size are equal, and not the same type."""
+    array = np.ones(3, code)
+    same_array(array, unpack(pack(array)))
+
+
+def test_large_integer():
+    """NumPy makes it an ``unsigned long long``."""
+    array = np.array([2**64 - 1])
+    same_array(array, unpack(pack(array)))
+
+
 def test_overlapping_fields_are_refused():
     dtype = np.dtype({"names": "ab", "formats": ["<i4", "<i2"], "offsets": [0, 2]})
     with pytest.raises(UsageError, match="can't be stored"):
