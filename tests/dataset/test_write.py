@@ -1106,3 +1106,28 @@ def test_all_integers_of_c(tmp_path, layout):
         with dataset.create_array(tmp_path / code, rows, layout=layout) as array:
             array.append(rows)
         assert np.dtype(code) == dataset.open(tmp_path / code).dtype
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([2**53 + 1, 0.5], "the integer 9007199254740993 is among other numbers"),
+        ([-1, np.uint64(2**64 - 1)], "the integer 18446744073709551615 is among"),
+        ([np.array([1]), np.array([2, 3])], "text in each item|of Python objects"),
+    ],
+)
+def test_objects_that_are_refused(tmp_path, layout, items, message):
+    """An integer does not become another number, nor an array text."""
+    column = np.empty(2, object)
+    column[:] = items
+    with pytest.raises(UsageError, match="the column 'a': .*(%s)" % message):
+        dataset.create_table(tmp_path / "a", {"a": column}, layout=layout)
+    assert [] == os.listdir(tmp_path)
+
+
+def test_integers_among_floats(tmp_path):
+    column = np.array([2**53, 0.5, float("nan"), -(2**63)], object)
+    dataset.create_table(tmp_path / "a", {"a": column}).close()
+    expected = column.astype("f8")
+    assert np.array_equal(expected, dataset.open(tmp_path / "a")["a"][:], True)
