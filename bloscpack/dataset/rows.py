@@ -256,10 +256,20 @@ def check_fill_value(value: object, dtype: DType) -> None:
         return
     item: Array = numpy.zeros((), dtype)
     given, why = numpy.asarray(value), ""
+    kinds = given.dtype.kind, dtype.kind
     try:
-        item[...] = value
-        is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
-        if (is_text or dtype.kind in "biu") and item != given:
+        if kinds[0] == "c" != kinds[1]:
+            raise TypeError("it is complex")
+        with numpy.errstate(over="ignore"):
+            item[...] = value
+        is_text = kinds[0] == kinds[1] and kinds[1] in "SU"
+        is_time = kinds[0] in "mM" and kinds[1] in "mM"
+        is_same: object = None
+        if is_time or (kinds[0] in "iufc" and kinds[1] in "fc"):
+            is_same = _unchanged(given, item)
+        elif is_text or kinds[1] in "biu":
+            is_same = item == given
+        if is_same is not None and not is_same:
             why = "it would become %r" % item[()]
     except (TypeError, ValueError, OverflowError) as error:
         why = str(error)

@@ -863,8 +863,13 @@ def test_a_dataset_made_meanwhile_is_not_replaced_while_it_is_open(tmp_path):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("i4", "x"), ("i4", 1.5), ("i1", np.int64(300)), ("S3", b"long"), ("U1", "ab")],
-)
+    [
+        ("i4", "x"), ("i4", 1.5), ("i1", np.int64(300)), ("S3", b"long"), ("U1", "ab"),
+        ("f4", 1e40), ("f2", 10**6), ("M8[D]", np.datetime64("2020-01-01T05")),
+        ("M8[ns]", np.datetime64(2**40, "D")), ("m8[s]", np.timedelta64(5, "ms")),
+        ("f8", np.complex128(1j)), ("i4", np.complex64(1)),
+    ],
+)  # fmt: skip
 def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
     for data, shape in ((np.zeros(2, dtype), None), (None, 2)):
         with pytest.raises(UsageError, match="fill value"):
@@ -874,11 +879,34 @@ def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
             )  # fmt: skip
 
 
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("c8", 1),
+        ("M8[ns]", np.datetime64("2020-01-01")),
+        ("M8[D]", np.datetime64("2020-01-01T00")),
+        ("m8[s]", np.timedelta64(5, "m")),
+        ("M8[s]", np.datetime64("NaT")),
+        ("M8[s]", "2020-01-01"),
+    ],
+)
+def test_fill_values_of_other_types_that_fit(tmp_path, layout, dtype, value):
+    dataset.create_array(
+        tmp_path / "a", shape=1, dtype=dtype, fill_value=value, layout=layout
+    ).close()
+    expected = np.array([value], dtype).tolist()
+    assert expected == dataset.open(tmp_path / "a")[:].tolist()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("i4", 2.0), ("u1", 255), ("?", 1), ("f4", 0.1), ("S3", b"ab"), ("U2", "ab")],
-)
+    [
+        ("i4", 2.0), ("u1", 255), ("?", 1), ("f4", 0.1), ("S3", b"ab"), ("U2", "ab"),
+        ("f4", -np.inf), ("f2", 5),
+    ],
+)  # fmt: skip
 def test_fill_values_that_fit(tmp_path, layout, dtype, value):
     with dataset.create_array(
         tmp_path / "a", shape=0, dtype=dtype, fill_value=value, layout=layout
