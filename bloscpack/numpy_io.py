@@ -218,7 +218,8 @@ def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
             "masked arrays can't be stored, the mask would be lost; store "
             ".filled() or .data and .mask"
         )
-    return numpy.asarray(ndarray, order=order) if order else ndarray
+    # Not a subclass: a view of a masked array whose mask is an array fails.
+    return numpy.asarray(ndarray, order=order)
 
 
 class PlainNumpySink(MemorySink):

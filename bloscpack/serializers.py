@@ -164,10 +164,41 @@ def _dump_json(value: object) -> str:
     try:
         text = json.dumps(value, separators=(",", ":"), default=_as_index)
         _check_nesting(text)
+        check_names(value)
         return text
     except (TypeError, ValueError, RecursionError) as error:
         kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
         raise kind("the metadata can't be written as JSON: %s" % error) from error
+
+
+def check_names(value: object) -> None:
+    """Raise `ValueError` if two keys of a dictionary have the same name in JSON.
+
+    Keys such as 1 and None become text there, and only one of two items would be left.
+    """
+    rest = [value]
+    while rest:
+        found = rest.pop()
+        if isinstance(found, dict):
+            if {*map(type, found)} - {str}:
+                _check_keys(found)
+            found = found.values()
+        elif not isinstance(found, (list, tuple)):
+            continue
+        rest.extend(each for each in found if isinstance(each, (dict, list, tuple)))
+
+
+def _check_keys(value: dict[object, object]) -> None:
+    import json
+
+    keys: dict[str, object] = {}
+    for key in value:
+        (name,) = json.loads(json.dumps({key: 0}))
+        if name in keys:
+            raise ValueError(
+                "the keys %r and %r have the same name there" % (keys[name], key)
+            )
+        keys[name] = key
 
 
 def _as_index(value: object) -> int:

@@ -280,6 +280,7 @@ class Change:
         self._staged: dict[str, str | None] = {}  # name → name of its new content
         self._numbers = count()
         self._noted: set[str] = set()
+        self._sealed: tuple[str, ...] = ()  # folders of which no more may change
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
@@ -302,16 +303,29 @@ class Change:
 
     def _note(self, name: str) -> None:
         """Note that a file changes; in a joint change that is possible once."""
-        if self.is_joint and name in self._noted:
-            raise UsageError(
-                "'%s' would be changed twice in one change: join what you append or "
-                "assign to it" % self.store.path(name)
-            )
+        is_twice = name in self._noted or name.startswith(self._sealed)
+        if self.is_joint and is_twice:
+            raise self._twice(name)
         self._noted.add(name)
 
     def touches(self, prefix: str) -> bool:
         """Return whether the change has files in a folder already."""
         return any(name.startswith(prefix) for name in self._noted)
+
+    def _twice(self, name: str) -> UsageError:
+        return UsageError(
+            "'%s' would be changed twice in one change: join what you append or "
+            "assign to it" % self.store.path(name)
+        )
+
+    def check_untouched(self, prefix: str) -> None:
+        """Raise `UsageError` if a joint change has files in a folder already."""
+        if self.is_joint and self.touches(prefix):
+            raise self._twice(prefix.rstrip("/"))
+
+    def seal(self, prefix: str) -> None:
+        """Note that a folder is complete; a joint change refuses more files in it."""
+        self._sealed += (prefix,)
 
     def _member_of(self, name: str) -> str:
         """Return the name of the member whose document has this name; '' for others."""

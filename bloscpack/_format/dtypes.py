@@ -103,7 +103,7 @@ def check_known(dtype: DType) -> None:
         check_known(base[name])
     if base.names is not None or base.kind in "OT":  # refused where it must be
         return
-    if numpy.dtype(base.str).type is not base.type:
+    if numpy.dtype(base.str) != base:  # C has two types of 64 bits, which are equal
         raise UsageValueError(
             "arrays of the dtype '%s' can't be stored: it is no type of NumPy itself, "
             "and would come back as '%s'; convert the array, as with "

@@ -40,7 +40,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from ..serializers import encode_document
+from ..serializers import check_names, encode_document
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
@@ -247,7 +247,9 @@ def encode_attributes(
             )
     whole = attributes if document is None else document
     try:
-        return encode_document(whole, indent, _plain)
+        encoded = encode_document(whole, indent, _plain)
+        check_names(attributes)
+        return encoded
     except (TypeError, ValueError, RecursionError) as error:
         if document is None and len(attributes) == 1:
             kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError

@@ -8,7 +8,8 @@ import numpy
 
 from .._format.dtypes import Array, DType, check_text
 from .._format.text import TEXT
-from ..exceptions import UsageTypeError
+from ..exceptions import DoesNotFit, UsageTypeError
+from .rows import converted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,13 +23,18 @@ def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> pyarrow.DataT
     """Return the type of Arrow for items of a dtype, in rows of the shape `inner`."""
     import pyarrow
 
-    if inner:
+    if inner and inner[0]:
         return pyarrow.list_(arrow_type(dtype, inner[1:], name), inner[0])
+    if inner:
+        raise UsageTypeError(
+            "Arrow and Parquet can't hold the column '%s' of dtype '%s', which has no "
+            "items in a row" % (name, dtype)
+        )
     if dtype.kind in "UO":
         return pyarrow.string()
     if dtype.kind == "S":
         return pyarrow.binary()
-    if dtype.kind == "V" and dtype.names is None:
+    if dtype.kind == "V" and dtype.names is None and dtype.itemsize:
         return pyarrow.binary(dtype.itemsize)
     if dtype.kind in "mM":
         unit, count = numpy.datetime_data(dtype)
@@ -61,13 +67,33 @@ def arrow_array(
     if rows.dtype.kind in "SV":
         return pyarrow.array(rows.tolist(), wanted, mask=mask)
     if rows.dtype.kind in "mM":
-        unit = "D" if pyarrow.types.is_date32(wanted) else wanted.unit
-        rows = native(rows).astype("%s8[%s]" % (rows.dtype.kind, unit))
+        rows = _times(rows, wanted, name)
     return pyarrow.array(numpy.ascontiguousarray(native(rows)), wanted, mask=mask)
 
 
+def _times(rows: Array, wanted: pyarrow.DataType, name: str) -> Array:
+    """Return times in the unit of a type of Arrow; raise `DoesNotFit` for far ones."""
+    import pyarrow
+
+    is_date = pyarrow.types.is_date32(wanted)
+    unit = "D" if is_date else wanted.unit
+    try:
+        found = converted(native(rows), numpy.dtype(rows.dtype.kind + "8[%s]" % unit))
+    except DoesNotFit as error:
+        raise DoesNotFit("column '%s': %s" % (name, error)) from error
+    if is_date:  # 32 bits, in which far dates would wrap
+        days = found.view("i8")
+        far = (days != days.astype("i4")) & ~numpy.isnat(found)
+        if far.any():
+            raise DoesNotFit(
+                "column '%s': the date %s does not fit the type '%s' of Arrow"
+                % (name, found[far][0], wanted)
+            )
+    return found
+
+
 def decoded(array: Array, name: str) -> list[str]:
-    """Return a column of text or bytes as strings."""
+    """Return a column of text or bytes as strings that UTF-8 can hold."""
     check_text(array)
     values: list[str | bytes] = array.tolist()
     for value in values if array.dtype == TEXT else ():
@@ -76,11 +102,20 @@ def decoded(array: Array, name: str) -> list[str]:
                 "column '%s': expected text, found %.100r" % (name, value)
             )
     try:
-        return [v.decode("utf-8") if isinstance(v, bytes) else v for v in values]
+        texts = [v.decode("utf-8") if isinstance(v, bytes) else v for v in values]
+        "".join(texts).encode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageTypeError(
             "column '%s': expected text in UTF-8, found %.100r" % (name, error.object)
         ) from error
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        text = next(text for text in texts if half in text)
+        raise UsageTypeError(
+            "column '%s': expected text that UTF-8 can hold, found %.100r"
+            % (name, text)
+        ) from error
+    return texts
 
 
 def native(array: Array) -> Array:

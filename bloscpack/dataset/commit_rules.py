@@ -215,7 +215,11 @@ class Member(os.PathLike[str]):
         with self._writer.change() as change:
             if found is None and not change.touches(self.prefix):
                 self._remove_leftover()
+            if found is not None:
+                change.check_untouched(self.prefix)
             yield change
+            if found is not None and change.is_joint:
+                change.seal(self.prefix)
 
     def _remove_leftover(self) -> None:
         """Remove what is left of a member that was removed, or never committed.

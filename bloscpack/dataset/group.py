@@ -667,10 +667,13 @@ class Group(Node, Mapping[str, Node]):
             self._members.closed_at(address),
             self._check_writer().change(remove) as change,
         ):
+            change.check_untouched(full + "/")
             # The documents inside first: a crash leaves nothing that looks complete.
             for name in sorted(self._committed(), reverse=True):
                 if (name + "/").startswith(full + "/"):
                     change.remove(name + "/" + ZARR_JSON)
+            if change.is_joint:
+                change.seal(full + "/")
 
 
 def _open_part(

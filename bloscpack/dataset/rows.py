@@ -59,7 +59,8 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     """Return values as an array; text that a DataFrame has as objects becomes text.
 
     With `keeps_text`, it stays objects. Raises `UsageError` for text among other
-    values, which NumPy would make text, and for text that NumPy would cut off.
+    values, which NumPy would make text, for text that NumPy would cut off, and for
+    integers that would become other numbers among floats.
     """
     check_mask(values)
     array: Array = numpy.asarray(values)
@@ -76,7 +77,9 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     try:
         result: Array = numpy.asarray(items)
     except ValueError:  # lists of different lengths
-        return array
+        return _text_of(array) if keeps_text else array
+    if result.dtype.kind in "fc":
+        _check_integers(items)
     if result.dtype.kind in "SU":
         for item in array.flat:
             if not isinstance(item, (str, bytes)):
@@ -88,6 +91,17 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     if keeps_text and result.dtype == TEXT:
         return _text_of(result)  # raises the error of items that are no text
     return result
+
+
+def _check_integers(items: object) -> None:
+    """Raise `DoesNotFit` for an integer among objects that no float is equal to."""
+    for item in numpy.array(items, TEXT).flat:
+        is_whole = isinstance(item, (int, numpy.integer))
+        if is_whole and int(item) != int(float(item)):
+            raise DoesNotFit(
+                "the integer %d is among other numbers, which become floats, and no "
+                "float is equal to it" % item
+            )
 
 
 def _text_of(values: object) -> Array:
@@ -242,10 +256,20 @@ def check_fill_value(value: object, dtype: DType) -> None:
         return
     item: Array = numpy.zeros((), dtype)
     given, why = numpy.asarray(value), ""
+    kinds = given.dtype.kind, dtype.kind
     try:
-        item[...] = value
-        is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
-        if (is_text or dtype.kind in "biu") and item != given:
+        if kinds[0] == "c" != kinds[1]:
+            raise TypeError("it is complex")
+        with numpy.errstate(over="ignore"):
+            item[...] = value
+        is_text = kinds[0] == kinds[1] and kinds[1] in "SU"
+        is_time = kinds[0] in "mM" and kinds[1] in "mM"
+        is_same: object = None
+        if is_time or (kinds[0] in "iufc" and kinds[1] in "fc"):
+            is_same = _unchanged(given, item)
+        elif is_text or kinds[1] in "biu":
+            is_same = item == given
+        if is_same is not None and not is_same:
             why = "it would become %r" % item[()]
     except (TypeError, ValueError, OverflowError) as error:
         why = str(error)

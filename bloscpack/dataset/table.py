@@ -555,9 +555,13 @@ class Table(StoredRows, ItemsNode):
             self._set_columns()
 
         with self._check_writer().change(take_over) as change:
+            if change.is_joint:  # the columns that stay have the old length
+                change.check_untouched(layout.folder.prefix)
             for name, column in new.items():
                 layout.create_column(change, name, column)
             layout.stage_columns(change, names)
+            if change.is_joint:
+                change.seal(layout.folder.prefix)
 
 
 class Selection(Table):

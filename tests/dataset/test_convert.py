@@ -873,3 +873,56 @@ def test_no_table(array, message, name):
     with pytest.raises(UsageError, match=message):
         dataset.convert("a.npy", name)
     assert ["a.npy"] == os.listdir()
+
+
+# Values that the target can't hold
+
+
+@pytest.mark.parametrize(
+    ("item", "dtype"),
+    [
+        (2**40, "M8[D]"),
+        (2**40, "M8[W]"),
+        (2**61 + 1, "M8[h]"),
+        (2**62, ">M8[s]"),
+        (2**62 + 1, "M8[2us]"),
+        (2**61 + 1, "m8[D]"),
+        (2**60, "m8[m]"),
+    ],
+)
+@pytest.mark.parametrize("shape", [(1,), (1, 2)])
+def test_far_times_in_parquet(item, dtype, shape):
+    """A time that Parquet can't hold is refused; others and NaT are kept."""
+    pytest.importorskip("pyarrow")
+    dtype = np.dtype(dtype)
+    for value in (item, 5, -(2**63)):
+        items = np.full(3, value, "i8").astype(dtype.byteorder + "i8").view(dtype)
+        rows = np.empty(3, [("a", dtype, shape[1:])])
+        rows["a"] = items.reshape(3, *[1] * (len(shape) - 1))
+        np.save("a.npy", rows)
+        if value == item:
+            with pytest.raises(UsageError, match=r"column 'a': the .* does not fit"):
+                dataset.convert("a.npy", "a.parquet")
+            assert not os.path.exists("a.parquet")
+            continue
+        dataset.convert("a.npy", "a.parquet", force=True)
+        dataset.convert("a.parquet", "b.npy", force=True)
+        assert np.array_equal(rows["a"], np.load("b.npy")["a"], equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.parquet"])
+def test_half_of_a_surrogate_pair(name):
+    pytest.importorskip("csv" if name == "b.csv" else "pyarrow")
+    np.save("a.npy", np.array(["x", "\ud800"]))
+    with pytest.raises(UsageError, match=r"text that UTF-8 can hold, found '\\ud800'"):
+        dataset.convert("a.npy", name)
+    assert ["a.npy"] == os.listdir()
+
+
+@pytest.mark.parametrize("dtype", ["V0", [("0", "f8", 0)]])
+def test_items_without_bytes_in_parquet(dtype):
+    pytest.importorskip("pyarrow")
+    np.save("a.npy", np.zeros(3, dtype))
+    with pytest.raises(UsageError, match="can't hold the column '0' of dtype "):
+        dataset.convert("a.npy", "b.parquet")
+    assert ["a.npy"] == os.listdir()

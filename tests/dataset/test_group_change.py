@@ -978,3 +978,83 @@ def test_a_group_without_a_writer_is_closed(tmp_path, monkeypatch):
         pass
     assert group.closed
     other[0].close()
+
+
+TWICE = "would be changed twice in one change"
+# Changes of the member `tab` that leave it with columns or rows of its own, and others.
+COLUMN_CHANGES = {
+    "add": lambda group: group["tab"].add_column("new", [1, 2]),
+    "remove": lambda group: group["tab"].remove_column("v"),
+    "rename": lambda group: group["tab"].rename({"v": "w"}),
+    "delete": lambda group: group.__delitem__("tab"),
+}
+ROW_CHANGES = {
+    "append": lambda group: group["tab"].append({"k": [3], "v": ["c"]}),
+    "resize": lambda group: group["tab"].resize(5),
+    "assign": lambda group: group["tab"].__setitem__(0, (7, "x")),
+}
+
+
+@pytest.mark.parametrize("columns", COLUMN_CHANGES)
+@pytest.mark.parametrize("rows", ROW_CHANGES)
+@pytest.mark.parametrize("columns_first", [True, False])
+def test_rows_and_columns_do_not_change_together(path, columns, rows, columns_first):
+    """The table would have columns of different lengths."""
+    fill(path)
+    before = content(dataset.open(path))
+    with dataset.open(path, "r+") as group:
+        calls = [COLUMN_CHANGES[columns], ROW_CHANGES[rows]]
+
+        def change():
+            with group.change():
+                for call in calls if columns_first else reversed(calls):
+                    call(group)
+
+        with pytest.raises(UsageError, match=TWICE):
+            change()
+    assert before == content(dataset.open(path))
+    assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("columns_first", [True, False])
+@pytest.mark.parametrize("replace", [True, False])
+def test_items_do_not_change_with_the_member(path, replace, columns_first):
+    """The array is removed, or becomes a table, and gets items."""
+    fill(path)
+    before = content(dataset.open(path))
+    with dataset.open(path, "r+") as group:
+
+        def assign():
+            group["time"][0] = 7
+
+        def remove():
+            if replace:
+                group["time"] = {"x": [1]}
+            else:
+                del group["time"]
+
+        def change():
+            with group.change():
+                for call in (remove, assign) if columns_first else (assign, remove):
+                    call()
+
+        with pytest.raises(UsageError, match=TWICE):
+            change()
+    assert before == content(dataset.open(path))
+
+
+@pytest.mark.parametrize("axes", [*itertools.permutations(range(3), 2)])
+def test_an_array_is_not_replaced_by_one_with_other_axes(path, axes):
+    """The name of a shard would be that of a folder: the change could not end."""
+    old, new = (np.ones((1,) * each) for each in axes)
+    fill(path)
+    with dataset.open(path, "r+") as group:
+        group["x"] = old
+        with pytest.raises(UsageError, match="number of axes"):
+            group["x"] = new
+        group["time"].append([4])
+        del group["x"]
+        group["x"] = new
+    with dataset.open(path, "r+") as group:
+        assert new.shape == group["x"].shape
+        assert 5 == len(group["time"])

@@ -863,8 +863,13 @@ def test_a_dataset_made_meanwhile_is_not_replaced_while_it_is_open(tmp_path):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("i4", "x"), ("i4", 1.5), ("i1", np.int64(300)), ("S3", b"long"), ("U1", "ab")],
-)
+    [
+        ("i4", "x"), ("i4", 1.5), ("i1", np.int64(300)), ("S3", b"long"), ("U1", "ab"),
+        ("f4", 1e40), ("f2", 10**6), ("M8[D]", np.datetime64("2020-01-01T05")),
+        ("M8[ns]", np.datetime64(2**40, "D")), ("m8[s]", np.timedelta64(5, "ms")),
+        ("f8", np.complex128(1j)), ("i4", np.complex64(1)),
+    ],
+)  # fmt: skip
 def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
     for data, shape in ((np.zeros(2, dtype), None), (None, 2)):
         with pytest.raises(UsageError, match="fill value"):
@@ -874,11 +879,34 @@ def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
             )  # fmt: skip
 
 
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("c8", 1),
+        ("M8[ns]", np.datetime64("2020-01-01")),
+        ("M8[D]", np.datetime64("2020-01-01T00")),
+        ("m8[s]", np.timedelta64(5, "m")),
+        ("M8[s]", np.datetime64("NaT")),
+        ("M8[s]", "2020-01-01"),
+    ],
+)
+def test_fill_values_of_other_types_that_fit(tmp_path, layout, dtype, value):
+    dataset.create_array(
+        tmp_path / "a", shape=1, dtype=dtype, fill_value=value, layout=layout
+    ).close()
+    expected = np.array([value], dtype).tolist()
+    assert expected == dataset.open(tmp_path / "a")[:].tolist()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("i4", 2.0), ("u1", 255), ("?", 1), ("f4", 0.1), ("S3", b"ab"), ("U2", "ab")],
-)
+    [
+        ("i4", 2.0), ("u1", 255), ("?", 1), ("f4", 0.1), ("S3", b"ab"), ("U2", "ab"),
+        ("f4", -np.inf), ("f2", 5),
+    ],
+)  # fmt: skip
 def test_fill_values_that_fit(tmp_path, layout, dtype, value):
     with dataset.create_array(
         tmp_path / "a", shape=0, dtype=dtype, fill_value=value, layout=layout
@@ -1096,3 +1124,38 @@ def test_a_file_system_that_is_read_only(tmp_path):
         check=False,
     )
     assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_all_integers_of_c(tmp_path, layout):
+    """Those of NumPy that have the same size are equal, and not the same type."""
+    for code in np.typecodes["AllInteger"]:
+        rows = np.ones(2, code)
+        with dataset.create_array(tmp_path / code, rows, layout=layout) as array:
+            array.append(rows)
+        assert np.dtype(code) == dataset.open(tmp_path / code).dtype
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([2**53 + 1, 0.5], "the integer 9007199254740993 is among other numbers"),
+        ([-1, np.uint64(2**64 - 1)], "the integer 18446744073709551615 is among"),
+        ([np.array([1]), np.array([2, 3])], "text in each item|of Python objects"),
+    ],
+)
+def test_objects_that_are_refused(tmp_path, layout, items, message):
+    """An integer does not become another number, nor an array text."""
+    column = np.empty(2, object)
+    column[:] = items
+    with pytest.raises(UsageError, match="the column 'a': .*(%s)" % message):
+        dataset.create_table(tmp_path / "a", {"a": column}, layout=layout)
+    assert [] == os.listdir(tmp_path)
+
+
+def test_integers_among_floats(tmp_path):
+    column = np.array([2**53, 0.5, float("nan"), -(2**63)], object)
+    dataset.create_table(tmp_path / "a", {"a": column}).close()
+    expected = column.astype("f8")
+    assert np.array_equal(expected, dataset.open(tmp_path / "a")["a"][:], True)

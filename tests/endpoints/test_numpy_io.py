@@ -401,8 +401,23 @@ def test_masked_array_is_refused():
         pack(array)
 
 
-def test_masked_array_without_a_masked_item_is_its_data():
-    same_array(np.array([1, 2, 3]), unpack(pack(np.ma.array([1, 2, 3]))))
+@pytest.mark.parametrize("mask", [np.ma.nomask, False, [False] * 3])
+def test_masked_array_without_a_masked_item_is_its_data(mask):
+    array = np.ma.array([1, 2, 3], mask=mask)
+    same_array(np.array([1, 2, 3]), unpack(pack(array)))
+
+
+@pytest.mark.parametrize("code", [*np.typecodes["AllInteger"], [("a", "q")]])
+def test_all_integers_of_c(code):
+    """Those of NumPy that have the same size are equal, and not the same type."""
+    array = np.ones(3, code)
+    same_array(array, unpack(pack(array)))
+
+
+def test_large_integer():
+    """NumPy makes it an ``unsigned long long``."""
+    array = np.array([2**64 - 1])
+    same_array(array, unpack(pack(array)))
 
 
 def test_overlapping_fields_are_refused():

@@ -69,6 +69,25 @@ def test_numbers_of_numpy():
     assert '{"a":-1,"b":[255,0.5]}' == JSON.dumps(value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1: "a", "1": "b"},
+        [{"a": ({None: 1, "null": 2},)}],
+        {True: 1, "true": 2},
+        {1.5: 1, "x": 0, "1.5": 2},
+    ],
+)
+def test_keys_with_the_same_name(value):
+    """No item is lost without an error."""
+    with pytest.raises(UsageError, match=r"the keys .* and .* have the same name"):
+        JSON.dumps(value)
+
+
+def test_keys_that_are_no_text():
+    assert '{"1":2,"null":3,"false":4}' == JSON.dumps({1: 2, None: 3, False: 4})
+
+
 def test_circular_value():
     value = []
     value.append(value)

@@ -65,6 +65,11 @@ def test_dtypes_without_a_data_type(code):
         zm.encode_data_type(np.dtype(code))
 
 
+def test_attribute_whose_keys_have_the_same_name():
+    with pytest.raises(UsageError, match="'b' must be JSON: the keys 1 and '1' have"):
+        zm.encode_attributes({"a": 1, "b": [{1: 2, "1": 3}]})
+
+
 def test_attributes_that_are_no_json():
     for value in ({1, 2}, b""):
         with pytest.raises(UsageError, match="must be JSON"):

@@ -344,7 +344,7 @@ def write(content: Content, request: Request) -> None:
             if len(column.attrs) > 1:
                 request.note_loss("the attributes of the column '%s'" % name)
             continue
-        found = arrow_type(column.dtype, column.shape[1:], name)
+        found = _parquet_type(arrow_type(column.dtype, column.shape[1:], name))
         fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
     schema = pyarrow.schema(fields, metadata=_metadata(table.attrs))
     with (
@@ -360,6 +360,14 @@ def write(content: Content, request: Request) -> None:
                 for field in schema
             ]
             writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _parquet_type(found: pyarrow.DataType) -> pyarrow.DataType:
+    """Return the type that Parquet has for one of Arrow: it lacks times in seconds."""
+    pyarrow = _pyarrow()
+    if pyarrow.types.is_fixed_size_list(found):
+        return pyarrow.list_(_parquet_type(found.value_type), found.list_size)
+    return pyarrow.timestamp("ms") if found == pyarrow.timestamp("s") else found
 
 
 def _metadata(attrs: JsonObject) -> dict[bytes, bytes] | None:

@@ -82,6 +82,7 @@ from ...exceptions import (
     FormatError,
     StorageError,
     Unsupported,
+    UsageError,
     UsageValueError,
 )
 from ...numpy_io import typesize_of
@@ -437,6 +438,14 @@ class ZarrArray(ArrayLayout):
         It has its name when the change is committed if it replaces another one.
         """
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
+        if replaces is not None and len(replaces.shape) != len(new.shape):
+            # The name of a shard of one would be that of a folder of the other.
+            raise UsageError(
+                "'%s' has the shape %s, and an array with another number of axes "
+                "can't replace it in one step, but one of the shape %s is given: "
+                "remove it first"
+                % (replaces.folder.path(), tuple(replaces.shape), tuple(new.shape))
+            )
         document = _document_of(new)
         identity = _member_identity(prefix) if prefix else Identity()
         own = OwnDocument(document, identity, True)
