@@ -595,7 +595,7 @@ def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -
     from difflib import get_close_matches
 
     known = [n for n, first in OTHER_NAMES.items() if first in fields]
-    names = [n for n in (*fields, *known, *others) if n != key]
+    names = [n for n in dict.fromkeys((*fields, *known, *others)) if n != key]
     near = get_close_matches(str(key), names, 1, CLOSE)
     if near:
         return ": did you mean '%s'?" % near[0]

@@ -527,8 +527,8 @@ def find_zip(path: str) -> tuple[str, str] | None:
     while path and not os.path.isdir(path):
         if os.path.isfile(path):
             with open(path, "rb") as fp:
-                found = fp.read(len(LOCAL_SIGNATURE)) == LOCAL_SIGNATURE
-            return (path, name) if found and is_zip(path, LOCAL_SIGNATURE) else None
+                begin = fp.read(len(LOCAL_SIGNATURE))
+            return (path, name) if is_zip(path, begin) else None
         path, _, last = path.rpartition(os.sep)
         name = last + "/" + name if name else last
     return None

@@ -123,6 +123,12 @@ def test_result_of_npy_to_blp_is_that_of_pack():
         assert other.read() == one.read()
 
 
+def test_an_archive_of_numpy_without_members():
+    np.savez("a.npz")
+    dataset.convert("a.npz", "b.zarr")
+    assert [] == list(dataset.open("b.zarr"))
+
+
 @pytest.mark.parametrize("compressed", [False, True])
 def test_fortran_in_an_archive(compressed):
     array = ARRAYS["fortran"]

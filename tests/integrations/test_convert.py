@@ -146,6 +146,15 @@ class TestCsv:
             assert ("O" if has_text else np.dtype(dtype)) == found.dtype
             np.testing.assert_array_equal(expected, found[:])
 
+    @pytest.mark.filterwarnings("ignore:the first column of 'a.csv' has no name")
+    def test_an_index_without_a_name(self):
+        write = pytest.importorskip("pandas").DataFrame({"x": [5, 6]}).to_csv
+        write("a.csv")
+        dataset.convert("a.csv", "b.zarr")
+        columns = dataset.open("b.zarr").columns
+        found = {name: column[:].tolist() for name, column in columns.items()}
+        assert {"index": [0, 1], "x": [5, 6]} == found
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [
@@ -161,6 +170,7 @@ class TestCsv:
             ("x,y\n1,2,3\n1,2,3\n", "'2' values.*'3' in line 2"),
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),
+            (",index\n1,2\n", "without a name"),
             ("", "a line of names, found none"),
             ("x\n\udcff\n", "text in UTF-8, found the byte 0xff: invalid start"),
             ("x\n" + "1\n" * 9 + "-1E400\n", "'x', line 11: the number '-1E400' is"),

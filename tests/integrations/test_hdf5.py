@@ -648,6 +648,8 @@ def test_items_that_no_array_has():
         file.create_dataset("fields", (2,), fields)
         file.create_dataset("wide", (2, 2**36), "f4", chunks=(1, 1024))
         file.create_dataset("bytes", data=[b"\xff"], dtype=h5py.string_dtype())
+        shape = h5py.h5s.create_simple((2,))
+        h5py.h5d.create(file.id, b"clock", h5py.h5t.UNIX_D32LE, shape)
     found, lost = read("a.h5")
     assert ["x"] == list(found.members)
     why = "its items are references, or have different lengths"
@@ -655,6 +657,7 @@ def test_items_that_no_array_has():
         text for text in lost if why in text
     ]
     assert "'/wide' (a row has '274877906944' bytes" in str(lost)
+    assert "'/clock' (No NumPy equivalent" in str(lost)
     assert "'/bytes' (column '/bytes': expected text in UTF-8" in str(lost)
 
 

@@ -61,6 +61,8 @@ WRITTEN_VALUES = 2**17
 EXACT = 2**53
 # Words for a missing value among numbers and times. A text keeps them.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+# The name of a first column without one.
+INDEX = "index"
 # Delimiters of other programs: their names in plural, and as an option.
 OTHER_MARKS = {";": ("semicolons", "';'"), "\t": ("tabs", "tab")}
 # The characters of integers and floats, with the blanks around them.
@@ -147,6 +149,12 @@ class _File:
                 break
         if not self.names:
             raise NotReadable("it is no CSV: expected a line of names, found none")
+        if not self.names[0] and len(self.names) > 1 and INDEX not in self.names:
+            self.names[0] = INDEX
+            log.notice(
+                "the first column of '%s' has no name, as the index of pandas: it is "
+                "called '%s'" % (path, INDEX)
+            )
         for name, count in Counter(self.names).items():
             if not name or count > 1:
                 raise NotReadable(
@@ -279,7 +287,7 @@ class _File:
                 ) from error
             skipped = 0
             if len(table) and not has_names:
-                if [column[0].as_py() for column in table.columns] != [*names]:
+                if [c[0].as_py() or INDEX for c in table.columns] != [*names]:
                     raise NotReadable("it is no CSV: expected a line of names first")
                 has_names, skipped = True, 1
             for batch in table[skipped:].combine_chunks().to_batches():

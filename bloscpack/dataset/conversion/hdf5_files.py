@@ -251,6 +251,10 @@ class _Tree:
             raise UsageTypeError("its items are in other files")
         if found.shape is None:
             raise UsageTypeError("it has no items, and no shape")
+        try:
+            found.dtype  # noqa: B018 - h5py finds it
+        except TypeError as error:
+            raise UsageTypeError(str(error)) from error
         dataset = self.h5py.Dataset(found)
         is_scale = self._plain(self._value(dataset, "CLASS")) == SCALE
         is_scale = is_scale and found.rank > 0
