@@ -32,7 +32,7 @@ import os
 import stat
 import tempfile
 from _thread import allocate_lock
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Protocol
@@ -231,6 +231,11 @@ class UnfinishedFile:
         self.like = like
 
 
+def _folders_of(name: str) -> list[str]:
+    """Return the folders in the path of a name, each with a slash at the end."""
+    return [name[: at + 1] for at, character in enumerate(name) if character == "/"]
+
+
 class Change:
     """New contents of files in a dataset; `commit` applies them, all or none.
 
@@ -279,8 +284,10 @@ class Change:
         self._documents: dict[str, bytes | None] = {}
         self._staged: dict[str, str | None] = {}  # name → name of its new content
         self._numbers = count()
+        # The files that change, and the folders around them; folders of which no more
+        # may change.
         self._noted: set[str] = set()
-        self._sealed: tuple[str, ...] = ()  # folders of which no more may change
+        self._sealed: set[str] = set()
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
@@ -303,14 +310,9 @@ class Change:
 
     def _note(self, name: str) -> None:
         """Note that a file changes; in a joint change that is possible once."""
-        is_twice = name in self._noted or name.startswith(self._sealed)
-        if self.is_joint and is_twice:
+        if self.is_joint and name in self._noted:
             raise self._twice(name)
-        self._noted.add(name)
-
-    def touches(self, prefix: str) -> bool:
-        """Return whether the change has files in a folder already."""
-        return any(name.startswith(prefix) for name in self._noted)
+        self._noted.update((name, *_folders_of(name)))
 
     def _twice(self, name: str) -> UsageError:
         return UsageError(
@@ -318,14 +320,23 @@ class Change:
             "assign to it" % self.store.path(name)
         )
 
-    def check_untouched(self, prefix: str) -> None:
-        """Raise `UsageError` if a joint change has files in a folder already."""
-        if self.is_joint and self.touches(prefix):
-            raise self._twice(prefix.rstrip("/"))
+    def begin_call(self, parts: Sequence[str], alone: bool) -> None:
+        """Begin one of the calls that make a joint change, which change some folders.
 
-    def seal(self, prefix: str) -> None:
-        """Note that a folder is complete; a joint change refuses more files in it."""
-        self._sealed += (prefix,)
+        Each call sees the state before. Raises `UsageError` if another call has changed
+        a folder, and one of both must be `alone`.
+        """
+        for part in parts:
+            is_sealed = not self._sealed.isdisjoint(_folders_of(part))
+            if is_sealed or (alone and part in self._noted):
+                raise self._twice(part.rstrip("/"))
+
+    def end_call(self, parts: Sequence[str], alone: bool) -> None:
+        """End the call that `begin_call` has begun."""
+        for part in parts:
+            self._noted.update(_folders_of(part))
+        if alone:
+            self._sealed.update(parts)
 
     def _member_of(self, name: str) -> str:
         """Return the name of the member whose document has this name; '' for others."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import errno
 from _thread import RLock, get_ident
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -165,6 +165,8 @@ class Writer:
         disturbs: bool = True,
         flushes: bool = True,
         shard: str | None = None,
+        parts: Sequence[str] = (),
+        alone: bool = True,
     ) -> Iterator[Change]:
         """Yield a change, which is committed when the block ends without an error.
 
@@ -172,7 +174,8 @@ class Writer:
         get its new state. `disturbs` says that a read that has begun before may find
         new items. `flushes` says that the rows that wait are written first. `shard` is
         the name of the shard that changes, by a rule for shards; if it raises
-        `Conflict`, another writer was faster.
+        `Conflict`, another writer was faster. `parts` are the folders that change, with
+        a slash at the end; with `alone`, no other call in `together` may change them.
         """
         self._check_outer()
         with self.turn():
@@ -184,7 +187,7 @@ class Writer:
                     "open it without, to change anything else" % self.path
                 )
             if self._joint is not None:
-                yield from self._part(*self._joint[:2], take_over)
+                yield from self._part(*self._joint[:2], take_over, parts, alone)
                 return
             if flushes:
                 self.flush()
@@ -238,11 +241,15 @@ class Writer:
         change: Change,
         taking_over: list[Callable[[], object]],
         take_over: Callable[[], object],
+        parts: Sequence[str],
+        alone: bool,
     ) -> Iterator[Change]:
         """Yield a change that several calls make together."""
+        change.begin_call(parts, alone)
         self._changing = True
         try:
             yield change
+            change.end_call(parts, alone)
             taking_over.append(take_over)
         finally:
             self._changing = False

@@ -324,7 +324,8 @@ class Array(StoredArray, ItemsNode):
             grid, read = layout.grid.resized(shape), layout.reader.get
             added = Selection((*map(slice, before), slice(old[axis], None)), shape)
             blocks = changed_blocks(grid, added, items, read, old, self.dtype)
-            with writer.change(lambda: layout.committed(shape)) as change:
+            parts = [layout.folder.prefix]
+            with writer.change(lambda: layout.committed(shape), parts=parts) as change:
                 layout.stage(change, grid, blocks, extends=True)
 
     def resize(self, shape: int | tuple[int, ...]) -> None:
@@ -345,7 +346,8 @@ class Array(StoredArray, ItemsNode):
         is_shape = isinstance(shape, (tuple, list))
         with writer.turn():
             new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
-            with writer.change(lambda: self.resized(new)) as change:
+            parts = [self._layout.folder.prefix]
+            with writer.change(lambda: self.resized(new), parts=parts) as change:
                 self.stage_resize(change, new)
 
     def __setitem__(self, key: Key, values: object) -> None:
@@ -363,7 +365,11 @@ class Array(StoredArray, ItemsNode):
         """
         writer, layout = self._check_writer(), self._layout
         if not writer.by_shard:
-            with writer.change(lambda: layout.committed(self.shape)) as change:
+            with writer.change(
+                lambda: layout.committed(self.shape),
+                parts=[layout.folder.prefix],
+                alone=False,
+            ) as change:
                 self.stage_items(change, key, values)
             return
         selection, grid = Selection(key, self.shape), layout.grid

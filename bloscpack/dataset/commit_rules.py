@@ -9,7 +9,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -182,12 +182,17 @@ class Member(os.PathLike[str]):
         The writer of the group.
     folder, name
         The group, and the name of the member in it.
+    take_over
+        Called when the member was created: one that it replaces may be open.
     """
 
-    def __init__(self, writer: Writer, folder: Folder, name: str) -> None:
+    def __init__(
+        self, writer: Writer, folder: Folder, name: str, take_over: Callable[[], object]
+    ) -> None:
         self._writer = writer
         self._folder = folder
         self._name = name
+        self._take_over = take_over
         self.prefix = folder.full(name) + "/"
         # Parameters of `ZarrArray.create`, for an array that is replaced.
         self.replacing: dict[str, Any] = {}
@@ -196,7 +201,7 @@ class Member(os.PathLike[str]):
         return self._folder.path(self._name)
 
     @contextmanager
-    def creating(self, layout: str, mode: str) -> Iterator[Change]:
+    def creating(self, layout: str, kind: str, mode: str) -> Iterator[Change]:
         """Yield a change that creates the member. `mode` is that of `create_array`."""
         check_mode(mode)
         path = self.__fspath__()
@@ -209,17 +214,17 @@ class Member(os.PathLike[str]):
         if found is not None:
             if mode == "x":
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            if (found.layout, found.kind) != ("zarr", "array"):
-                raise UsageValueError("'%s' is no array: remove it first" % path)
+            if (found.layout, found.kind, kind) != ("zarr", "array", "array"):
+                raise UsageValueError(
+                    "'%s' (%s, %s) can't be replaced: in a group that commits its "
+                    "members, only an array replaces an array of the layout 'zarr'; "
+                    "remove it first" % (path, found.kind, found.layout)
+                )
             self.replacing = {"replaces": array_class("zarr")(found.folder)}
-        with self._writer.change() as change:
-            if found is None and not change.touches(self.prefix):
+        with self._writer.change(self._take_over, parts=[self.prefix]) as change:
+            if found is None:
                 self._remove_leftover()
-            if found is not None:
-                change.check_untouched(self.prefix)
             yield change
-            if found is not None and change.is_joint:
-                change.seal(self.prefix)
 
     def _remove_leftover(self) -> None:
         """Remove what is left of a member that was removed, or never committed.

@@ -166,7 +166,7 @@ def create_group(
     found.check_layout()
     attributes = dict(() if attrs is None else attrs)
     if isinstance(path, Member):
-        with path.creating(layout, mode) as change:
+        with path.creating(layout, "group", mode) as change:
             create: Any = found.create
             create(change, attributes, path.prefix)
         return None  # type: ignore[return-value]  # the group opens it
@@ -491,6 +491,7 @@ class Group(Node, Mapping[str, Node]):
         """Create a member, or replace the array or table of this name.
 
         A dictionary of columns, a DataFrame or a structured array becomes a table.
+        After the first `change`, only an array replaces an array, with as many axes.
         """
         self._check_writer()
         if isinstance(self.get(name), Group):
@@ -534,7 +535,9 @@ class Group(Node, Mapping[str, Node]):
                 self._members.closed_at(address) if replaces else nullcontext(),
                 writer.turn() if writer.is_joint else nullcontext(),
             ):
-                create(Member(writer, folder, last), *data, **options)
+                # The block of `change` may open the member that is replaced again.
+                close = partial(self._members.close, address)
+                create(Member(writer, folder, last, close), *data, **options)
             return None if writer.is_joint else self[last]
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
@@ -661,19 +664,17 @@ class Group(Node, Mapping[str, Node]):
         address = folder.address_of(full[len(folder.prefix) :])[0]
 
         def remove() -> None:
+            self._members.close(address)
             folder.remove_tree(full[len(folder.prefix) :])
 
         with (
             self._members.closed_at(address),
-            self._check_writer().change(remove) as change,
+            self._check_writer().change(remove, parts=[full + "/"]) as change,
         ):
-            change.check_untouched(full + "/")
             # The documents inside first: a crash leaves nothing that looks complete.
             for name in sorted(self._committed(), reverse=True):
                 if (name + "/").startswith(full + "/"):
                     change.remove(name + "/" + ZARR_JSON)
-            if change.is_joint:
-                change.seal(full + "/")
 
 
 def _open_part(

@@ -310,7 +310,10 @@ class Attributes(MutableMapping[str, "Json"]):
         def take_over() -> None:
             node._values["known"] = values
 
-        with writer.change(take_over, disturbs=False) as change:
+        parts = [node._layout.folder.prefix]
+        with writer.change(
+            take_over, disturbs=False, parts=parts, alone=False
+        ) as change:
             # Other programs, and other writers of a group, may have changed them.
             values = edit(node._layout.read_attributes())
             node._layout.stage_attributes(change, values)

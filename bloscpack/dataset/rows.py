@@ -708,7 +708,10 @@ def append_rows(
             layout.committed(shape_of(layout))
         taken_over()
 
-    with writer.change(take_over, disturbs=False, flushes=flushes) as change:
+    parts = [layout.folder.prefix for layout in rows]
+    with writer.change(
+        take_over, disturbs=False, flushes=flushes, parts=parts
+    ) as change:
         # Each file waits for the disk, which writes several of them at once.
         is_wide = len(rows) >= WIDE and all(stream.is_small for stream in rows.values())
         ordered(rows, partial(stage, change), bool, WIDE if is_wide else 1, waits=True)

@@ -410,7 +410,8 @@ class Table(StoredRows, ItemsNode):
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
         (rows,) = checked_shape(length)
-        with writer.change(lambda: self._committed(rows)) as change:
+        parts = [column._layout.folder.prefix for column in self._columns.values()]
+        with writer.change(lambda: self._committed(rows), parts=parts) as change:
             for column in self._columns.values():
                 column.stage_resize(change, (rows, *column.shape[1:]))
 
@@ -452,7 +453,10 @@ class Table(StoredRows, ItemsNode):
                 columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
                 key = slice(None)
             given = all_columns(rows, list(columns), masks)
-            with writer.change(lambda: self._committed(len(self))) as change:
+            parts = [column._layout.folder.prefix for column in columns.values()]
+            with writer.change(
+                lambda: self._committed(len(self)), parts=parts, alone=False
+            ) as change:
                 for name, column in columns.items():
                     column.stage_items(change, key, given[name])
 
@@ -554,14 +558,11 @@ class Table(StoredRows, ItemsNode):
             layout.columns_committed(names)
             self._set_columns()
 
-        with self._check_writer().change(take_over) as change:
-            if change.is_joint:  # the columns that stay have the old length
-                change.check_untouched(layout.folder.prefix)
+        whole = [layout.folder.prefix]  # the columns that stay have the old length
+        with self._check_writer().change(take_over, parts=whole) as change:
             for name, column in new.items():
                 layout.create_column(change, name, column)
             layout.stage_columns(change, names)
-            if change.is_joint:
-                change.seal(layout.folder.prefix)
 
 
 class Selection(Table):

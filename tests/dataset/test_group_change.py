@@ -1019,7 +1019,7 @@ def test_rows_and_columns_do_not_change_together(path, columns, rows, columns_fi
 @pytest.mark.parametrize("columns_first", [True, False])
 @pytest.mark.parametrize("replace", [True, False])
 def test_items_do_not_change_with_the_member(path, replace, columns_first):
-    """The array is removed, or becomes a table, and gets items."""
+    """The array is removed, or replaced, and gets items."""
     fill(path)
     before = content(dataset.open(path))
     with dataset.open(path, "r+") as group:
@@ -1029,7 +1029,7 @@ def test_items_do_not_change_with_the_member(path, replace, columns_first):
 
         def remove():
             if replace:
-                group["time"] = {"x": [1]}
+                group["time"] = ["a", "b"]
             else:
                 del group["time"]
 
