@@ -374,6 +374,7 @@ def _members_of(
     folder, options = group._layout.folder, group._options
     for _ in range(RELOADS):
         version = None if folder.is_remote else folder.identity(ZARR_JSON)
+        folder.pending.renew()  # it may have changed since the group was opened
         arrays: dict[str, Any] = {}
         others = []
         with ExitStack() as opened:
@@ -386,7 +387,8 @@ def _members_of(
                     elif name not in dropped:
                         arrays[name] = open_node(found, options)
                         opened.callback(arrays[name].close)
-                group.attrs.asdict()  # the group keeps them
+                for node in (group, *arrays.values()):
+                    node.attrs.asdict()  # which it keeps
             except (FileNotFoundError, exceptions.StorageError):
                 if folder.is_remote or version == folder.identity(ZARR_JSON):
                     raise

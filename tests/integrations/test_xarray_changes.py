@@ -353,6 +353,22 @@ def test_variables_and_attributes_of_one_state(monkeypatch):
     assert len(opened) > len(first.variables) + 1
 
 
+def test_a_variable_that_is_removed_while_the_group_is_opened(monkeypatch):
+    """Its attributes were read with those of the others."""
+    dataset.from_xarray("g", weather()).close()
+    members_of = xarray_backend._members_of
+
+    def removing(*args):
+        found = members_of(*args)
+        with dataset.open("g", "r+") as group:
+            del group["wet"]
+        return found
+
+    monkeypatch.setattr(xarray_backend, "_members_of", removing)
+    with xr.open_dataset("g", engine="bloscpack") as opened:
+        assert {*weather().variables} == {*opened.variables}
+
+
 # Regions
 
 
