@@ -49,6 +49,7 @@ from .commit_rules import (
     writer_for,
 )
 from .folder import BAD_NAME, Folder, is_member_name
+from .labels import given_attrs
 from .layouts.base import GroupLayout
 from .node import Node, reopened
 from .rows import checked_shape
@@ -164,7 +165,7 @@ def create_group(
     """
     found = layouts.group_class(layout)
     found.check_layout()
-    attributes = dict(() if attrs is None else attrs)
+    attributes = given_attrs({} if attrs is None else attrs)
     if isinstance(path, Member):
         with path.creating(layout, "group", mode) as change:
             create: Any = found.create
@@ -187,7 +188,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> 
         return
     writing = closing(writer_for(layouts.Found(folder, "zarr", "group"), sync))
     with writing as writer, writer.change() as change:
-        layouts.group_class("zarr").create(change, dict(() if attrs is None else attrs))
+        layouts.group_class("zarr").create(change, given_attrs(attrs or {}))
 
 
 class OpenMembers(NamedLocks):

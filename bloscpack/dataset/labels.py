@@ -20,7 +20,7 @@ import numpy
 from .._format.zarr_metadata import MASK, decode_mask, with_mask
 from .._storage.paths import local_path
 from .._types import JsonObject, Path
-from ..exceptions import UsageValueError
+from ..exceptions import UsageTypeError, UsageValueError
 from .rows import naming_column
 
 if TYPE_CHECKING:
@@ -126,6 +126,13 @@ def _held(layout: type[ArrayLayout], dims: Any, ndim: int) -> Dims:
             "them out" % (layout.name, names[0], [None] * ndim)
         )
     return found
+
+
+def given_attrs(attrs: object) -> JsonObject:
+    """Return attributes as a new dictionary; raise `UsageError` if they are none."""
+    if not isinstance(attrs, Mapping):
+        raise UsageTypeError("attrs: expected a dictionary, found %.100r" % (attrs,))
+    return dict(attrs)
 
 
 def labels_of(data: object) -> tuple[Dims, JsonObject]:

@@ -19,7 +19,7 @@ from .array import Array
 from .commit_rules import Member, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
-from .labels import Dims, array_dims, column_dims, labels_of
+from .labels import Dims, array_dims, column_dims, given_attrs, labels_of
 from .layouts import (
     LAYOUTS,
     Found,
@@ -298,7 +298,7 @@ def new_array(
         rows.shape,
         chunks,
         fill_value,
-        attributes if attrs is None else dict(attrs),
+        attributes if attrs is None else given_attrs(attrs),
         settings,
         shards=shards,
         dims=array_dims(found, path, len(rows.shape), names),
@@ -390,7 +390,7 @@ def create_table(
             shards=_of_column(shards, name, columns),
             dims=stored[name],
         )
-    attributes = dict(labels_of(data)[1] if attrs is None else attrs)
+    attributes = given_attrs(labels_of(data)[1] if attrs is None else attrs)
     if isinstance(path, Member):
         with path.creating(layout, "table", mode) as change:
             create: Any = found.create

@@ -22,6 +22,7 @@ from .._types import Json, JsonObject
 from . import frames
 from .array import Array
 from .folder import Folder
+from .labels import given_attrs
 from .layouts.base import NewArray, NewColumn, TableLayout
 from .node import ItemsNode, Result, import_dask
 from .rows import (
@@ -497,7 +498,7 @@ class Table(StoredRows, ItemsNode):
                     % (len(self), rows.shape)
                 )
             new = new_column(
-                *(type(layout), name, rows, dict(attrs or {})),
+                *(type(layout), name, rows, given_attrs(attrs or {})),
                 chunks=chunks,
                 shards=shards,
                 settings=settings,

@@ -207,3 +207,17 @@ def test_dask(tmp_path):
     path = tmp_path / "a"
     found = dataset.from_dask(path, da.ones((4, 3)), dims=["t", "x"])
     assert ("t", "x") == found.dims
+
+
+@pytest.mark.parametrize("attrs", [[1], "name", 5])
+def test_attributes_that_are_no_dictionary(tmp_path, attrs):
+    with dataset.create_table(tmp_path / "t", {"x": [1]}) as table:
+        for refuse in (
+            lambda: dataset.create_array(tmp_path / "n", [1], attrs=attrs),
+            lambda: dataset.create_table(tmp_path / "n", {"x": [1]}, attrs=attrs),
+            lambda: dataset.create_group(tmp_path / "n", attrs=attrs),
+            lambda: table.add_column("y", [1], attrs=attrs),
+        ):
+            with pytest.raises(UsageError, match="expected a dictionary, found"):
+                refuse()
+    assert ["t"] == [each.name for each in tmp_path.iterdir()]
