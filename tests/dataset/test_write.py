@@ -887,7 +887,7 @@ def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
         ("M8[ns]", np.datetime64("2020-01-01")),
         ("M8[D]", np.datetime64("2020-01-01T00")),
         ("m8[s]", np.timedelta64(5, "m")),
-        ("M8[s]", np.datetime64("NaT")),
+        ("M8[s]", np.datetime64("NaT", "D")),
         ("M8[s]", "2020-01-01"),
     ],
 )
