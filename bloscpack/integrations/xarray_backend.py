@@ -369,11 +369,11 @@ def _members_of(
     """Return the arrays of a group, and the names of its groups and tables.
 
     All are of one state in a folder: a change of all members replaces the document
-    of the group. A server may have an older document than files.
+    of the group.
     """
     folder, options = group._layout.folder, group._options
     for _ in range(RELOADS):
-        version = None if folder.is_remote else folder.identity(ZARR_JSON)
+        version = folder.identity(ZARR_JSON)  # None at a URL
         folder.pending.renew()  # it may have changed since the group was opened
         arrays: dict[str, Any] = {}
         others = []
@@ -390,10 +390,10 @@ def _members_of(
                 for node in (group, *arrays.values()):
                     node.attrs.asdict()  # which it keeps
             except (FileNotFoundError, exceptions.StorageError):
-                if folder.is_remote or version == folder.identity(ZARR_JSON):
+                if version == folder.identity(ZARR_JSON):
                     raise
             else:
-                if folder.is_remote or version == folder.identity(ZARR_JSON):
+                if version == folder.identity(ZARR_JSON):
                     opened.pop_all()
                     return arrays, others
         group.refresh()
