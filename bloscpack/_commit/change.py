@@ -284,8 +284,8 @@ class Change:
         self._documents: dict[str, bytes | None] = {}
         self._staged: dict[str, str | None] = {}  # name → name of its new content
         self._numbers = count()
-        # The files that change, and the folders around them; folders of which no more
-        # may change.
+        # The files that a joint change has, and the folders around them; folders of
+        # which no more may change.
         self._noted: set[str] = set()
         self._sealed: set[str] = set()
         # A reader that has seen the list of another change must not take a file of
@@ -302,15 +302,16 @@ class Change:
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
         if name == self.document or self._member_of(name):
-            if name != self.document or self.is_joint:
-                self._note(name)
+            self._note(name)
             self._documents[name] = content
         else:
             self.finish(self._begin_with(name, content), at_once=False)
 
     def _note(self, name: str) -> None:
-        """Note that a file changes; in a joint change that is possible once."""
-        if self.is_joint and name in self._noted:
+        """Note that a file changes in a joint change, where that is possible once."""
+        if not self.is_joint:
+            return
+        if name in self._noted:
             raise self._twice(name)
         self._noted.update((name, *_folders_of(name)))
 

@@ -9,7 +9,7 @@ import numpy
 from .._format.dtypes import Array, DType, check_text
 from .._format.text import TEXT
 from ..exceptions import DoesNotFit, UsageTypeError
-from .rows import converted
+from .rows import converted, naming_column
 
 if TYPE_CHECKING:
     import pyarrow
@@ -77,18 +77,16 @@ def _times(rows: Array, wanted: pyarrow.DataType, name: str) -> Array:
 
     is_date = pyarrow.types.is_date32(wanted)
     unit = "D" if is_date else wanted.unit
-    try:
+    with naming_column(name):
         found = converted(native(rows), numpy.dtype(rows.dtype.kind + "8[%s]" % unit))
-    except DoesNotFit as error:
-        raise DoesNotFit("column '%s': %s" % (name, error)) from error
-    if is_date:  # 32 bits, in which far dates would wrap
-        days = found.view("i8")
-        far = (days != days.astype("i4")) & ~numpy.isnat(found)
-        if far.any():
-            raise DoesNotFit(
-                "column '%s': the date %s does not fit the type '%s' of Arrow"
-                % (name, found[far][0], wanted)
-            )
+        if is_date:  # 32 bits, in which far dates would wrap
+            days = found.view("i8")
+            far = (days != days.astype("i4")) & ~numpy.isnat(found)
+            if far.any():
+                raise DoesNotFit(
+                    "the date %s does not fit the type '%s' of Arrow"
+                    % (found[far][0], wanted)
+                )
     return found
 
 

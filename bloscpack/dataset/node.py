@@ -209,6 +209,11 @@ class Node:
         self.close()
 
 
+def changes_too_often(path: str) -> StorageError:
+    """Return the error for a dataset that is never read in one state."""
+    return StorageError(errno.EAGAIN, "other programs change it again and again", path)
+
+
 class ItemsNode(Node):
     """An array or a table."""
 
@@ -261,9 +266,7 @@ class ItemsNode(Node):
             pending.renew()
             if pending.state == state:
                 return result
-        raise StorageError(
-            errno.EAGAIN, "other programs change it again and again", self.path
-        )
+        raise changes_too_often(self.path)
 
     @property
     def _has_parts(self) -> bool:

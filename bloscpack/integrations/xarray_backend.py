@@ -11,7 +11,6 @@ too: the arrays of a group, the columns of a table, or an array.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +38,7 @@ from ..dataset.group import open_node
 from ..dataset.labels import ROW, stored_dims
 from ..dataset.layouts import detect, find_members
 from ..dataset.layouts.shard_files import RELOADS
+from ..dataset.node import changes_too_often
 from ..dataset.opening import Options
 from ..dataset.xarray_data import UNLIMITED
 from ..lazy_array import LazyArray, open_ndarray
@@ -397,9 +397,7 @@ def _members_of(
                     opened.pop_all()
                     return arrays, others
         group.refresh()
-    raise exceptions.StorageError(
-        errno.EAGAIN, "other programs change it again and again", group.path
-    )
+    raise changes_too_often(group.path)
 
 
 class _Variables(AbstractDataStore):  # type: ignore[misc]
