@@ -71,8 +71,8 @@ NO_BUFFER = (
     "it without shared and buffered"
 )
 MANY_LOCKS = (
-    "the first change of a group locks all members at once, and this process may not "
-    "open so many files: see 'ulimit -n'"
+    "the first change of a group locks all members at once, which needs a file "
+    "descriptor for each: this process has no more, see 'ulimit -n'"
 )
 
 

@@ -439,7 +439,7 @@ class ZarrArray(ArrayLayout):
         """
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
         if replaces is not None and len(replaces.shape) != len(new.shape):
-            # The name of a shard of one would be that of a folder of the other.
+            # A shard of one array would have the name of a folder of the other.
             raise UsageError(
                 "'%s' has the shape %s, and an array with another number of axes "
                 "can't replace it in one step, but one of the shape %s is given: "
