@@ -382,7 +382,7 @@ def changed_blocks(
             shape = lengths(grid.box(number))
             is_box = all(isinstance(i, slice) for i in source)
             if is_box and source == tuple(slice(0, n, 1) for n in shape):
-                yield number, given[target]
+                yield number, given[(*target, ...)]  # an array, also without axes
                 continue
             block: Array = numpy.empty(shape, given.dtype)
             if read is not None:

@@ -593,6 +593,20 @@ def test_hostile_sizes_take_little_memory(tmp_path):
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("joint", [False, True], ids=["alone", "in a block"])
+def test_assigning_a_text_without_axes(tmp_path, joint):
+    with dataset.create_group(tmp_path / "g") as group:
+        group["a"] = np.array("old", object)
+        if joint:
+            with group.change():
+                group["a"][()] = "new"
+        else:
+            group["a"][()] = "new"
+        assert "new" == group["a"][()]
+        group["a"][...] = np.array("newer", object)
+    assert "newer" == dataset.open(tmp_path / "g" / "a")[()]
+
+
 def change(*keys, value):
     def changed(document):
         found = document
