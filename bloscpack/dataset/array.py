@@ -32,7 +32,7 @@ from ..exceptions import (
     UsageValueError,
 )
 from .layouts.base import ArrayLayout, Blocks, NewColumn
-from .node import ItemsNode, Node, import_dask
+from .node import ItemsNode, Node, import_dask, one_call
 from .rows import (
     append_rows,
     changed_blocks,
@@ -276,6 +276,7 @@ class Array(StoredArray, ItemsNode):
             raise UsageError("an array without axes can't get another shape")
         return writer
 
+    @one_call
     def append(self, values: object, axis: int = 0) -> None:
         """Append rows. When this returns, they are in the files.
 
@@ -328,6 +329,7 @@ class Array(StoredArray, ItemsNode):
             with writer.change(lambda: layout.committed(shape), parts=parts) as change:
                 layout.stage(change, grid, blocks, extends=True)
 
+    @one_call
     def resize(self, shape: int | tuple[int, ...]) -> None:
         """Set the shape: remove the last items, or add items of `fill_value`.
 

@@ -51,7 +51,7 @@ from .commit_rules import (
 from .folder import BAD_NAME, Folder, is_member_name
 from .labels import given_attrs
 from .layouts.base import GroupLayout
-from .node import Node, reopened
+from .node import Node, one_call, reopened
 from .rows import checked_shape
 from .table import Table, read_table
 
@@ -488,13 +488,13 @@ class Group(Node, Mapping[str, Node]):
             )
         return found
 
+    @one_call
     def __setitem__(self, name: str, values: object) -> None:
         """Create a member, or replace the array or table of this name.
 
         A dictionary of columns, a DataFrame or a structured array becomes a table.
         After the first `change`, only an array replaces an array, with as many axes.
         """
-        self._check_writer()
         if isinstance(self.get(name), Group):
             raise UsageValueError("'%s' is a group: remove it first" % name)
         if isinstance(values, (Table, Group)):
@@ -507,11 +507,11 @@ class Group(Node, Mapping[str, Node]):
         is_table = names is not None or isinstance(rows, Mapping)
         (self.create_table if is_table else self.create_array)(name, rows, mode="w")
 
+    @one_call
     def _created(
         self, create: Callable[..., Any], name: str, *data: object, **options: object
     ) -> Any:
         """Create a member and return it; within `change`, return None."""
-        self._check_writer()
         *outer, last = name.split("/") if isinstance(name, str) else [""]
         if not all(map(is_member_name, (*outer, last))):
             raise UsageValueError(BAD_NAME % ("member", name))
@@ -532,10 +532,7 @@ class Group(Node, Mapping[str, Node]):
             writer = self._check_writer()
             if options.get("buffered"):
                 raise UsageError(NO_BUFFER % (address, self.path, "create"))
-            with (
-                self._members.closed_at(address) if replaces else nullcontext(),
-                writer.turn() if writer.is_joint else nullcontext(),
-            ):
+            with self._members.closed_at(address) if replaces else nullcontext():
                 # The block of `change` may open the member that is replaced again.
                 close = partial(self._members.close, address)
                 create(Member(writer, folder, last, close), *data, **options)
@@ -548,6 +545,7 @@ class Group(Node, Mapping[str, Node]):
             member.close()
         return member
 
+    @one_call
     def __delitem__(self, key: str) -> None:
         """Remove a member and all inside of it, in one step.
 
@@ -555,9 +553,10 @@ class Group(Node, Mapping[str, Node]):
         it, or a member of it. At a URL there are no locks: a writer that has opened it
         is not noticed, and its next change fails.
         """
-        self._check_writer()
         outer, _, last = self._checked_key(key).rpartition("/")
         owner = self[outer] if outer else self
+        if isinstance(owner, Array):
+            raise KeyError(key)
         if isinstance(owner, Table):
             owner.remove_column(last)
         elif owner is not self:

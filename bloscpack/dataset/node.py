@@ -12,8 +12,9 @@ import errno
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
+from functools import wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .._commit.writer import Writer, checked, dataset_closed
 from .._compat import import_extra
@@ -32,6 +33,8 @@ from .layouts.shard_files import RELOADS
 Self = TypeVar("Self", bound="Node")
 
 Result = TypeVar("Result")
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def reopened(node_class: Any, layout: NodeLayout, rows: tuple[int, ...] = ()) -> Any:
@@ -53,6 +56,18 @@ def reopened(node_class: Any, layout: NodeLayout, rows: tuple[int, ...] = ()) ->
 def import_dask(name: str) -> ModuleType:
     """Return a module of Dask; raise `UsageError` if it is not installed."""
     return import_extra(name, "dask")
+
+
+def one_call(method: Method) -> Method:
+    """Return a method that changes a node: an error lets the block of `change` fail."""
+
+    @wraps(method)
+    def called(self: Node, *args: Any, **options: Any) -> Any:
+        writer = self._check_writer()
+        with writer.turn() if writer.is_joint else nullcontext():
+            return method(self, *args, **options)
+
+    return cast(Method, called)
 
 
 class Node:

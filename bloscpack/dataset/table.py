@@ -24,7 +24,7 @@ from .array import Array
 from .folder import Folder
 from .labels import given_attrs
 from .layouts.base import NewArray, NewColumn, TableLayout
-from .node import ItemsNode, Result, import_dask
+from .node import ItemsNode, Result, import_dask, one_call
 from .rows import (
     MASK_NAME,
     MASK_OF,
@@ -343,6 +343,7 @@ class Table(StoredRows, ItemsNode):
 
     # Changing
 
+    @one_call
     def append(self, rows: object) -> None:
         """Append rows. When this returns, they are in the files, in all columns.
 
@@ -407,6 +408,7 @@ class Table(StoredRows, ItemsNode):
                 attrs={MASK_OF: name},
             )
 
+    @one_call
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
@@ -430,6 +432,7 @@ class Table(StoredRows, ItemsNode):
             )
             self.resize(len(self))
 
+    @one_call
     def __setitem__(self, key: Key, rows: object) -> None:
         """Assign to rows, or to all items of the column that `key` names.
 

@@ -164,6 +164,14 @@ def grow(group):
         lambda group: group["time"].resize((1, 2)),
         lambda group: group["tab"].append({"k": [1]}),
         lambda group: group.create_array("new", [1], shape="text"),
+        lambda group: group["tab"].resize(-1),
+        lambda group: group["tab"].__setitem__((0, 1), [1]),
+        lambda group: group["tab/k"].append([1]),
+        lambda group: group.create_array("new/inside", [1]),
+        lambda group: group.__setitem__("in", [1]),
+        lambda group: group.__setitem__("..", [1]),
+        lambda group: group.__delitem__("missing"),
+        lambda group: group.__delitem__("time/inside"),
     ],
 )
 def test_a_call_that_failed_counts_when_its_error_is_caught(path, call, others):
@@ -174,7 +182,7 @@ def test_a_call_that_failed_counts_when_its_error_is_caught(path, call, others):
         with group.change():
             for other in others:
                 other(group)
-            with pytest.raises((UsageError, ValueError, TypeError)):
+            with pytest.raises((UsageError, ValueError, TypeError, LookupError)):
                 call(group)
 
     with dataset.open(path, "r+") as group:
