@@ -191,6 +191,66 @@ def test_a_call_that_failed_counts_when_its_error_is_caught(path, call, others):
         assert before == content(group)
 
 
+def annotate_by_zarr(path):
+    """Let zarr-python write the document of an array or group again."""
+    zarr = pytest.importorskip("zarr", minversion="3")
+    zarr.open(str(path), mode="r+", zarr_format=3).attrs["by"] = "zarr"
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "items"),
+    [
+        ("time", "time", [4, 5]),
+        ("in", "in/rain", [[8.0, 9.0]]),
+        ("in/rain", "in/rain", [[8.0, 9.0]]),
+        ("tab", "tab", {"k": [3], "v": ["c"]}),
+    ],
+)
+def test_a_member_that_another_program_has_written_by_its_own_path(
+    tmp_path, written, name, items
+):
+    """The group is locked, and has what is appended."""
+    path = tmp_path / "g"
+    fill(path)
+    annotate_by_zarr(path / written)
+    before = len(dataset.open(path)[name])
+    with dataset.open(path, "r+"), pytest.raises(StorageError, match="another writer"):
+        dataset.open(path / name, "r+")
+    with dataset.open(path / name, "r+") as member:
+        member.append(items)
+        expected = member[:].tolist()
+    assert before < len(expected)
+    assert expected == dataset.open(path)[name][:].tolist()
+    assert expected == dataset.open(path / name)[:].tolist()
+    assert "zarr" == dataset.open(path)[written].attrs["by"]
+    assert dataset.verify(path).ok
+
+
+def test_a_column_that_another_program_has_written_by_its_own_path(tmp_path):
+    with dataset.create_table(tmp_path / "t", {"k": [1, 2]}):
+        pass
+    annotate_by_zarr(tmp_path / "t" / "k")
+    with dataset.open(tmp_path / "t" / "k", "r+") as column:
+        column[0] = 7
+        column.attrs["unit"] = "m"
+    expected = {"by": "zarr", "unit": "m"}
+    assert expected == dataset.open(tmp_path / "t")["k"].attrs.asdict()
+    assert [(7,), (2,)] == dataset.open(tmp_path / "t")[:].tolist()
+
+
+@pytest.mark.parametrize("name", ["time", "in", "tab"])
+def test_a_copy_of_a_member_that_another_program_has_written(tmp_path, name):
+    """It is a dataset of its own, also after its first change."""
+    fill(tmp_path / "g")
+    annotate_by_zarr(tmp_path / "g" / name)
+    shutil.copytree(tmp_path / "g" / name, tmp_path / "copy")
+    for value in range(2):
+        with dataset.open(tmp_path / "copy", "r+") as copied:
+            copied.attrs["x"] = value
+    assert {"by": "zarr", "x": 1} == dataset.open(tmp_path / "copy").attrs.asdict()
+    assert dataset.verify(tmp_path / "copy").ok
+
+
 def fill_with_others(path):
     """Make a group of an array and members that it can't commit.
 

@@ -278,12 +278,13 @@ def blp_files(folder: Folder) -> list[str]:
 def committing(found: Found) -> tuple[Found, str] | None:
     """Return the table or group that commits a dataset, and the name in it.
 
-    The document of a dataset of Zarr says so itself. An array of bcolz is a column if
-    the folder around it has the list of columns. In a folder like ``/tmp``, any user
+    The document of a dataset of Zarr says so itself. If another program has written it
+    again, the table or group must know the dataset, too. An array of bcolz is a column
+    if the folder around it has the list of columns. In a folder like ``/tmp``, any user
     may have made a document, which does not count. Raises `FormatError` if there is no
     such table or group.
     """
-    folder, names, is_member = found.folder, [], False
+    folder, names = found.folder, []
     if folder.prefix:
         return None
     outer = None
@@ -295,25 +296,26 @@ def committing(found: Found) -> tuple[Found, str] | None:
         if not outer[0].exists(columns):
             return None
         return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
-    around = folder
-    while found.layout == "zarr" and _is_committed(around):
-        is_member, outer = True, around.around()
+    around, is_copied = folder, found.layout == "zarr" and _is_committed(folder)
+    while found.layout == "zarr" and _is_committed(around, also_changed=True):
+        outer = around.around()
         if outer is None or outer[0].store.is_sticky:
             outer = None
             break
         around = outer[0]
         names.append(outer[1])
-    if not is_member:
+    kind = None if outer is None else find(around)
+    path = "/".join(names[::-1])
+    if not is_copied and (kind is None or path not in (around.pending.members or ())):
         return None
-    kind = find(around)
-    if outer is None or kind is None or kind[1] in ("array", ""):
+    if kind is None or kind[1] in ("array", ""):
         raise folder.damage(
             "expected the document that commits it in a folder around it, found none: "
             "it is a copy of a column, or of a member of a group"
         )
     if kind[1] == "group" and around.pending.members is None:
         return None  # another program has written its document again
-    return Found(around, *kind), "/".join(names[::-1])
+    return Found(around, *kind), path
 
 
 def as_part(found: Found) -> Found:
@@ -333,10 +335,14 @@ def as_part(found: Found) -> Found:
     return found
 
 
-def _is_committed(folder: Folder) -> bool:
-    """Return whether the document of a dataset is a copy of one in another document."""
+def _is_committed(folder: Folder, *, also_changed: bool = False) -> bool:
+    """Return whether the document of a dataset is a copy of one in another document.
+
+    `also_changed` says that another program may have changed it since.
+    """
     try:
-        return is_copy(*folder.detect_document(ZARR_JSON))
+        content, document = folder.detect_document(ZARR_JSON)
+        return says_committed(document) if also_changed else is_copy(content, document)
     except (FormatError, FileNotFoundError, NotADirectoryError):
         return False
 

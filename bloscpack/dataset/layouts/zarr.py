@@ -501,10 +501,13 @@ class ZarrArray(ArrayLayout):
             )
         column = None if own.identity is None else own.identity.column
         if names:
-            own.identity = Identity(names.pop(), column)
+            own.identity = Identity(names.pop())
         elif own.identity is None or not self.folder.is_remote:
             # Another program may have copied the attributes of another array.
-            own.identity = Identity(column=column)
+            own.identity = Identity()
+        # An array that no document commits may be a copy of a column.
+        column = column if self.folder.prefix else None
+        own.identity = replace(own.identity, column=column)
         count = self.grid.nshards
         is_complete = self.folder.lists and count == sum(n < count for n in stored)
         numbers = range(count)[-1:] if self.folder.is_remote else range(count)
@@ -736,7 +739,10 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
                     own.identity or Identity(), column=column_word(name)
                 )
                 change.stage(full, own.encode())
-    change.stage(folder.full(ZARR_JSON), encode_node(document, node.identity))
+    identity = node.identity
+    if identity is not None and is_root and not node.is_own:
+        identity = replace(identity, column=None)  # it may be a copy of a member
+    change.stage(folder.full(ZARR_JSON), encode_node(document, identity))
 
 
 def prepare(
