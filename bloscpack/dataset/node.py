@@ -27,7 +27,7 @@ from ..exceptions import (
 from ..serializers import parse_json
 from .description import DatasetInfo
 from .folder import Copies
-from .layouts.base import NodeLayout
+from .layouts.base import ArrayLayout, NodeLayout
 from .layouts.shard_files import RELOADS
 
 Self = TypeVar("Self", bound="Node")
@@ -325,16 +325,22 @@ class Attributes(MutableMapping[str, "Json"]):
         node = self._node
         writer = node._check_writer()
 
+        layout = node._layout
+        # Another program has written the document: the array gets its identity again.
+        renews = isinstance(layout, ArrayLayout) and layout.changed_elsewhere
+
         def take_over() -> None:
             node._values["known"] = values
+            if isinstance(layout, ArrayLayout) and renews:
+                layout.committed(layout.shape)
 
-        parts = [node._layout.folder.prefix]
+        parts = [layout.folder.prefix]
         with writer.change(
-            take_over, disturbs=False, parts=parts, alone=False
+            take_over, disturbs=renews, parts=parts, alone=False
         ) as change:
             # Other programs, and other writers of a group, may have changed them.
-            values = edit(node._layout.read_attributes())
-            node._layout.stage_attributes(change, values)
+            values = edit(layout.read_attributes())
+            layout.stage_attributes(change, values)
             values = parse_json(encode_attributes(values))  # as all read them
 
     def __getitem__(self, name: str) -> Json:

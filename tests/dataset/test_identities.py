@@ -632,3 +632,19 @@ def test_copied_shards_at_a_url_are_compared(memory):
         with dataset.open(url + "one", "r+") as array, wrong:
             change(array)
     assert not dataset.verify(url + "one").ok
+
+
+def test_attributes_of_an_array_that_another_program_has_written(tmp_path):
+    """The change gives the array an identity, and it can be used on."""
+    zarr = pytest.importorskip("zarr", minversion="3")
+    dataset.create_array(tmp_path / "a", [1, 2, 3]).close()
+    other = zarr.open_array(str(tmp_path / "a"), mode="r+", zarr_format=3)
+    other[:] = [7, 8, 9]
+    other.attrs["by"] = "zarr"
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array.attrs["x"] = 1
+        assert [7, 8, 9] == array[:].tolist()
+        array.append([4])
+        assert [7, 8, 9, 4] == array[:].tolist()
+    assert [7, 8, 9, 4] == dataset.open(tmp_path / "a")[:].tolist()
+    assert dataset.verify(tmp_path / "a").ok
