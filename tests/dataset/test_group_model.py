@@ -1,5 +1,7 @@
 """Random changes of groups, alone and several in one, compared with a model in memory.
 
+Some are made by the own paths of members, and by zarr-python.
+
 A model of a group has its attributes and its members: groups; tables, which are columns
 by name; and arrays of NumPy.
 """
@@ -17,6 +19,15 @@ import pytest
 
 from bloscpack import dataset
 from bloscpack.exceptions import BloscpackError, UsageError
+
+
+def optional(name, **options):
+    """Return a module; None if it is not installed."""
+    with suppress(pytest.skip.Exception):
+        return pytest.importorskip(name, **options)
+
+
+zarr, xarray = optional("zarr", minversion="3.1"), optional("xarray")
 
 DTYPES = ["i4", "f8", "u1", "?", "S3", "O"]
 # What a call may raise that does not fit the state, which then stays as it is.
@@ -75,6 +86,17 @@ def create(rng, group, model):
     model.data[name] = made
 
 
+def create_inside(rng, group, model):
+    """Create an array, and the group around it."""
+    outer, name = rng.choice("abcd"), rng.choice("abcd")
+    data, attrs = new_array(rng), {}
+    attrs["chunked"] = chunked = bool(data.ndim) and rng.random() < 0.5
+    options = {"chunks": rng.randint(1, 3)} if chunked else {}
+    group.create_array(outer + "/" + name, data, attrs=attrs, **options)
+    inner = model.data.setdefault(outer, Model("group", {}))
+    inner.data[name] = Model("array", data, attrs)
+
+
 def assign_member(rng, group, model):
     name, data = rng.choice("abcd"), new_array(rng)
     if rng.random() < 0.3:
@@ -109,11 +131,13 @@ def assign_items(rng, group, model):
     member, opened = model.data[name], group[name]
     column = None if member.kind == "array" else rng.choice([*member.data])
     data = (member.data if column is None else member.data[column]).copy()
-    if not data.ndim:
-        return
-    start = rng.randint(0, len(data))
-    part = slice(start, rng.randint(start, len(data)))
-    data[part] = rows_like(rng, data, part.stop - start)
+    part = ()
+    if data.ndim:
+        start = rng.randint(0, len(data))
+        part = slice(start, rng.randint(start, len(data)))
+        data[part] = rows_like(rng, data, part.stop - start)
+    else:
+        data = items(rng, "O" if data.dtype == object else data.dtype, ())
     (opened if column is None else opened[column])[part] = data[part]
     if column is None:
         member.data = data
@@ -170,7 +194,8 @@ def set_attribute(rng, group, model):
 
 
 ACTIONS = [
-    *(create, assign_member, remove, append, append, assign_items, resize),
+    *(create, create_inside, assign_member, remove, append, append, assign_items),
+    resize,
     *(add_column, remove_column, rename, set_attribute),
 ]
 
@@ -238,12 +263,51 @@ def use_own_path(rng, path, model):
             member.data = np.concatenate([member.data, rows])
 
 
-def run(seed, path):
-    rng, model = random.Random(seed), Model("group", {})
+def use_zarr(rng, path, model):
+    """Change an array, and perhaps its document, by zarr-python."""
+    arrays = [name for name, found in model.data.items() if found.kind == "array"]
+    name = rng.choice([None, *arrays])
+    if zarr is None or path.startswith("memory:") or name is None:
+        return
+    member = model.data[name]
+    if member.data.ndim and member.data.dtype != object:
+        opened = zarr.open_array(path + "/" + name, mode="r+", zarr_format=3)
+        member.data = rows_like(rng, member.data, len(member.data))
+        opened[:] = member.data
+        if rng.random() < 0.5:
+            rows = rows_like(rng, member.data, 2)
+            opened.append(rows)
+            member.data = np.concatenate([member.data, rows])
+        if rng.random() < 0.5:
+            opened.attrs["by"] = member.attrs["by"] = "zarr"
+
+
+def assert_stored(path, model):
+    """Compare a member opened by its own path, and those inside of it."""
+    assert expected(model) == content(dataset.open(path))
+    for name, member in model.data.items() if model.kind == "group" else ():
+        assert_stored(path + "/" + name, member)
+
+
+def new_group(rng, path):
+    """Return a new group and its model."""
+    kind = rng.choice(["plain", "united", "united", "xarray"])
+    if kind == "xarray" and xarray is not None:
+        rows = [rng.randint(0, 99) for _ in range(3)]
+        arrays = {"a": ("x", rows), "b": (("x", "y"), [[1, 2]] * 3)}
+        group = dataset.from_xarray(path, xarray.Dataset(arrays))
+        members = {n: Model("array", group[n][:], dict(group[n].attrs)) for n in "ab"}
+        return group, Model("group", members)
     group = dataset.create_group(path)
-    if rng.random() < 0.7:
+    if kind == "united":
         with group.change():
             pass
+    return group, Model("group", {})
+
+
+def run(seed, path):
+    rng = random.Random(seed)
+    group, model = new_group(rng, path)
     for _ in range(25):
         model = change(rng, group, model)
         assert expected(model) == content(group)
@@ -252,15 +316,19 @@ def run(seed, path):
             group.close()
             assert dataset.verify(path).ok
             if model.data:
+                rng.choice([use_own_path, use_zarr])(rng, path, model)
+                assert dataset.verify(path).ok
+                assert_stored(path, model)
                 use_own_path(rng, path, model)
             group = dataset.open(path, "r+")
+            assert expected(model) == content(group)
     group.close()
     assert dataset.verify(path).ok
     assert expected(model) == content(dataset.open(path))
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(10), pytest.param(range(10, 200), marks=pytest.mark.slow)], ids=str
+    "seeds", [range(5), pytest.param(range(5, 120), marks=pytest.mark.slow)], ids=str
 )
 @pytest.mark.parametrize("store", ["folder", "memory"])
 def test_random_changes(seeds, store, tmp_path):
