@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
-from bloscpack._commit.change import Pending
+from bloscpack._commit.change import FolderChange, Pending
 from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import StorageError
@@ -99,6 +101,26 @@ def test_a_change_between_the_columns_and_another_one_after_it(
     monkeypatch.setattr(Folder, "storage", changing)
     assert {1} == values_in(reader[:])
     assert Folder.storage is storage
+
+
+def test_a_member_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
+    """Its document says so only later than that of the group, which is no damage."""
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group.create_array("a", np.zeros(8, "i8"), chunks=2, shards=4)
+        with group.change():
+            pass
+        reader = dataset.open(path / "a")
+        with monkeypatch.context() as crash:
+            crash.setattr(FolderChange, "_copy", no_room)
+            with pytest.raises(OSError, match="No space left"):
+                group.create_array("a", np.ones(8, "i8"), mode="w", chunks=2, shards=4)
+    with pytest.raises(StorageError, match="a writer has removed it, or replaced it"):
+        reader[:]
+
+
+def no_room(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Paused:

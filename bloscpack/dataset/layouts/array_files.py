@@ -253,7 +253,8 @@ class DescriptionCheck:
 
     A writer may have removed the array since it was opened, and put one with other
     items under its name. The call raises `StorageError` then. As long as the file of
-    the description is the same, a call costs one look at its inode.
+    the description is the same, and no document around it has committed a change, a
+    call costs one look at an inode.
 
     Make it before the description is read, and then call `expect`.
 
@@ -266,12 +267,16 @@ class DescriptionCheck:
     ----------
     identity
         What `Folder.identity` returns for the file; None at a URL.
+    state
+        The `Pending.state` in which the description was as expected. A document around
+        it may have committed a new description that is not in the file yet.
     """
 
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
         self.identity = None if folder.is_remote else folder.found_identity(name)
+        self.state = folder.pending.state
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
@@ -293,12 +298,12 @@ class DescriptionCheck:
     def __call__(self) -> None:
         if self._folder.is_remote:  # a look at the file would be a round trip
             return
-        identity = self._folder.identity(self._name)
-        if identity is not None and identity == self.identity:
+        identity, state = self._folder.identity(self._name), self._folder.pending.state
+        if identity is not None and (identity, state) == (self.identity, self.state):
             return
         try:
             if self._read() == self._expected:
-                self.identity = identity
+                self.identity, self.state = identity, state
                 return
         except (FileNotFoundError, NotADirectoryError, Unsupported):
             pass
