@@ -264,11 +264,13 @@ class ItemsNode(Node):
         """Return the result of a function that reads items, all of one state.
 
         Items that have files of their own, as columns have, are read again if another
-        program has committed a change of several files meanwhile. `ShardFiles.load`
-        compares the files of one array.
+        program has committed a change of several files meanwhile, or if a change of
+        this writer has failed after its commit point. `ShardFiles.load` compares the
+        files of one array.
         """
         pending, remote = self._layout.folder.pending, self._layout.folder.is_remote
-        if self._writer is not None or remote or not self._has_parts:
+        knows_state = self._writer is not None and not self._writer.has_failed
+        if knows_state or remote or not self._has_parts:
             return super()._read(function)
         for _ in range(RELOADS):
             pending.renew()

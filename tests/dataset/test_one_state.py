@@ -123,6 +123,34 @@ def no_room(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.parametrize(
+    "kind", ["superchunk fields", "zarr table", "superchunk table"]
+)
+def test_a_writer_reads_one_state_after_its_change_failed(kind, tmp_path, monkeypatch):
+    """The change was committed, and only some of its files have got their names."""
+    path, move, moved = tmp_path / "d", FolderChange._move, []
+    is_table, layout = kind.endswith("table"), kind.split()[0]
+    zeros = dict.fromkeys("xy", [0] * 9) if is_table else np.zeros(9, PAIR)
+    create = dataset.create_table if is_table else dataset.create_array
+    create(path, zeros, layout=layout).close()  # one file for each column
+
+    def move_one(change, staged, name):
+        if name.rpartition("/")[2] not in ("zarr.json", "sizes"):
+            moved.append(name)
+            if len(moved) > 1:
+                no_room()
+        move(change, staged, name)
+
+    with dataset.open(path, "r+") as writer:
+        assert {0} == values_in(writer[:])
+        with monkeypatch.context() as crash:
+            crash.setattr(FolderChange, "_move", move_one)
+            with pytest.raises(OSError, match="No space left"):
+                writer[:] = {"x": [1] * 9, "y": [1] * 9} if is_table else (1, 1)
+        assert {1} == values_in(writer[:])
+    assert {1} == values_in(dataset.open(path)[:])
+
+
 class Paused:
     """Calls a function in a thread, which waits after its first call of a method."""
 
