@@ -712,8 +712,13 @@ def append_rows(
     with writer.change(
         take_over, disturbs=False, flushes=flushes, parts=parts
     ) as change:
-        # Each file waits for the disk, which writes several of them at once.
-        is_wide = len(rows) >= WIDE and all(stream.is_small for stream in rows.values())
+        # Each file waits for the disk, which writes several of them at once. The files
+        # of a single column are written on several threads, too: with those of other
+        # columns, they would need too many descriptors.
+        is_wide = len(rows) >= WIDE and all(
+            stream.is_small and stream.shape[0] <= layout.grid.shard[0]
+            for layout, stream in rows.items()
+        )
         ordered(rows, partial(stage, change), bool, WIDE if is_wide else 1, waits=True)
 
 

@@ -62,6 +62,18 @@ for _ in range(2):
     rows = table[:]
     assert rows.shape == (9,) and rows["c299"].tolist()[:3] == [299, 299, 301]
 """
+# Each column has many files.
+WIDE_AND_LONG = """
+from bloscpack import abstract_io
+abstract_io.available_cpus = lambda: 16
+for layout in "zarr", "superchunk":
+    rows = {"c%d" % i: np.arange(99) for i in range(20)}
+    how = {"layout": layout, "chunks": 1, "shards": 2}
+    with dataset.create_table(layout, rows, **how) as table:
+        table.append(rows)
+        table[:] = {name: np.ones(198, "i8") for name in rows}
+    assert 198 == dataset.open(layout)["c19"][:].sum()
+"""
 
 # A group locks all members at once in its first change.
 MANY_LOCKS = """
@@ -105,6 +117,10 @@ def test_many_arrays_need_few_descriptors(tmp_path):
 
 def test_a_wide_table_needs_few_descriptors(tmp_path):
     run(WIDE, tmp_path)
+
+
+def test_a_wide_table_of_many_files_needs_few_descriptors(tmp_path):
+    run(WIDE_AND_LONG, tmp_path)
 
 
 def test_a_group_of_more_members_than_descriptors(tmp_path):
