@@ -305,14 +305,20 @@ class Writer:
         with self._replacing_lock:
             return function()
 
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Do what `turn` does; raise `UsageError` within a change of several calls."""
+        with self.turn():
+            if self._joint is not None:  # it would be committed without a lock
+                raise UsageError(
+                    "'%s' can't be closed within a change of it" % self.path
+                )
+            yield
+
     def close(self) -> None:
         """Allow no more changes, when those of other threads have been made."""
         if self.owner.is_here:
-            with self.turn():
-                if self._joint is not None:  # it would be committed without a lock
-                    raise UsageError(
-                        "'%s' can't be closed within a change of it" % self.path
-                    )
+            with self.closing():
                 if not self.closed:
                     try:
                         self._rule.release()

@@ -292,8 +292,14 @@ class Group(Node, Mapping[str, Node]):
         return self._writer is not None and not self._closed
 
     def close(self) -> None:
-        """Close the group, and its members that are open for changes."""
-        self._closed = True
+        """Close the group, and its members that are open for changes.
+
+        Changes of other threads are made before.
+        """
+        writer = None if self._is_part else self._writer
+        is_here = writer is not None and writer.owner.is_here
+        with writer.closing() if writer and is_here else nullcontext():
+            self._closed = True
         self._members.close(self._layout.folder.address_of()[0])
         super().close()
 

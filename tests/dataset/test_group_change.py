@@ -846,9 +846,25 @@ def test_closing_a_group_within_its_change(path):
 
     with pytest.raises(UsageError, match="can't be closed within a change"):
         close()
+    assert before == content(group)  # it is open
     group.close()
     assert before == content(dataset.open(path))
     dataset.open(path, "r+").close()  # it is not locked
+
+
+def test_a_thread_that_closes_a_group_waits_for_the_change_of_another_one(path):
+    fill(path)
+    group = dataset.open(path, "r+")
+    closing = threading.Thread(target=group.close)
+    with group.change():
+        group["time"].append([4])
+        closing.start()
+        closing.join(0.2)
+        group["in/rain"].append([[0, 0]])
+    closing.join()
+    assert group.closed
+    with dataset.open(path, "r+") as group:
+        assert (5, 5) == (len(group["time"]), len(group["in/rain"]))
 
 
 @pytest.mark.parametrize("deletes_first", [False, True])
