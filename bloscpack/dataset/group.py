@@ -470,7 +470,8 @@ class Group(Node, Mapping[str, Node]):
         given = {"shape": shape, "dtype": dtype, **options}
         array = self._required(Array, name, lambda: self.create_array(name, **given))
         expected = checked_shape(shape), dtype
-        if (array.shape, array.dtype) != expected:
+        # Within `change`, a new array is None: it is there when the block has ended.
+        if array is not None and (array.shape, array.dtype) != expected:
             raise UsageValueError(
                 "'%s': expected the shape %s and the dtype '%s', found %s and '%s'"
                 % (array.path, *expected, array.shape, array.dtype)

@@ -834,6 +834,18 @@ def test_a_member_that_was_closed(path):
     assert [] == dataset.verify(path).findings
 
 
+def test_required_members_in_a_change(path):
+    fill(path)
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            assert group.require_group("new") is None
+            assert group.require_array("sums", 3, "i8") is None
+            group.require_array("time", 4, "i8").append([4])
+        assert (3,) == group["sums"].shape
+        assert 5 == len(group["time"])
+        assert [] == list(group["new"])
+
+
 def test_closing_a_group_within_its_change(path):
     fill(path)
     before = content(dataset.open(path))
