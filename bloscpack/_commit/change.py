@@ -318,7 +318,8 @@ class Change:
     def _twice(self, name: str) -> UsageError:
         return UsageError(
             "'%s' would be changed twice in one change: join what you append or "
-            "assign to it" % self.store.path(name)
+            "assign to it, and set its attributes in one call of 'attrs.update'"
+            % self.store.path(name)
         )
 
     def begin_call(self, parts: Sequence[str], alone: bool) -> None:
