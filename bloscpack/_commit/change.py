@@ -45,6 +45,7 @@ from .._format.committed import (
     with_members,
     with_pending,
 )
+from .._format.dtypes import shown
 from .._format.identity import is_copy, stated_identity
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
@@ -425,7 +426,7 @@ class Change:
                 self.pending.committed(self)
             return
         if root is None:
-            root = self._read_document()
+            root = self._checked_document()
         self.members = {self._member_of(n): new for n, new in documents.items()}
         if files or self.renews_token:
             self.token = self._token
@@ -474,6 +475,18 @@ class Change:
     def _read_document(self) -> bytes:
         """Return the document that is in the file now."""
         return self.store.read(self.document, MAX_DOCUMENT, whole=True)[0]
+
+    def _checked_document(self) -> bytes:
+        """Return the document in the file; raise `FormatError` if it is no object."""
+        content, path = self._read_document(), self.store.path(self.document)
+        value = decode_json(content, path)
+        if not isinstance(value, dict):
+            raise DamageError(
+                "expected an object in JSON, found %s" % shown(value),
+                section="metadata",
+                filename=path,
+            )
+        return content
 
     def _renew_token(self) -> None:
         """Give the document a new token, before a file without a document changes.
@@ -617,7 +630,7 @@ class FolderChange(Change):
 
     def _renew_token(self) -> None:
         self.token = self._token
-        self._replace(with_members(self._read_document(), {}, self.token))
+        self._replace(with_members(self._checked_document(), {}, self.token))
 
     def _sync_files(self) -> None:
         self.store.sync_files(self._unsynced)

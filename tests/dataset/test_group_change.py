@@ -834,6 +834,24 @@ def test_a_member_that_was_closed(path):
     assert [] == dataset.verify(path).findings
 
 
+@pytest.mark.parametrize("content", ["", "[]", "[" * 10**5, "{", "\0"])
+def test_another_program_damages_the_document_within_a_change(content, tmp_path):
+    path = tmp_path / "g"
+    fill(path)
+    document = path / "zarr.json"
+
+    def change(group):
+        with group.change():
+            group["time"].append([4])
+            document.unlink()
+            document.write_text(content)
+
+    with dataset.open(path, "r+") as group:
+        with pytest.raises(FormatError) as error:
+            change(group)
+        assert str(document) == error.value.filename
+
+
 def test_required_members_in_a_change(path):
     fill(path)
     with dataset.open(path, "r+") as group:
