@@ -22,7 +22,7 @@ from ..._format.grid import MAX_SLOTS, Grid, Shape, digits
 from ..._storage.base import Storage
 from ..._storage.folder_store import replaced
 from ..._storage.store import too_long
-from ..._types import Buffer
+from ..._types import Buffer, Json
 from ...exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..folder import Folder
 
@@ -253,7 +253,7 @@ class DescriptionCheck:
 
     A writer may have removed the array since it was opened, and put one with other
     items under its name. The call raises `StorageError` then. As long as the file of
-    the description is the same, and no document around it has committed a change, a
+    the description is the same, and so is its copy in a document that commits it, a
     call costs one look at an inode.
 
     Make it before the description is read, and then call `expect`.
@@ -267,19 +267,23 @@ class DescriptionCheck:
     ----------
     identity
         What `Folder.identity` returns for the file; None at a URL.
-    state
-        The `Pending.state` in which the description was as expected. A document around
-        it may have committed a new description that is not in the file yet.
+    copy
+        The copy in the document that commits it, which a change replaces before the
+        file; None for none.
     """
 
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
         self.identity = None if folder.is_remote else folder.found_identity(name)
-        self.state = folder.pending.state
+        self.copy = self._copy_now()
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
+
+    def _copy_now(self) -> Json:
+        members = self._folder.pending.members
+        return members.get(self._folder.prefix[:-1]) if members else None
 
     def expect(self, path: str, read: Callable[[], object], expected: object) -> None:
         """Set how the items are stored.
@@ -298,12 +302,12 @@ class DescriptionCheck:
     def __call__(self) -> None:
         if self._folder.is_remote:  # a look at the file would be a round trip
             return
-        identity, state = self._folder.identity(self._name), self._folder.pending.state
-        if identity is not None and (identity, state) == (self.identity, self.state):
+        identity, copy = self._folder.identity(self._name), self._copy_now()
+        if identity is not None and (identity, copy) == (self.identity, self.copy):
             return
         try:
             if self._read() == self._expected:
-                self.identity, self.state = identity, state
+                self.identity, self.copy = identity, copy
                 return
         except (FileNotFoundError, NotADirectoryError, Unsupported):
             pass
