@@ -307,7 +307,14 @@ class Writer:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Do what `turn` does; raise `UsageError` within a change of several calls."""
+        """Wait for the changes of other threads, and keep them from starting one.
+
+        Raises `UsageError` within a change of several calls. In a process that has
+        inherited the writer, no other thread makes a change.
+        """
+        if not self.owner.is_here:
+            yield
+            return
         with self.turn():
             if self._joint is not None:  # it would be committed without a lock
                 raise UsageError(
@@ -317,13 +324,12 @@ class Writer:
 
     def close(self) -> None:
         """Allow no more changes, when those of other threads have been made."""
-        if self.owner.is_here:
-            with self.closing():
-                if not self.closed:
-                    try:
-                        self._rule.release()
-                    finally:  # a thread that sees it closed may lock the folder
-                        self.closed = True
+        with self.closing():
+            if self.owner.is_here and not self.closed:
+                try:
+                    self._rule.release()
+                finally:  # a thread that sees it closed may lock the folder
+                    self.closed = True
         self.closed = True
 
 

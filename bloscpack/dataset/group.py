@@ -297,8 +297,7 @@ class Group(Node, Mapping[str, Node]):
         Changes of other threads are made before.
         """
         writer = None if self._is_part else self._writer
-        is_here = writer is not None and writer.owner.is_here
-        with writer.closing() if writer and is_here else nullcontext():
+        with nullcontext() if writer is None else writer.closing():
             self._closed = True
         self._members.close(self._layout.folder.address_of()[0])
         super().close()
