@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy
 from numpy.typing import ArrayLike
 
 from ._commit.replacing import replacing
 from ._file.archive import ArchiveSettings
+from ._format.dtypes import exact_array
 from ._format.other_formats import ZIP
 from ._format.shard import TRAILER_HEAD, row_nbytes, trailer_nbytes
 from ._storage.base import Storage, refuse_text
@@ -103,6 +103,7 @@ def save(
 
     Examples
     --------
+    >>> import numpy
     >>> prices = numpy.round(numpy.linspace(20, 30, 10_000), 2)
     >>> save('prices.blp', prices, metadata={'unit': 'EUR'})
     >>> bool((load('prices.blp') == prices).all())
@@ -124,7 +125,7 @@ def save(
         write_arrays(file, arrays, checked, metadata)
         return
     try:
-        array = numpy.asanyarray(arrays)
+        array = exact_array(arrays)
     except ValueError as error:  # of a list of arrays with different shapes
         raise UsageValueError("%s; several arrays need names: {...}" % error) from error
     array, packing = storable(array), checked.packing
@@ -215,6 +216,7 @@ def load(
 
     Examples
     --------
+    >>> import numpy
     >>> save('seconds.blp', numpy.arange(3), metadata={'unit': 's'})
     >>> load('seconds.blp', return_metadata=True)
     (array([0, 1, 2]), {'unit': 's'})

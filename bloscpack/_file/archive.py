@@ -17,10 +17,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-import numpy
-
 from .._format.array_metadata import grid_for
-from .._format.dtypes import Array, DType
+from .._format.dtypes import Array, DType, exact_array
 from .._format.grid import Grid
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
 from .._format.shard import count_slots, row_nbytes
@@ -454,7 +452,7 @@ class ArchiveWriter:
                         "expected an array, found %r: arrays in groups have names with "
                         "slashes, such as '%s/NAME'" % (type(array).__name__, name)
                     )
-                self._add_array(name, storable(numpy.asanyarray(array)), settings)
+                self._add_array(name, storable(exact_array(array)), settings)
             except UsageError as error:
                 error.args = ("array '%s': %s" % (name, error.args[0]),)
                 raise

@@ -25,6 +25,7 @@ from ..constants import MAX_LITERAL_NESTING
 from ..defaults import DEFAULT_DTYPE_LIMIT
 from ..exceptions import (
     DamageError,
+    DoesNotFit,
     ObjectDtypeFound,
     ObjectNumpyArrayRejection,
     UsageValueError,
@@ -91,6 +92,42 @@ def encode_dtype(dtype: DType) -> str:
             "arrays with dtype '%.200s' can't be stored: %s" % (dtype, error)
         ) from error
     return text
+
+
+def exact_array(values: object) -> Array:
+    """Return values as an array, as `numpy.asanyarray` does.
+
+    Raises `DoesNotFit` for an integer that NumPy would change: it makes floats of the
+    integers of pandas, Arrow and polars if others of the column are missing.
+    """
+    array: Array = numpy.asanyarray(values)
+    if array.dtype.kind in "fc" and array is not values:
+        columns = getattr(values, "columns", None)
+        if hasattr(values, "iloc") and columns is not None:  # a DataFrame of pandas
+            parts = [values.iloc[:, number] for number in range(len(columns))]
+        elif hasattr(values, "column_names"):  # a table of Arrow
+            parts = list(columns or ())
+        else:
+            parts = [values]
+        for part in parts:
+            _check_present(part, array.dtype)
+    return array
+
+
+def _check_present(column: object, dtype: DType) -> None:
+    """Raise `DoesNotFit` for an integer of a column that a float of `dtype` changes."""
+    methods = ("dropna", "drop_null", "drop_nulls")  # of pandas, Arrow and polars
+    drop = next((getattr(column, n) for n in methods if hasattr(column, n)), None)
+    present = numpy.asarray(() if drop is None else drop())
+    if present.dtype.kind not in "iu":
+        return
+    exact = 2 ** (numpy.finfo(dtype).nmant + 1)  # all integers up to it are floats
+    for item in present[(present > exact) | (present < -exact)].tolist():
+        if float(dtype.type(item).real) != item:
+            raise DoesNotFit(
+                "the integer %d becomes a float, because others are missing or floats, "
+                "and no float of the dtype '%s' is equal to it" % (item, dtype)
+            )
 
 
 def check_known(dtype: DType) -> None:

@@ -25,7 +25,14 @@ from .._commit.change import Change
 from .._commit.writer import Writer
 from .._engine.threads import ordered
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
-from .._format.dtypes import AnyArray, Array, DType, check_text, encode_dtype
+from .._format.dtypes import (
+    AnyArray,
+    Array,
+    DType,
+    check_text,
+    encode_dtype,
+    exact_array,
+)
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
 from .._format.text import TEXT, empty_item, item_nbytes
@@ -63,7 +70,7 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     integers that would become other numbers among floats.
     """
     check_mask(values)
-    array: Array = numpy.asarray(values)
+    array: Array = numpy.asarray(exact_array(values))
     is_text = array.dtype.kind == "T" or (
         array.dtype == TEXT and any(isinstance(item, str) for item in array.flat)
     )
@@ -813,7 +820,7 @@ def new_rows(
             if first is None:
                 raise UsageValueError("an iterator without rows needs shape and dtype")
             check_mask(first)
-            rows = numpy.asarray(first)
+            rows = numpy.asarray(exact_array(first))
             blocks = chain([rows], data)
             expected = rows.shape if expected is None else expected
             wanted = text_or(rows.dtype, has_text) if wanted is None else wanted
@@ -826,7 +833,7 @@ def new_rows(
         check_nbytes(expected, wanted)
         data = numpy.broadcast_to(numpy.array(fill, wanted), expected)
     elif not is_array(data):
-        data = numpy.asarray(data)
+        data = numpy.asarray(exact_array(data))
     check_mask(data)
     if any(n != n for n in data.shape):  # Dask has NaN for an unknown length
         raise UsageValueError(

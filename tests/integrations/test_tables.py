@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bloscpack as bp
-from bloscpack import dataset
+from bloscpack import dataset, exceptions
 
 ROWS = {"a": [1, 2, 3], "b": ["x", "y", "z"]}
 
@@ -67,3 +67,45 @@ def test_new_tables_name_the_way_to_take_rows_of_arrow(tmp_path, package):
             table.append(rows)
         table.append(rows.to_pandas())
         assert 6 == len(table)
+
+
+LARGE = 2**62 + 1  # no float is equal to it
+
+
+def columns_with_missing_integers(large):
+    """Yield integers of which one is missing, in the types of other packages."""
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    yield pandas.array([large, None], "Int64")
+    yield pandas.Series([large, None], dtype="Int64")
+    yield pandas.Series([large, None], dtype=pandas.ArrowDtype(pyarrow.int64()))
+    yield pandas.DataFrame({"a": pandas.array([large, None], "Int64")})
+    yield pyarrow.array([large, None])
+    yield pyarrow.chunked_array([[large], [None]])
+
+
+def test_integers_that_missing_ones_make_floats_are_the_same_or_refused(tmp_path):
+    for items in columns_with_missing_integers(2**53):
+        bp.save(tmp_path / "a.blp", items)
+        assert 2**53 == int(bp.load(tmp_path / "a.blp").ravel()[0])
+    for items in columns_with_missing_integers(LARGE):
+        with pytest.raises(exceptions.DoesNotFit, match=str(LARGE)):
+            bp.save(tmp_path / "b.blp", items)
+        with pytest.raises(exceptions.DoesNotFit, match=str(LARGE)):
+            bp.save(tmp_path / "b.zip", {"a": items})
+        with pytest.raises(exceptions.DoesNotFit, match=str(LARGE)):
+            dataset.create_array(tmp_path / "b.zarr", items)
+        with pytest.raises(exceptions.UsageError):
+            dataset.create_array(tmp_path / "b.zarr", iter([items]))
+    assert ["a.blp"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_columns_of_other_packages_keep_integers_beside_missing_ones(tmp_path):
+    for number, items in enumerate(columns_with_missing_integers(LARGE)):
+        with dataset.create_table(tmp_path / str(number), {"a": [0.5, 1]}) as table:
+            with pytest.raises(exceptions.DoesNotFit, match="missing"):
+                table.append({"a": items})
+            with pytest.raises(exceptions.DoesNotFit, match="missing"):
+                table["a"] = items
+            with pytest.raises(exceptions.UsageError):
+                table.add_column("b", items)
+            assert [0.5, 1] == table["a"][:].tolist()
