@@ -284,6 +284,8 @@ def _encoded(
             with naming_column(str(name), "variable"):
                 if _kind_of(original)[0] in "mM" and not variable.chunks:
                     how = plain[name].encoding | variable.attrs
+                    if calendar := _calendar_of(original):  # bounds do not state it
+                        how.setdefault("calendar", calendar)
                     like = type(variable)((), 0, encoding=how)
                     _fitting(variable, original, like, variable)
                 else:
@@ -394,15 +396,22 @@ def _kind_of(variable: Variable) -> tuple[str, str]:
     kind = variable.dtype.kind
     if kind == "M":
         return "M", "times of the standard calendar"
-    if kind == "O" and variable.size:
-        item = variable[(0,) * variable.ndim].values.item()
-        if hasattr(item, "calendar"):
-            return "M", "times of the calendar '%s'" % item.calendar
+    if calendar := _calendar_of(variable):
+        return "M", "times of the calendar '%s'" % calendar
     return {
         **dict.fromkeys("biuf", ("f", "numbers")),
         **dict.fromkeys(TEXT_KINDS, ("U", "text")),
         "m": ("m", "durations"),
     }.get(kind, (kind, "items of the dtype '%s'" % variable.dtype))
+
+
+def _calendar_of(variable: Variable) -> str | None:
+    """Return the calendar of times of cftime; None for other items."""
+    if variable.dtype.kind != "O" or not variable.size:
+        return None
+    item = variable[(0,) * variable.ndim].values.item()
+    calendar: str | None = getattr(item, "calendar", None)
+    return calendar
 
 
 def _arrays_of(
@@ -604,7 +613,7 @@ def plan(
 
 
 def _decoded(stored: Dataset, data: Dataset) -> Dataset:
-    """Return a group decoded, with times of NumPy where the data have these.
+    """Return a group decoded, with times of NumPy or of cftime, as the data have them.
 
     By default, xarray makes objects of cftime of those that nanoseconds can't hold,
     and refuses missing ones beside them.
@@ -612,9 +621,14 @@ def _decoded(stored: Dataset, data: Dataset) -> Dataset:
     xarray = import_extra("xarray", "xarray")
     how: Any = True
     if hasattr(xarray, "coders"):
-        coder = xarray.coders.CFDatetimeCoder(time_unit="s")  # or finer, if needed
-        names = (n for n, found in data.variables.items() if found.dtype.kind == "M")
-        how = dict.fromkeys(names, coder)
+        coder = xarray.coders.CFDatetimeCoder
+        numpy_coder = coder(time_unit="s")  # or finer, if needed
+        coders = {
+            name: numpy_coder if found.dtype.kind == "M" else coder(use_cftime=True)
+            for name, found in data.variables.items()
+            if _kind_of(found)[0] == "M"
+        }
+        how = coders or True  # with an empty dictionary, bounds would stay numbers
     found: Dataset = xarray.decode_cf(stored, concat_characters=False, decode_times=how)
     return found
 
@@ -705,6 +719,8 @@ def _fitting(
         times = xarray.coders.CFDatetimeCoder(
             time_unit=numpy.datetime_data(given.dtype)[0]
         )
+    elif given.dtype.kind == "O" and hasattr(xarray, "coders"):
+        times = xarray.coders.CFDatetimeCoder(use_cftime=True)  # of any calendar
     again = xarray.conventions.decode_cf_variable(
         "", type(raw)(raw.dims, items, attrs), decode_times=times
     ).values

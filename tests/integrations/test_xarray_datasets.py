@@ -496,3 +496,23 @@ def test_values_that_an_encoding_rounds(tmp_path, values, encoding, error):
     with dataset.from_xarray(tmp_path / "g", data, encoding={"v": encoding}) as group:
         found = group.to_xarray().v.values
     np.testing.assert_allclose(found, values, rtol=0, atol=error * (1 + 1e-6))
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian", "standard"])
+def test_bounds_of_times_of_any_calendar(tmp_path, calendar):
+    pytest.importorskip("cftime")
+    days = xr.date_range("2001-02-25", periods=4, calendar=calendar, use_cftime=True)
+    edges = np.stack([days[:-1], days[1:]], 1)
+    data = xr.Dataset(
+        {"t": ("time", [1.0, 2, 3]), "edges": (("time", "n"), edges)},
+        {"time": ("time", days[1:], {"bounds": "edges"})},
+    )
+    dataset.from_xarray(tmp_path / "g", data[{"time": slice(2)}]).close()
+    later = data[{"time": slice(2, 3)}]
+    dataset.from_xarray(tmp_path / "g", later, append_dim="time").close()
+    coder = xr.coders.CFDatetimeCoder(use_cftime=True)
+    with xr.open_dataset(
+        tmp_path / "g", engine="bloscpack", decode_times=coder
+    ) as found:
+        for name in ("time", "edges"):
+            assert data[name].values.tolist() == found[name].values.tolist()
