@@ -21,13 +21,13 @@ from .._engine.threads import ordered
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.grid import boxes_of
 from .._format.rows import union
-from .._format.zarr_metadata import MASK, unusual_json
+from .._format.zarr_metadata import MASK, ZARR_JSON, unusual_json
 from .._storage.folder_store import LinkFound
 from .._storage.paths import is_url
 from .._storage.urls import path_of
 from .._types import Path, StorageOptions
 from ..abstract_io import Progress, effective_nthreads
-from ..exceptions import FormatError, Unsupported, UsageError
+from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
     MISSING,
@@ -201,10 +201,20 @@ class DatasetCheck:
                     used.add(folder.full(name))
                     self._description_failed(error)
                     continue
+                inner = joined_name(member, name)
                 if found is None:
+                    if layout == "zarr" and _has_lost_document(folder, name):
+                        used.add(folder.full(name))
+                        lost = DamageError(
+                            "the document of an array is missing: the folder has its "
+                            "chunks",
+                            section="metadata",
+                            filename=folder.path(name + "/" + ZARR_JSON),
+                        )
+                        self.nodes[inner] = lost
+                        self._description_failed(lost)
                     continue
                 used.add(folder.full(name))
-                inner = joined_name(member, name)
                 if layout != "folder" and found.layout == "folder":
                     message = "a folder of datasets, and no group: it has no document"
                     self.report.note("metadata", "no-document", message, file=inner)
@@ -520,6 +530,22 @@ def _lost_chunks(checks: list[FileCheck]) -> Iterator[tuple[int, int]]:
         shards = check.numbers[0] // slots, check.numbers[-1] // slots + 1
         for first, last in boxes_of(*shards, check.grid.counts):
             yield first * slots, last * slots + slots - 1
+
+
+def _has_lost_document(folder: Folder, name: str) -> bool:
+    """Return whether a folder that is no member has the chunks of an array of Zarr.
+
+    Members are removed by renaming their folders, so none is left without a document.
+    Where the group has copies of the documents, only the copies make members.
+    """
+    chunks = name + "/c"
+    if folder.is_remote or folder.pending.members is not None:
+        return False
+    if not folder.is_folder(name):
+        return False
+    if not folder.is_folder(chunks):  # of an array without axes
+        return ("c", stat.S_IFREG) in folder.entries(name)
+    return any(last.isdecimal() for last, _ in folder.entries(chunks))
 
 
 def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:

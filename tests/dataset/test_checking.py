@@ -205,6 +205,21 @@ def test_a_damaged_description(layout):
     assert [name] == [f.file for f in report.findings if f.severity == "error"]
 
 
+@pytest.mark.parametrize("name", ["a", "raw/a"])
+@pytest.mark.parametrize("items", [np.arange(5), 7])
+def test_a_member_without_its_document(name, items):
+    with dataset.create_group("g") as group:
+        group[name], group["b"] = items, [1, 2]
+    os.remove("g/%s/zarr.json" % name)
+    report = dataset.verify("g")
+    assert [("description", "error", name + "/zarr.json")] == [
+        (f.kind, f.severity, f.file) for f in report.findings
+    ]
+    recovery = dataset.recover("g", "r")
+    assert [(name, None)] == [(loss.member, loss.rows) for loss in recovery.losses]
+    assert [1, 2] == dataset.open("r")["b"][:].tolist()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_damage_of_a_column(layout):
     damage.new_table("t", layout)
