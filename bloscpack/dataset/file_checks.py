@@ -264,12 +264,13 @@ def _check_shard(
     for finding in inspection.report.findings:
         check.add_of_file(finding)
     _take_chunks(check, inspection, source)
+    states_place = True
     if inspection.report.ok:
         _compare(check, storage, source)
     else:
-        _compare_damaged(check, inspection, source)
+        states_place = _compare_damaged(check, inspection, source)
     if not (inspection.report.ok and check.ok):
-        check.certain = not inspection.proof.numbers
+        check.certain = states_place and not inspection.proof.numbers
 
 
 def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -> None:
@@ -358,16 +359,20 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
 
 def _compare_damaged(
     check: FileCheck, inspection: Inspection, source: ShardFiles
-) -> None:
-    """Compare the metadata of a damaged file with its array, if they are intact."""
+) -> bool:
+    """Compare the metadata of a damaged file with its array, if they are intact.
+
+    Returns whether they are: without them, the file may be that of another place.
+    """
     metadata, report = inspection.sections.metadata, inspection.report
     damaged = {f.section for f in report.findings if f.severity == findings.ERROR}
     if metadata is None or "metadata" in damaged:
-        return
+        return not source.sharding.identity
     number = check.numbers[0] // source.slots
     differences = [*source.sharding.differences(number, metadata.value)]
     if differences:
         _refuse(check, source, differences, "the file is damaged, and")
+    return True
 
 
 def _refuse(

@@ -392,6 +392,21 @@ def harm_at_random(path, layout, random):
                 damage.flip(file, random.randrange(size))
 
 
+@pytest.mark.parametrize("layout", SHARDED)
+def test_exchanged_files_of_which_one_does_not_state_its_place(layout):
+    damage.new_array("a", layout)
+    first, second = damage.files_of("a", layout)[:2]
+    os.rename(first, "kept")
+    os.rename(second, first)
+    os.rename("kept", second)
+    content = bytearray(Path(second).read_bytes())
+    content[content.index(b"{", 32) + 5] ^= 1  # in the metadata
+    Path(second).write_bytes(content)
+    recovery = dataset.recover("a", "new", sync=False)
+    assert not recovery.certain
+    assert not dataset.open("new").attrs["bloscpack_recovered"]["certain"]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_damage(layout):
     damage.new_array("sound", layout)
