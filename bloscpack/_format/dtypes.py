@@ -116,6 +116,9 @@ def exact_array(values: object) -> Array:
 
 def _check_present(column: object, dtype: DType) -> None:
     """Raise `DoesNotFit` for an integer of a column that a float of `dtype` changes."""
+    own = getattr(column, "dtype", None)
+    if isinstance(own, numpy.dtype) and own.kind not in "iuO":
+        return
     methods = ("dropna", "drop_null", "drop_nulls")  # of pandas, Arrow and polars
     drop = next((getattr(column, n) for n in methods if hasattr(column, n)), None)
     present = numpy.asarray(() if drop is None else drop())

@@ -16,16 +16,15 @@ import numpy
 from .._engine.threads import ordered
 from .._format.dtypes import Array as Items
 from .._format.dtypes import Key, check_text
-from .._format.text import empty_item
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type
 from .layouts.shard_files import REMOTE_FILES
-from .rows import check_different, items_of, naming_column
+from .rows import check_different, items_of_pandas, naming_column
 
 if TYPE_CHECKING:
     import pyarrow
-    from pandas import DataFrame, Index, Series
+    from pandas import DataFrame, Index
     from pandas.api.extensions import ExtensionArray
 
 # Number of rows at each end of a table, of columns, and of characters of an item that
@@ -74,7 +73,11 @@ def items_by_name(frame: DataFrame, *, any_numbers: bool = False) -> dict[str, I
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
     names = [column.name for column in series]
     check_different(names)
-    return {column.name: _plain_items(column) for column in series}
+    found = {}
+    for column in series:
+        with naming_column(column.name):
+            found[column.name] = items_of_pandas(column)
+    return found
 
 
 def _check_index(index: Index, any_numbers: bool = False) -> None:
@@ -97,36 +100,6 @@ def _check_index(index: Index, any_numbers: bool = False) -> None:
             "the index has no name, and does not just number the rows, but begins "
             "with %.100r: %s" % (index[0], ADVICE)
         )
-
-
-def _plain_items(column: Series) -> Items:
-    """Return the items of a Series; raise `UsageError` if NumPy would change them.
-
-    They are masked if some are missing, and the dtype has no value for these.
-    """
-    if hasattr(column.dtype, "categories"):
-        raise UsageValueError(
-            "the column '%s' has categories, which no array can have: store the values "
-            "with astype(column.cat.categories.dtype), or the numbers of cat.codes"
-            % column.name
-        )
-    if getattr(column.dtype, "tz", None) is not None:
-        raise UsageValueError(
-            "the column '%s' has the time zone '%s', which no array can have: remove "
-            "it with dt.tz_convert(None)" % (column.name, column.dtype.tz)
-        )
-    missing: Items = numpy.asarray(column.isna(), bool)
-    if column.dtype.kind in "iubO" and missing.any():
-        present = _plain_items(column[~missing])
-        with naming_column(column.name):
-            present = items_of(present, keeps_text=True)
-        fill = empty_item(present.dtype)
-        filled: Items = numpy.ma.array(numpy.full(len(column), fill, present.dtype))
-        filled[~missing] = present
-        filled[missing] = numpy.ma.masked
-        return filled
-    items: Items = column.to_numpy()
-    return items
 
 
 def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:

@@ -136,12 +136,44 @@ def _text_of(values: object) -> Array:
     return items
 
 
+def items_of_pandas(column: Any) -> Array:
+    """Return the items of a Series, or of an array of pandas.
+
+    They are masked if some are missing, and the dtype has no value for these. Raises
+    `UsageError` if NumPy would change them.
+    """
+    if hasattr(column.dtype, "categories"):
+        raise UsageValueError(
+            "no array can have categories: store the values with "
+            "astype(column.cat.categories.dtype), or the numbers of cat.codes"
+        )
+    if getattr(column.dtype, "tz", None) is not None:
+        raise UsageValueError(
+            "no array can have the time zone '%s': remove it with dt.tz_convert(None)"
+            % column.dtype.tz
+        )
+    items: Array
+    missing = numpy.asarray(column.isna(), bool)
+    if column.dtype.kind not in "iubO" or not missing.any():
+        items = column.to_numpy()
+        return items
+    present = items_of(column[~missing].to_numpy(), keeps_text=True)
+    fill = empty_item(present.dtype)
+    items = numpy.ma.array(numpy.full(len(column), fill, present.dtype))
+    items[~missing] = present
+    items[missing] = numpy.ma.masked
+    return items
+
+
 def with_missing(items: Any) -> Any:
-    """Return text of which items are missing as a masked array; others as they are.
+    """Return items of which some are missing as a masked array; others as they are.
 
     Text is objects of `str`, as in the arrays of Arrow and pandas, of which None, NaN
     and ``pandas.NA`` are missing. It has the text ``''`` in their place.
     """
+    is_lazy = hasattr(items, "divisions")  # of Dask
+    if hasattr(items, "isna") and hasattr(items, "dtype") and not is_lazy:
+        items = items_of_pandas(items)
     if numpy.ma.isMaskedArray(items):
         return items
     is_plain = isinstance(items, numpy.ndarray)

@@ -360,8 +360,10 @@ def test_dataframes(tmp_path):
     wrong = {
         "different names": pandas.DataFrame([[1, 2]], columns=["a", "a"]),
         "different names, found a, a": frame[["a"]].rename_axis("a"),
-        "'a' has categories": pandas.DataFrame({"a": pandas.Categorical(["u", "v"])}),
-        "'a' has the time zone 'UTC'": frame[["t"]].assign(
+        "'a': no array can have categories": pandas.DataFrame(
+            {"a": pandas.Categorical(["u", "v"])}
+        ),
+        "'a': no array can have the time zone 'UTC'": frame[["t"]].assign(
             a=frame["t"].dt.tz_localize("UTC")
         ),
         "the name of a column": pandas.DataFrame({5: [1]}),

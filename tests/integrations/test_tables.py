@@ -109,3 +109,21 @@ def test_columns_of_other_packages_keep_integers_beside_missing_ones(tmp_path):
             with pytest.raises(exceptions.UsageError):
                 table.add_column("b", items)
             assert [0.5, 1] == table["a"][:].tolist()
+
+
+def test_arrays_of_pandas_with_missing_items_are_columns(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "i": pandas.array([LARGE, None], "Int64"),
+        "b": pandas.array([True, None], "boolean"),
+        "f": pandas.array([0.5, None], "Float64"),
+    }
+    with dataset.create_table(tmp_path / "t", columns) as table:
+        table.append({name: pandas.Series(items) for name, items in columns.items()})
+        table["i"] = pandas.array([None, 1, LARGE, None], "Int64")
+        assert ["i", "i_missing", "b", "b_missing", "f"] == table.names
+        found = table.to_pandas()
+    assert [True, False, False, True] == found["i"].isna().tolist()
+    assert [1, LARGE] == found["i"].dropna().tolist()
+    assert [True, True] == found["b"].dropna().tolist()
+    assert [0.5, 0.5] == found["f"].dropna().tolist()
