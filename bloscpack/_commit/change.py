@@ -254,7 +254,7 @@ class Change:
         Number of seconds to wait for another writer of a file that is locked.
     is_joint
         Whether several calls make it together.
-    lacks_part
+    has_failed_call
         Whether one of these calls has failed, so that nothing is committed.
     members
         The documents of members that were committed; None for one that was removed.
@@ -271,7 +271,7 @@ class Change:
 
     wait = 0.0
     renews_token = False
-    lacks_part = False
+    has_failed_call = False
     is_joint = False
     pending: Pending | None = None
 

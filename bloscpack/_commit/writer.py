@@ -154,7 +154,7 @@ class Writer:
                 yield
             except BaseException:
                 if self._joint is not None:
-                    self._joint[0].lacks_part = True
+                    self._joint[0].has_failed_call = True
                 raise
 
     @contextmanager
@@ -222,7 +222,7 @@ class Writer:
                     yield
                 finally:
                     self._joint = None
-                if change.lacks_part:
+                if change.has_failed_call:
                     raise UsageError(
                         "nothing of '%s' was changed: one of the changes has failed"
                         % self.path

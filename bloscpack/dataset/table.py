@@ -449,6 +449,8 @@ class Table(StoredRows, ItemsNode):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
             if isinstance(key, str):
+                if key not in self._columns:
+                    raise KeyError("no column '%s': add_column adds one" % key)
                 rows = {key: rows}
             rows, added = self._with_masks_for(rows, self.names)
             self._add_masks(added)
