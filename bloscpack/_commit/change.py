@@ -66,6 +66,8 @@ from .ownership import FileAccess, is_new_folder
 
 # The message about names of folders that differ only in case, for example.
 SAME_NAME = "the file system can't tell the names %.200r and %.200r apart: change one"
+# The end of the part of a change that is the items of an array.
+ITEMS = "items/"
 # Permission bits of a file and a folder until they get the access of others.
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -301,12 +303,19 @@ class Change:
         self.finish(self._begin_with(name, content), at_once=True)
 
     def stage(self, name: str, content: bytes) -> None:
-        """Write the content that a file gets when the change is committed."""
+        """Write the content that a file gets when the change is committed.
+
+        Of the contents of a document, the last one counts.
+        """
         if name == self.document or self._member_of(name):
-            self._note(name)
+            self._noted.update(_folders_of(name))
             self._documents[name] = content
         else:
             self.finish(self._begin_with(name, content), at_once=False)
+
+    def staged(self, name: str) -> bytes | None:
+        """Return the content that a document gets; None if it does not change."""
+        return self._documents.get(name)
 
     def _note(self, name: str) -> None:
         """Note that a file changes in a joint change, where that is possible once."""
@@ -319,20 +328,20 @@ class Change:
     def _twice(self, name: str) -> UsageError:
         return UsageError(
             "'%s' would be changed twice in one change: join what you append or "
-            "assign to it, and set its attributes in one call of 'attrs.update'"
-            % self.store.path(name)
+            "assign to it" % self.store.path(name)
         )
 
     def begin_call(self, parts: Sequence[str], alone: bool) -> None:
-        """Begin one of the calls that make a joint change, which change some folders.
+        """Begin one of the calls that make a joint change, which change some parts.
 
-        Each call sees the state before. Raises `UsageError` if another call has changed
-        a folder, and one of both must be `alone`.
+        A part is a folder, or the items or attributes of a dataset. Each call sees the
+        state before. Raises `UsageError` if another call has changed a part, and one of
+        both must be `alone`.
         """
         for part in parts:
             is_sealed = not self._sealed.isdisjoint(_folders_of(part))
             if is_sealed or (alone and part in self._noted):
-                raise self._twice(part.rstrip("/"))
+                raise self._twice(part.removesuffix(ITEMS).rstrip("/"))
 
     def end_call(self, parts: Sequence[str], alone: bool) -> None:
         """End the call that `begin_call` has begun."""

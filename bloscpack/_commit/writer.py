@@ -174,8 +174,9 @@ class Writer:
         get its new state. `disturbs` says that a read that has begun before may find
         new items. `flushes` says that the rows that wait are written first. `shard` is
         the name of the shard that changes, by a rule for shards; if it raises
-        `Conflict`, another writer was faster. `parts` are the folders that change, with
-        a slash at the end; with `alone`, no other call in `together` may change them.
+        `Conflict`, another writer was faster. `parts` are what changes: folders, with
+        a slash at the end, or `items_part` and `attributes_part` of a layout. With
+        `alone`, no other call in `together` may change them.
         """
         self._check_outer()
         with self.turn():

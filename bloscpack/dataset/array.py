@@ -325,7 +325,7 @@ class Array(StoredArray, ItemsNode):
             grid, read = layout.grid.resized(shape), layout.reader.get
             added = Selection((*map(slice, before), slice(old[axis], None)), shape)
             blocks = changed_blocks(grid, added, items, read, old, self.dtype)
-            parts = [layout.folder.prefix]
+            parts = [layout.items_part]
             with writer.change(lambda: layout.committed(shape), parts=parts) as change:
                 layout.stage(change, grid, blocks, extends=True)
 
@@ -348,7 +348,7 @@ class Array(StoredArray, ItemsNode):
         is_shape = isinstance(shape, (tuple, list))
         with writer.turn():
             new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
-            parts = [self._layout.folder.prefix]
+            parts = [self._layout.items_part]
             with writer.change(lambda: self.resized(new), parts=parts) as change:
                 self.stage_resize(change, new)
 
@@ -369,7 +369,7 @@ class Array(StoredArray, ItemsNode):
         if not writer.by_shard:
             with writer.change(
                 lambda: layout.committed(self.shape),
-                parts=[layout.folder.prefix],
+                parts=[layout.items_part],
                 alone=False,
             ) as change:
                 self.stage_items(change, key, values)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-from .._commit.change import Pending, decode_json
+from .._commit.change import Change, Pending, decode_json
 from .._commit.objects import is_leftover
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
@@ -327,8 +327,16 @@ class Folder:
         """
         return self.read_document(name)[1]
 
-    def read_document(self, name: str) -> tuple[bytes, Json]:
-        """Return the content of a file of JSON, and the value in it."""
+    def read_document(
+        self, name: str, change: Change | None = None
+    ) -> tuple[bytes, Json]:
+        """Return the content of a file of JSON, and the value in it.
+
+        It is what an earlier call in the same `change` has staged, if there is one.
+        """
+        staged = None if change is None else change.staged(self.full(name))
+        if staged is not None:
+            return staged, decode_json(staged, self.path(name))
         known = self._known  # keeps the file open
         if known is not None and known[0] == name:
             self._known = None

@@ -598,11 +598,11 @@ class Group(Node, Mapping[str, Node]):
     def change(self) -> Iterator[Group]:
         """Let all changes in the block be one: in a crash all of them happen, or none.
 
-        The block changes each member once: it appends to it, assigns to it, resizes it,
-        or sets its attributes. It may create and remove members, which are there when
-        it has ended: creating returns None. Other threads wait. Reads in the block
-        return the state before. A member that the document does not commit, of another
-        layout than ``'zarr'`` say, can't be changed in the block.
+        The block changes the items of each member once: it appends to it, assigns to
+        it or resizes it. It may set attributes, and create and remove members, which
+        are there when it has ended: creating returns None. Other threads wait. Reads in
+        the block return the state before. A member that the document does not commit,
+        of another layout than ``'zarr'`` say, can't be changed in the block.
 
         The first use lets the document of the group commit the members from now on,
         those of groups inside of it, too. The group then has one writer at a time.

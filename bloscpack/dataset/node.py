@@ -336,12 +336,13 @@ class Attributes(MutableMapping[str, "Json"]):
             if isinstance(layout, ArrayLayout) and renews:
                 layout.committed(layout.shape)
 
-        parts = [layout.folder.prefix]
+        parts = [layout.attributes_part]
         with writer.change(
             take_over, disturbs=renews, parts=parts, alone=False
         ) as change:
-            # Other programs, and other writers of a group, may have changed them.
-            values = edit(layout.read_attributes())
+            # Other programs, other writers of a group, and earlier calls in a block of
+            # `change` may have changed them.
+            values = edit(layout.read_attributes(change))
             layout.stage_attributes(change, values)
             values = parse_json(encode_attributes(values))  # as all read them
 

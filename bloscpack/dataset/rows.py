@@ -747,7 +747,7 @@ def append_rows(
             layout.committed(shape_of(layout))
         taken_over()
 
-    parts = [layout.folder.prefix for layout in rows]
+    parts = [layout.items_part for layout in rows]
     with writer.change(
         take_over, disturbs=False, flushes=flushes, parts=parts
     ) as change:

@@ -413,7 +413,7 @@ class Table(StoredRows, ItemsNode):
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
         (rows,) = checked_shape(length)
-        parts = [column._layout.folder.prefix for column in self._columns.values()]
+        parts = [column._layout.items_part for column in self._columns.values()]
         with writer.change(lambda: self._committed(rows), parts=parts) as change:
             for column in self._columns.values():
                 column.stage_resize(change, (rows, *column.shape[1:]))
@@ -459,7 +459,7 @@ class Table(StoredRows, ItemsNode):
                 columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
                 key = slice(None)
             given = all_columns(rows, list(columns), masks)
-            parts = [column._layout.folder.prefix for column in columns.values()]
+            parts = [column._layout.items_part for column in columns.values()]
             with writer.change(
                 lambda: self._committed(len(self)), parts=parts, alone=False
             ) as change:

@@ -646,20 +646,47 @@ def test_the_first_member_of_an_empty_group_that_commits(path):
     assert [1, 2] == dataset.open(path)["x"][:].tolist()
 
 
-def test_attributes_of_the_group_change_once(path):
+def set_attributes(node):
+    node.attrs["b"] = 2
+    node.attrs["c"] = 3
+    del node.attrs["b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("", lambda group: group.create_array("new", [1])),
+        ("time", lambda group: group["time"].append([4, 5])),
+        ("time", lambda group: group["time"].resize(9)),
+        ("time", lambda group: group["time"].__setitem__(0, 9)),
+        ("in", lambda group: group["in/rain"].append([[8, 9]])),
+        ("in/rain", lambda group: group["in/rain"].append([[8, 9]])),
+        ("tab", lambda group: group["tab"].append({"k": [3], "v": ["c"]})),
+        ("tab/k", lambda group: group["tab"].append({"k": [3], "v": ["c"]})),
+    ],
+)
+@pytest.mark.parametrize("sets_first", [False, True])
+def test_attributes_and_items_of_one_member_change_together(
+    path, name, change, sets_first
+):
+    def set_some(group):
+        set_attributes(group[name] if name else group)
+
     fill(path)
     with dataset.open(path, "r+") as group:
-
-        def twice():
-            with group.change():
-                group.attrs["b"] = 2
-                group.attrs["c"] = 3
-
-        with pytest.raises(UsageError, match=r"one call of 'attrs\.update'"):
-            twice()
-        assert {"a": 1} == group.attrs.asdict()
-        group.attrs["c"] = 3
-    assert {"a": 1, "c": 3} == dataset.open(path).attrs.asdict()
+        with group.change():
+            for step in (set_some, change) if sets_first else (change, set_some):
+                step(group)
+        together = content(group)
+        assert 3 == (group[name] if name else group).attrs["c"]
+        assert together == content(dataset.open(path))
+    others = str(path) + "-others"
+    fill(others)
+    with dataset.open(others, "r+") as group:
+        change(group)
+        set_some(group)
+        assert together == content(group)
+    assert dataset.verify(path).ok
 
 
 @pytest.mark.parametrize("fails", ["create", "block"])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy
 
-from ..._commit.change import SAME_NAME, Change
+from ..._commit.change import ITEMS, SAME_NAME, Change
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
@@ -274,12 +274,17 @@ class NodeLayout(ABC):
         """Read the description; `allow_pickle` lets Python objects be read."""
 
     @abstractmethod
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
+        """Return the attributes in the file, or those that `change` has staged."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return a function that opens it again with the same settings."""
         return partial(type(self), allow_pickle=self.allow_pickle), (self.folder,)
+
+    @property
+    def attributes_part(self) -> str:
+        """What a call changes that sets attributes, for `Writer.change`."""
+        return "%s%s/" % (self.folder.prefix, self.document)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes, in a layout that can be changed."""
@@ -401,6 +406,11 @@ class ArrayLayout(NodeLayout):
         in `new` is right when all blocks are written. Raises `UsageError` if the layout
         can't hold such an array.
         """
+
+    @property
+    def items_part(self) -> str:
+        """What a call changes that assigns or appends items, for `Writer.change`."""
+        return self.folder.prefix + ITEMS
 
     @classmethod
     @abstractmethod
@@ -634,7 +644,7 @@ class PlainFolder(GroupLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
 
-    def read_attributes(self) -> JsonObject:
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return no attributes."""
         return {}
 

@@ -224,7 +224,7 @@ class BcolzNode(NodeLayout):
 
     has_digests = False
 
-    def read_attributes(self) -> JsonObject:
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes in the file; none if it is missing or empty.
 
         Interrupted writers leave empty files.

@@ -481,7 +481,7 @@ class SuperchunkNode(NodeLayout):
     _documents: Documents
     _column = ""  # the name of a column
 
-    def read_attributes(self) -> JsonObject:
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes in the file."""
         if not self._column:
             return self._documents.read_attributes(ATTRIBUTES)

@@ -184,9 +184,9 @@ class NodeDocument(NamedTuple):
     is_own: bool
 
 
-def read_node(folder: Folder) -> NodeDocument:
-    """Return the document that is in the file now."""
-    return decode_node(folder, *folder.read_document(ZARR_JSON))
+def read_node(folder: Folder, change: Change | None = None) -> NodeDocument:
+    """Return the document that is in the file now, or that `change` has staged."""
+    return decode_node(folder, *folder.read_document(ZARR_JSON, change))
 
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
@@ -256,9 +256,9 @@ class OwnDocument:
         return encode_node(self.array.document(), self.identity)
 
 
-def read_array_document(folder: Folder) -> OwnDocument:
-    """Return the document of an array, which is in its file now."""
-    content, value = folder.read_document(ZARR_JSON)
+def read_array_document(folder: Folder, change: Change | None = None) -> OwnDocument:
+    """Return the document of an array: in its file now, or staged by `change`."""
+    content, value = folder.read_document(ZARR_JSON, change)
     node = decode_node(folder, content, value)
     try:
         own = OwnDocument(decode_array(node.document), node.identity, node.is_own)
@@ -411,9 +411,9 @@ class ZarrArray(ArrayLayout):
         """Return the numbers of the shards that have a file: few, if it is sparse."""
         return [*self._sharding.names.stored(self.folder, MAX_NBYTES)]
 
-    def read_attributes(self) -> JsonObject:
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes of the user."""
-        array = read_array_document(self.folder).array
+        array = read_array_document(self.folder, change).array
         return with_mask(array.attributes, array.dtype, decode_mask)
 
     # Writing
@@ -474,18 +474,18 @@ class ZarrArray(ArrayLayout):
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
         check_attributes(values, OF_ARRAYS, " of an array")
-        own = self._read_for_change()
+        own = self._read_for_change(change)
         own.array.attributes = with_mask(values, self.dtype, encode_mask)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
-    def _read_for_change(self) -> OwnDocument:
-        """Return the document that is in the file now, to be changed.
+    def _read_for_change(self, change: Change | None = None) -> OwnDocument:
+        """Return the document that is in the file now, or in `change`, to be changed.
 
         If another program has written it, it gets an identity, and it gets the mark of
         a sparse array if rows are missing: they are no damage. Raises `FormatError` if
         its shards are those of several arrays, of which only one could be read then.
         """
-        own = read_array_document(self.folder)
+        own = read_array_document(self.folder, change)
         if own.is_own:
             return own
         stored = self._stored_shards()
@@ -521,13 +521,13 @@ class ZarrArray(ArrayLayout):
             mark_sparse(own.array)
         return own
 
-    def _read_of_same_shape(self) -> OwnDocument:
+    def _read_of_same_shape(self, change: Change) -> OwnDocument:
         """Return the document, of which the shape is to be changed.
 
         Raises `StorageError` if another program has changed the shape since: its rows
         would be lost.
         """
-        own = self._read_for_change()
+        own = self._read_for_change(change)
         if own.array.shape != self.shape:
             raise StorageError(
                 errno.ESTALE,
@@ -575,7 +575,7 @@ class ZarrArray(ArrayLayout):
         extends: bool,
     ) -> None:
         """Let `change` write chunks, and set the shape."""
-        own = self._read_of_same_shape()
+        own = self._read_of_same_shape(change)
         assert own.identity is not None
         source = self._source  # another thread may call `renew`
         source.prepare_copies()
@@ -599,7 +599,7 @@ class ZarrArray(ArrayLayout):
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
-        own = self._read_of_same_shape()
+        own = self._read_of_same_shape(change)
         own.array.grid = self.grid.resized((length, *self.shape[1:]))
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
@@ -726,7 +726,7 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     The document of a table gets the documents of its columns if it has none, as after
     another program has written it.
     """
-    node = read_node(folder)
+    node = read_node(folder, change)
     document = {**node.document, "attributes": attributes}
     is_root = not folder.prefix
     if is_root and COLUMN_ORDER in attributes and CONSOLIDATED not in document:
@@ -831,9 +831,9 @@ class ZarrNode(NodeLayout):
     name = "zarr"
     description_files = (ZARR_JSON,)
 
-    def read_attributes(self) -> JsonObject:
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes of the user."""
-        attributes = read_node(self.folder).attributes
+        attributes = read_node(self.folder, change).attributes
         attributes.pop(COLUMN_ORDER, None)
         return attributes
 

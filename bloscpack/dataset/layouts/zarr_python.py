@@ -28,6 +28,7 @@ import numpy
 
 from ..._arrays.reader import Reader
 from ..._arrays.selection import Selection
+from ..._commit.change import Change
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
 from ..._format.chunks import decompress
@@ -464,7 +465,7 @@ class OtherArray(ArrayLayout):
         """Whether items have variable size."""
         return self.dtype.kind in "OT"
 
-    def read_attributes(self) -> JsonObject:
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes that the array had when it was opened."""
         return self._attributes
 
@@ -518,7 +519,7 @@ class OtherGroup(GroupLayout):
         folder.read_object(ZGROUP)
         self.description_files = old_files(folder, ZGROUP)
 
-    def read_attributes(self) -> JsonObject:
+    def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes in the file."""
         folder = self.folder
         return folder.read_object(ZATTRS) if folder.exists(ZATTRS) else {}
