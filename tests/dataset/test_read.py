@@ -599,10 +599,10 @@ def test_a_table_of_which_a_column_is_removed_meanwhile(tmp_path, monkeypatch, l
         tmp_path / "t", {"a": np.arange(5), "extra": np.arange(5)}, layout=layout
     ) as table:
 
-        def read_late(folder, name):
-            if "extra" in folder.full(name) and "extra" in table.names:
+        def read_late(folder, *args):
+            if "extra" in folder.full(args[0]) and "extra" in table.names:
                 table.remove_column("extra")
-            return read(folder, name)
+            return read(folder, *args)
 
         monkeypatch.setattr(Folder, "read_document", read_late)
         found = dataset.open(tmp_path / "t")
