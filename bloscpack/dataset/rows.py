@@ -882,7 +882,10 @@ def new_rows(
         encode_dtype(wanted)  # raises the error of objects
     if data.shape:
         return stream_of(data, wanted, tuple(data.shape[1:]))
-    stream = stream_of(numpy.asanyarray(data[()]).reshape(1), wanted, ())
+    item = data[()]
+    if data.dtype.kind in "OT":  # NumPy would drop zero bytes at the end of a text
+        item = numpy.array(item, TEXT)
+    stream = stream_of(numpy.asanyarray(item).reshape(1), wanted, ())
     stream.has_axes = False
     return stream
 

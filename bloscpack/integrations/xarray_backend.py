@@ -27,6 +27,7 @@ from .. import dataset, exceptions
 from .._format.array_metadata import Labels, default_dims
 from .._format.dtypes import Array, DType
 from .._format.other_formats import ZARR_JSON
+from .._format.text import TEXT
 from .._format.zarr_metadata import encode_attributes
 from .._storage.local import begins_with
 from .._storage.paths import is_url
@@ -336,6 +337,9 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
         read = self._array.oindex.__getitem__
         if isinstance(key, (indexing.BasicIndexer, indexing.OuterIndexer)):
             found: Array = read(key.tuple)
+            if self.dtype == TEXT and isinstance(found, str):
+                # As a text, NumPy would drop the zero bytes at its end.
+                found = numpy.array(found, TEXT)
         else:  # xarray reads an index that has all items, and selects among them
             outer = indexing.IndexingSupport.OUTER
             found = indexing.explicit_indexing_adapter(key, self.shape, outer, read)

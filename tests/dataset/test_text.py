@@ -31,6 +31,11 @@ def texts(shape, seed=0):
     return found
 
 
+def words_of(word):
+    """Return a text as an array without axes."""
+    return np.array(word, object)
+
+
 def assert_items(expected, found):
     assert expected.shape == found.shape
     assert expected.tolist() == found.tolist()
@@ -311,6 +316,14 @@ def test_xarray(tmp_path):
         with xarray.open_dataset(path, engine=engine, **how) as found:
             assert [*expected, "\u00e9" * 99] == found["flag"].values.tolist()
             assert ["bad", "ok"] == found["flag"][1:4:2].values.tolist()
+    ends = xarray.Dataset(
+        {"s": ("t", np.array(["a\0", "b"], object)), "n": ((), words_of("c\0\0"))}
+    )
+    with dataset.from_xarray(tmp_path / "ends", ends) as group:
+        found = group.to_xarray()
+        assert "a\0" == found["s"][0].values.item()
+        assert np.dtype(object) == found["s"][0].values.dtype
+        assert "c\0\0" == found["n"].values.item()
     gaps = xarray.Dataset({"s": ("t", np.array(["x", None], object))})
     with pytest.raises(UsageError, match=r"variable 's'.*expected text in each item"):
         dataset.from_xarray(tmp_path / "g", gaps)
@@ -605,6 +618,11 @@ def test_assigning_a_text_without_axes(tmp_path, joint):
         assert "new" == group["a"][()]
         group["a"][...] = np.array("newer", object)
     assert "newer" == dataset.open(tmp_path / "g" / "a")[()]
+
+
+def test_zero_bytes_at_the_end_of_a_text_without_axes(tmp_path):
+    dataset.create_array(tmp_path / "a", words_of("x\0")).close()
+    assert "x\0" == dataset.open(tmp_path / "a")[()]
 
 
 def change(*keys, value):
