@@ -736,7 +736,7 @@ def _fitting(
         if "scale_factor" in raw.attrs:
             limit = _packing_error(raw.attrs, given, again[kept])
     else:
-        errors = (again - given)[kept]
+        errors = numpy.asarray(again - given)[kept]  # of one time, it is no array
         if errors.dtype.kind == "O":  # of cftime
             errors = errors.astype("m8[us]")
         errors = abs(errors.astype("m8[ns]").astype(float))

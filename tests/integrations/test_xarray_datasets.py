@@ -516,3 +516,21 @@ def test_bounds_of_times_of_any_calendar(tmp_path, calendar):
     ) as found:
         for name in ("time", "edges"):
             assert data[name].values.tolist() == found[name].values.tolist()
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "proleptic_gregorian"])
+def test_a_single_time_of_any_calendar(tmp_path, calendar):
+    """A variable without axes, such as the time of one field."""
+    cftime = pytest.importorskip("cftime")
+    time = cftime.datetime(2001, 2, 25, 6, calendar=calendar)
+    data = xr.Dataset({"t": ("x", [1.0, 2])}, {"time": time})
+    dataset.from_xarray(tmp_path / "g", data).close()
+    dataset.from_xarray(tmp_path / "g", data, mode="a").close()
+    coder = xr.coders.CFDatetimeCoder(use_cftime=True)
+    with xr.open_dataset(
+        tmp_path / "g", engine="bloscpack", decode_times=coder
+    ) as found:
+        assert time == found["time"].values.item()
+    late = data.assign_coords(time=time.replace(microsecond=5))
+    with pytest.raises(UsageError, match="'time'"):
+        dataset.from_xarray(tmp_path / "g", late, mode="a")
