@@ -44,7 +44,7 @@ from ..dataset.conversion.contents import (
     without_group,
 )
 from ..dataset.description import dtype_text
-from ..dataset.rows import joined
+from ..dataset.rows import joined, masks_of
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
 from .args import given_delimiter
@@ -278,6 +278,8 @@ def new_rows(
         settings["raw"] = found.dtype, (UNKNOWN_LENGTH, *found.shape[1:])
     elif isinstance(found, dataset.Table):
         settings["dtypes"] = {name: found.dtype[name].base for name in found.names}
+        settings["layout"] = found.layout  # text and missing values are read as there
+        settings["masks"] = masks_of({name: found[name] for name in found.names})
     with opened(path, args.nthreads, **settings) as source:
         yield _rows_in(source, found)
 
@@ -298,7 +300,13 @@ def _rows_in(source: Opened, found: Any) -> object:
         table = as_table(content)
         if not isinstance(table.array, Stream):
             return table.columns
-        return joined([*table.blocks()], table.dtype, ())
+        rows = joined([*table.blocks()], table.dtype, ())
+        given = {name: rows[name] for name in table.columns}
+        # A table without such a column gets it with the first missing text.
+        for name, mask in masks_of(table.columns).items():
+            if mask not in found.names:
+                given[name] = numpy.ma.array(given[name], mask=given.pop(mask))
+        return given
     if not is_of_table and content.kind == "array":
         assert isinstance(content, Rows)
         return with_rows(content).blocks()

@@ -482,3 +482,55 @@ def test_text_of_any_length(capfd):
         for arguments in (("append", name, "raw"), ("cat", name)):
             with pytest.raises((UsageError, Refusal), match="text of any length"):
                 run(*arguments)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_appending_files_with_missing_values(capfd, layout):
+    """Files need no columns that say which values of others are missing."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    gaps = pandas.DataFrame(
+        {
+            "i": pandas.array([1, None, -3], "Int16"),
+            "b": pandas.array([True, None, False], "boolean"),
+            "s": pandas.Series(["x", None, ""], dtype=object),
+            "f": [0.5, None, 2.0],
+        }
+    )
+    whole = gaps[[True, False, True]].reset_index(drop=True)
+    target = "t." + layout
+    gaps.to_parquet("gaps.parquet")
+    whole.to_parquet("whole.parquet")
+    gaps[["f", "s", "b", "i"]].to_csv("gaps.csv", index=False)
+    whole.to_csv("whole.csv", index=False)
+    said(capfd, "convert", "gaps.parquet", target)
+    for name in ("gaps.parquet", "whole.parquet", "gaps.csv", "whole.csv"):
+        said(capfd, "append", target, name)
+    plain = gaps.assign(s=["x", "", ""])  # empty text in CSV is a text
+    expected = pandas.concat([gaps, gaps, whole, plain, whole], ignore_index=True)
+    found = dataset.open(target).to_pandas()
+    for name in expected:
+        missing = expected[name].isna()
+        assert missing.tolist() == found[name].isna().tolist(), name
+        items = expected[name][~missing].tolist()
+        assert items == found[name][~missing].tolist(), name
+    with open("wrong.csv", "w") as fp:
+        fp.write("i,b,s,f\n1,True,x,1\nNA,1.5,x,1\n")
+    with pytest.raises(UsageError, match=r"'b', line 3: expected values .*'1.5'"):
+        run("append", target, "wrong.csv")
+
+
+def test_appending_the_first_missing_values(capfd):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    with dataset.create_table("t", {"s": np.array(["a"], object), "i": [1]}):
+        pass
+    texts = pandas.DataFrame({"s": ["b", None], "i": [2, 3]})
+    texts.to_parquet("texts.parquet")
+    said(capfd, "append", "t", "texts.parquet")
+    assert [False, False, True] == dataset.open("t")["s_missing"][:].tolist()
+    numbers = pandas.DataFrame({"s": ["c"], "i": pandas.array([None], "Int64")})
+    numbers.to_parquet("numbers.parquet")
+    with pytest.raises(UsageError, match=r"'i' has missing items.* no column 'i_m"):
+        run("append", "t", "numbers.parquet")
+    assert ["a", "b", ""] == dataset.open("t")["s"][:].tolist()

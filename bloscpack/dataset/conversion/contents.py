@@ -65,6 +65,9 @@ class Request:
         Those of the arrays of a dataset, as for `create_array`; None for the default.
     dtypes
         The types of columns of text files, by name.
+    masks
+        Columns of text files that may have missing values, and the name of the column
+        that says which these are, also if the file has none of this name.
     delimiter
         The character between the values of text files.
     raw
@@ -92,6 +95,7 @@ class Request:
     chunks: int | tuple[int, ...] | None = None
     shards: int | tuple[int, ...] | None = None
     dtypes: Mapping[str, DType] = field(default_factory=dict)
+    masks: Mapping[str, str] = field(default_factory=dict)
     delimiter: str = ","
     raw: tuple[DType, tuple[int, ...]] | None = None
     limits: AccessLimits | None = None

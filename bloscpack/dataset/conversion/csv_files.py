@@ -118,17 +118,28 @@ def read(path: str, request: contents.Request) -> contents.Content:
                     "values; convert --dtype '%s=f8' names the first one"
                     % (name, path, name)
                 )
+    dtypes.update(dict.fromkeys(file.masks.values(), BOOL))
     columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
         column.array = contents.array_stream(read_column, column)
-    for column, scan in zip(columns.values(), scans, strict=True):
+    for name, scan in zip(file.names, scans, strict=True):
+        column = columns[name]
         column.text_nbytes = scan.lengths.text_nbytes if column.dtype == TEXT else 0
     return contents.new_table(columns, length, partial(file.blocks, dtypes))
 
 
 class _File:
-    """A file, whose values are read as text; `names` are those of its columns."""
+    """A file, whose values are read as text.
+
+    Attributes
+    ----------
+    names
+        Those of its columns.
+    masks
+        The columns whose missing values become zero, and the name of the column of
+        booleans that says which these are.
+    """
 
     def __init__(self, path: str, request: contents.Request) -> None:
         import_extra("pyarrow", "tables", "CSV needs the package %s")
@@ -161,7 +172,15 @@ class _File:
                     "expected a line with a different name for each column, found '%s'"
                     % (name or "a column without a name")
                 )
-        for name in request.dtypes.keys() - set(self.names):
+        # Empty text is a text, and missing floats and times are NaN and NaT.
+        self.masks = {
+            name: mask
+            for name, mask in request.masks.items()
+            if name in self.names and mask not in self.names
+            if name in request.dtypes and request.dtypes[name].kind in "biu"
+        }
+        known = {*self.names, *request.masks.values()}
+        for name in request.dtypes.keys() - known:
             raise UsageValueError(
                 "there is no column '%s'; the columns are %s"
                 % (name, ", ".join(self.names))
@@ -308,14 +327,18 @@ class _File:
     def blocks(self, dtypes: Mapping[str, DType]) -> Iterator[contents.Columns]:
         """Yield blocks of rows of some columns."""
         step = contents.rows_in_block(sum(map(item_nbytes, dtypes.values())))
+        names = [name for name in self.names if name in dtypes]
         with contents.naming_file(self._path):
-            for batch, where in self.batches(list(dtypes)):
+            for batch, where in self.batches(names):
                 for start in range(0, batch.num_rows, step):
                     block: contents.Columns = {}
-                    for name, dtype in dtypes.items():
+                    for name in names:
                         values = batch.column(name)[start : start + step]
+                        if name in self.masks:
+                            missing = _are_missing(values)
+                            block[self.masks[name]] = numbers_of(missing)
                         try:
-                            block[name] = self._items(values, dtype, name)
+                            block[name] = self._items(values, dtypes[name], name)
                         except _WrongValue as error:
                             index, why = error.args
                             raise DoesNotFit(
@@ -355,13 +378,13 @@ class _File:
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
         found = _parsed(values, dtype)
-        if found is None and kind in "fcmM":
+        if found is None and (kind in "fcmM" or name in self.masks):
             missing = _are_missing(values)
             numbers = numpy.flatnonzero(~numbers_of(missing))
             present = values.filter(compute.invert(missing))
             parsed = _parsed(present, dtype) if len(present) else numpy.empty(0, dtype)
             if parsed is not None:
-                nothing = "nan" if kind in "fc" else "NaT"
+                nothing = "nan" if kind in "fc" else "NaT" if kind in "mM" else 0
                 found = numpy.full(len(values), nothing, parsed.dtype)
                 found[numbers] = parsed
         refused = "expected values of dtype '%s', found" % dtype
