@@ -288,6 +288,8 @@ def _encoded(
                         how.setdefault("calendar", calendar)
                     like = type(variable)((), 0, encoding=how)
                     _fitting(variable, original, like, variable)
+                elif variable.chunks:
+                    variables[name] = _checked_later(variable, original, str(name))
                 else:
                     _check_encoded(variable, original)
     return variables, attrs
@@ -296,11 +298,9 @@ def _encoded(
 def _check_encoded(encoded: Variable, variable: Variable) -> None:
     """Raise `UsageError` if a dtype of the caller can't hold the numbers.
 
-    Floats are rounded, to the nearest step of packed numbers. Numbers of Dask are not
-    known yet.
+    Floats are rounded, to the nearest step of packed numbers.
     """
-    found, wanted = variable.dtype, encoded.dtype
-    if found == wanted or variable.chunks or {found.kind, wanted.kind} - {*"iuf"}:
+    if not _may_change(encoded, variable):
         return
     if not variable.ndim:
         _check_held(encoded, variable)
@@ -310,6 +310,30 @@ def _check_encoded(encoded: Variable, variable: Variable) -> None:
     for start in range(0, count, step):
         part = slice(start, start + step)
         _check_held(encoded[part], variable[part])
+
+
+def _checked_later(encoded: Variable, variable: Variable, name: str) -> Variable:
+    """Return an encoded variable of Dask, whose numbers are checked when computed."""
+    if not _may_change(encoded, variable):
+        return encoded
+
+    def checked(numbers: Items, given: Items) -> Items:
+        make, dims = type(encoded), encoded.dims
+        with naming_column(name, "variable"):
+            _check_held(make(dims, numbers, attrs), make(dims, given))
+        return numbers
+
+    attrs, data = encoded.attrs, encoded.data
+    blocks = import_dask("dask.array").map_blocks(
+        checked, data, variable.data, dtype=data.dtype, meta=data._meta
+    )
+    return encoded.copy(data=blocks)
+
+
+def _may_change(encoded: Variable, variable: Variable) -> bool:
+    """Return whether a dtype of the caller may be unable to hold the numbers."""
+    found, wanted = variable.dtype, encoded.dtype
+    return found != wanted and not {found.kind, wanted.kind} - {*"iuf"}
 
 
 def _check_held(encoded: Variable, variable: Variable) -> None:

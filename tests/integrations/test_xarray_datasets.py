@@ -139,6 +139,28 @@ def test_dask():
         xr.testing.assert_identical(weather(), group.to_xarray().load())
 
 
+@pytest.mark.parametrize(
+    ("values", "encoding", "wrong"),
+    [
+        ([1, 2, 300], {"dtype": "i1"}, "300"),
+        ([1.0, 2, np.nan], {"dtype": "i2"}, "nan"),
+        ([0.5, 1e5], {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -1}, "100000"),
+        ([0.5, 1e300], {"dtype": "f4"}, "1e\\+300"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:saving variable", "ignore:overflow", "ignore:invalid")
+def test_numbers_of_dask_that_do_not_fit(values, encoding, wrong):
+    da = pytest.importorskip("dask.array")
+    lazy = da.from_array(np.array(values), chunks=1)
+    data = xr.Dataset({"v": ("x", lazy)})
+    with pytest.raises(UsageError, match="variable 'v': the value %s" % wrong):
+        dataset.from_xarray("g", data, encoding={"v": encoding})
+    assert not os.path.exists("g")
+    fits = data.isel(x=slice(0, 1))
+    with dataset.from_xarray("g", fits, encoding={"v": encoding}) as group:
+        np.testing.assert_allclose(group.to_xarray().v.values, values[:1], atol=0.05)
+
+
 def test_encoding():
     encoding = {
         "t": {"chunks": 2, "shards": 4, "cname": "zlib", "dtype": "f8"},
