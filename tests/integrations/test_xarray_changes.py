@@ -137,7 +137,7 @@ APPENDED = {
     "'rain': .*values do not": lambda d: d.assign(rain=d.rain * 0 - 1.5),
     "'name': .*does not fit": lambda d: d.assign(name=d.name.astype("U9") + "long"),
     "'t': expected numbers.*found text": lambda d: d.assign(t=d.t.astype(str)),
-    "'time': expected times of the standard.*'noleap'": lambda d: d.convert_calendar(
+    "'time': expected times of .*gregorian'.*'noleap'": lambda d: d.convert_calendar(
         "noleap", use_cftime=True
     ),
     "'time': .*seconds since": lambda d: d.assign_coords(
