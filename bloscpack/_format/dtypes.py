@@ -98,10 +98,11 @@ def exact_array(values: object) -> Array:
     """Return values as an array, as `numpy.asanyarray` does.
 
     Raises `DoesNotFit` for an integer that NumPy would change: it makes floats of the
-    integers of pandas, Arrow and polars if others of the column are missing.
+    integers of pandas, Arrow and polars if others of the column are missing. Raises
+    `UsageValueError` for a time zone of Arrow or polars, which NumPy would drop.
     """
     array: Array = numpy.asanyarray(values)
-    if array.dtype.kind in "fc" and array is not values:
+    if array.dtype.kind in "fcM" and array is not values:
         columns = getattr(values, "columns", None)
         if hasattr(values, "iloc") and columns is not None:  # a DataFrame of pandas
             parts = [values.iloc[:, number] for number in range(len(columns))]
@@ -110,8 +111,22 @@ def exact_array(values: object) -> Array:
         else:
             parts = [values]
         for part in parts:
-            _check_present(part, array.dtype)
+            if array.dtype.kind == "M":
+                _check_zone(part)
+            else:
+                _check_present(part, array.dtype)
     return array
+
+
+def _check_zone(column: object) -> None:
+    """Raise `UsageValueError` if the times of a column have a time zone."""
+    zone = getattr(getattr(column, "type", None), "tz", None)  # of Arrow
+    zone = zone or getattr(getattr(column, "dtype", None), "time_zone", None)
+    if zone is not None:
+        raise UsageValueError(
+            "no array can have the time zone '%s': convert the times to UTC, and "
+            "remove the time zone" % zone
+        )
 
 
 def _check_present(column: object, dtype: DType) -> None:

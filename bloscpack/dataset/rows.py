@@ -13,6 +13,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -90,9 +91,7 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     if result.dtype.kind in "SU":
         for item in array.flat:
             if not isinstance(item, (str, bytes)):
-                raise UsageTypeError(
-                    "expected text in each item, found %.200r" % (item,)
-                )
+                raise UsageTypeError(_no_text(item))
             if item[-1:] in ("\0", b"\0"):
                 raise UsageValueError(ENDS_IN_ZERO)
     if keeps_text and result.dtype == TEXT:
@@ -129,11 +128,20 @@ def _text_of(values: object) -> Array:
         raise DoesNotFit("expected text that UTF-8 can hold: %s" % error) from error
     except TypeError as error:
         wrong = next(item for item in items.flat if not isinstance(item, str))
-        hint = ": only columns of tables have missing text" * _is_missing(wrong)
-        raise DoesNotFit(
-            "expected text in each item, found %.200r%s" % (wrong, hint)
-        ) from error
+        raise DoesNotFit(_no_text(wrong)) from error
     return items
+
+
+def _no_text(item: object) -> str:
+    """Return a message about an object that is no text, and what to do."""
+    hint = ""
+    if _is_missing(item):
+        hint = ": only columns of tables have missing text"
+    elif isinstance(item, date):
+        hint = ": numpy.array(items, 'datetime64[us]') makes an array of times"
+        if getattr(item, "tzinfo", None) is not None:
+            hint = ", and no array can have a time zone: convert the times to UTC"
+    return "expected text in each item, found %.200r%s" % (item, hint)
 
 
 def items_of_pandas(column: Any) -> Array:
@@ -165,6 +173,24 @@ def items_of_pandas(column: Any) -> Array:
     return items
 
 
+def _items_of_arrow(column: Any) -> Any:
+    """Return integers and booleans of which some are missing as a masked array.
+
+    `column` is an array of Arrow or a Series of polars. Others are returned as they
+    are: NumPy has NaN and NaT for missing floats and times.
+    """
+    missing = numpy.asarray(column.is_null(), bool)
+    drop = getattr(column, "drop_null", None) or getattr(column, "drop_nulls", None)
+    if drop is None or missing.ndim != 1 or not missing.any():
+        return column
+    present = numpy.asarray(drop())
+    if present.dtype.kind not in "iub":
+        return column
+    items = numpy.ma.array(numpy.zeros(len(missing), present.dtype), mask=missing)
+    items.data[~missing] = present
+    return items
+
+
 def with_missing(items: Any) -> Any:
     """Return items of which some are missing as a masked array; others as they are.
 
@@ -174,6 +200,8 @@ def with_missing(items: Any) -> Any:
     is_lazy = hasattr(items, "divisions")  # of Dask
     if hasattr(items, "isna") and hasattr(items, "dtype") and not is_lazy:
         items = items_of_pandas(items)
+    elif hasattr(items, "is_null"):
+        items = _items_of_arrow(items)
     if numpy.ma.isMaskedArray(items):
         return items
     is_plain = isinstance(items, numpy.ndarray)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timezone
+
 import pytest
 
 import bloscpack as bp
@@ -127,3 +129,56 @@ def test_arrays_of_pandas_with_missing_items_are_columns(tmp_path):
     assert [1, LARGE] == found["i"].dropna().tolist()
     assert [True, True] == found["b"].dropna().tolist()
     assert [0.5, 0.5] == found["f"].dropna().tolist()
+
+
+def test_arrays_of_arrow_and_polars_with_missing_items_are_columns(tmp_path):
+    """Also integers that no float is equal to, and booleans."""
+    pyarrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    values = {"i": [LARGE, None], "b": [True, None], "f": [0.5, 2.0]}
+    for kind, make in {
+        "arrow": pyarrow.array,
+        "chunks": lambda items: pyarrow.chunked_array([pyarrow.array(items)]),
+        "polars": polars.Series,
+    }.items():
+        columns = {name: make(items) for name, items in values.items()}
+        with dataset.create_table(tmp_path / kind, columns) as table:
+            table.append(columns)
+            assert ["i", "i_missing", "b", "b_missing", "f"] == table.names
+            found = table.to_arrow().to_pydict()
+        assert {name: items * 2 for name, items in values.items()} == found
+
+
+def test_time_zones_of_arrow_and_polars_are_refused(tmp_path):
+    pyarrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    zone = "Europe/Berlin"
+    times = pyarrow.array([0, 10**9], pyarrow.timestamp("us", zone))
+    series = polars.Series([datetime(2024, 7, 1)]).dt.replace_time_zone(zone)
+    for items in (times, pyarrow.chunked_array([times]), series):
+        for call in (
+            lambda given: dataset.create_array(tmp_path / "a", given),
+            lambda given: dataset.create_table(tmp_path / "t", {"a": given}),
+            lambda given: bp.save(tmp_path / "a.blp", given),
+            lambda given: bp.save(tmp_path / "a.zip", {"a": given}),
+        ):
+            with pytest.raises(exceptions.UsageError, match="time zone '%s'" % zone):
+                call(items)
+    assert [] == [*tmp_path.iterdir()]
+    naive = series.dt.replace_time_zone(None)
+    with dataset.create_array(tmp_path / "a", naive) as array:
+        with pytest.raises(exceptions.UsageError, match="time zone"):
+            array.append(series)
+        assert naive.to_numpy().tolist() == array[:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (date(2024, 7, 1), r"datetime.date\(.*numpy.array\(items, 'datetime64"),
+        (datetime(2024, 7, 1, tzinfo=timezone.utc), "time zone: convert the times to"),
+    ],
+)
+def test_objects_that_are_times(tmp_path, item, message):
+    with pytest.raises(exceptions.UsageError, match=message):
+        dataset.create_array(tmp_path / "a", [item])
+    with pytest.raises(exceptions.UsageError, match="'a': .*" + message):
+        dataset.create_table(tmp_path / "t", {"a": [item]})

@@ -148,7 +148,9 @@ def test_dask():
         ([0.5, 1e300], {"dtype": "f4"}, "1e\\+300"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:saving variable", "ignore:overflow", "ignore:invalid")
+@pytest.mark.filterwarnings(
+    "ignore:saving variable", "ignore:overflow", "ignore:invalid"
+)
 def test_numbers_of_dask_that_do_not_fit(values, encoding, wrong):
     da = pytest.importorskip("dask.array")
     lazy = da.from_array(np.array(values), chunks=1)
