@@ -41,8 +41,12 @@ ADVICE = (
 def columns_of(rows: object) -> object:
     """Return a DataFrame as arrays by name, and anything else as it is."""
     is_frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
-    is_lazy = hasattr(rows, "divisions")  # of Dask
-    return items_by_name(rows) if is_frame and not is_lazy else rows
+    if hasattr(rows, "divisions") and hasattr(rows, "columns"):  # of Dask
+        raise UsageTypeError(
+            "expected columns in memory, found a DataFrame of Dask: from_dask stores "
+            "it, and appends it with append=True"
+        )
+    return items_by_name(rows) if is_frame else rows
 
 
 def items_by_name(frame: DataFrame, *, any_numbers: bool = False) -> dict[str, Items]:

@@ -55,6 +55,8 @@ STORAGE = {
     *("dtype", "units", "calendar", "scale_factor", "add_offset", "_Unsigned"),
     *(MASK, "missing_value"),
 }
+# The modes of `from_xarray`.
+MODES = ("x", "w", "a")
 # What `encoding` may have for xarray; the rest is for `create_array`.
 CONVENTIONS = {*STORAGE, "coordinates", "grid_mapping"}
 # Units of times, from the coarsest to the finest, and their names in NumPy.
@@ -137,6 +139,11 @@ def from_xarray(
     """
     xarray = import_extra("xarray", "xarray")
     path = local_path(path)
+    if mode not in MODES:
+        raise UsageValueError(
+            "mode must be 'x' for a new group, 'w' to replace one, or 'a' to change "
+            "one, not %.200r" % (mode,)
+        )
     changes = append_dim is not None or region is not None
     if changes and (mode not in ("x", "a") or None not in (append_dim, region)):
         raise UsageValueError(
@@ -668,11 +675,12 @@ def _located(
         raise UsageTypeError("region: expected 'auto', or slices by dimension")
     parts = {}
     for dim, part in given.items():
+        by_values = False
         size: Any = stored.sizes.get(dim)
         wrong = size is None or dim not in data.dims
         if not wrong and part == "auto":
             if {dim} <= stored.indexes.keys() & data.indexes.keys():
-                known, places = stored.indexes[dim], [-1]
+                known, places, by_values = stored.indexes[dim], [-1], True
                 with suppress(ValueError):  # times that do not fit the same unit
                     if known.is_unique:
                         places = [*known.get_indexer(data.indexes[dim])]
@@ -682,9 +690,12 @@ def _located(
             elif region == "auto":  # all items of a dimension without a coordinate
                 part = slice(0, size)
         if wrong or not isinstance(part, slice) or part.step not in (None, 1):
+            found = "%.200r" % (given[dim],)
+            if by_values:
+                found = "other values of its coordinate, or another order"
             raise UsageValueError(
                 "region: expected adjacent items of the dimension '%s' of the group, "
-                "found %.200r" % (dim, given[dim])
+                "found %s" % (dim, found)
             )
         parts[dim] = slice(*part.indices(size)[:2])
     return parts

@@ -1049,3 +1049,16 @@ def test_cluster(tmp_path, job):
     )
     assert 0 == done.returncode, done.stderr[-3000:]
     assert "passed" in done.stdout, done.stdout
+
+
+def test_tables_of_a_frame_of_dask_name_from_dask(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pytest.importorskip("dask.dataframe").from_pandas(
+        pandas.DataFrame({"a": [1, 2]}), npartitions=1
+    )
+    with pytest.raises(UsageError, match="found a DataFrame of Dask: from_dask"):
+        dataset.create_table(tmp_path / "t", frame)
+    with dataset.create_table(tmp_path / "t", {"a": [1]}) as table:
+        with pytest.raises(UsageError, match="found a DataFrame of Dask: from_dask"):
+            table.append(frame)
+        assert 1 == len(table)

@@ -516,3 +516,17 @@ def test_packed_numbers_have_the_errors_of_floats(tmp_path, dtype):
     with dataset.from_xarray(path, data, append_dim="t") as group:
         found = group.to_xarray().v.values
     np.testing.assert_allclose(found, np.tile(values, 2), rtol=0, atol=0.0051)
+
+
+def test_messages_about_regions_and_modes():
+    dataset.from_xarray("g", weather()).close()
+    backward = weather().isel(time=slice(None, None, -1))
+    for wrong in (backward, weather().isel(time=[0, 2])):
+        with pytest.raises(
+            UsageError, match=r"'time' .*other values.*or another order"
+        ):
+            dataset.from_xarray("g", wrong, region={"time": "auto"})
+    with pytest.raises(UsageError, match=r"'time' .*found slice"):
+        dataset.from_xarray("g", weather(), region={"time": slice(0, 4, 2)})
+    with pytest.raises(UsageError, match=r"'a' to change one, not 'r\+'"):
+        dataset.from_xarray("g", weather(), mode="r+")
