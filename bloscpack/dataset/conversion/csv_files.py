@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import warnings
 from bisect import bisect_left
@@ -85,6 +86,8 @@ ZONE = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 PROBABLE_TIME = (
     r"^ ?[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$|^(?i:nat)$"
 )
+# The unit that holds times of at most this number of characters.
+TIME_UNITS = (10, "D"), (19, "s"), (26, "us"), (math.inf, "ns")
 BOOL, INT, FLOAT = map(numpy.dtype, ("?", "i8", "f8"))
 
 
@@ -107,7 +110,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
             dtypes[name] = scan.dtype(name)
             if scan.kinds == {"M"} and request.target:
                 most = scan.lengths.most
-                unit = "D" if most <= 10 else "s" if most <= 19 else "us"
+                unit = next(unit for length, unit in TIME_UNITS if most <= length)
                 log.notice(
                     "the column '%s' of '%s' has times, which become text; convert "
                     "--dtype '%s=M8[%s]' makes them times" % (name, path, name, unit)
