@@ -165,7 +165,17 @@ def items_of_pandas(column: Any) -> Array:
     if column.dtype.kind not in "iubO" or not missing.any():
         items = column.to_numpy()
         return items
-    present = items_of(column[~missing].to_numpy(), keeps_text=True)
+    if column.dtype.kind == "O":  # Arrow has no filter for some of these types
+        present = items_of(
+            numpy.fromiter(column, TEXT, len(column))[~missing], keeps_text=True
+        )
+    else:
+        present = items_of(column[~missing].to_numpy(), keeps_text=True)
+    if present.ndim != 1:
+        raise UsageTypeError(
+            "expected a list in each row, found a missing one: no column of several "
+            "axes says which are missing"
+        )
     fill = empty_item(present.dtype)
     items = numpy.ma.array(numpy.full(len(column), fill, present.dtype))
     items[~missing] = present

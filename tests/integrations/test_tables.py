@@ -182,3 +182,19 @@ def test_objects_that_are_times(tmp_path, item, message):
         dataset.create_array(tmp_path / "a", [item])
     with pytest.raises(exceptions.UsageError, match="'a': .*" + message):
         dataset.create_table(tmp_path / "t", {"a": [item]})
+
+
+def test_missing_items_in_types_of_arrow_without_a_filter(tmp_path):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+
+    def column(items, kind):
+        array = pyarrow.chunked_array([pyarrow.array(items, kind)])
+        return pandas.DataFrame({"a": pandas.arrays.ArrowExtensionArray(array)})
+
+    if hasattr(pyarrow, "string_view"):
+        words = column(["x", None, "y\0"], pyarrow.string_view())
+        with dataset.create_table(tmp_path / "t", words) as table:
+            assert ["x", None, "y\0"] == table.to_arrow()["a"].to_pylist()
+    lists = column([[1, 2], None], pyarrow.list_(pyarrow.int8(), 2))
+    with pytest.raises(exceptions.UsageError, match=r"'a': .*found a missing one"):
+        dataset.create_table(tmp_path / "u", lists)
