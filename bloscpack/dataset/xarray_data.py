@@ -303,7 +303,7 @@ def _encoded(
 
 
 def _check_encoded(encoded: Variable, variable: Variable) -> None:
-    """Raise `UsageError` if a dtype of the caller can't hold the numbers.
+    """Raise `UsageError` if a dtype of the caller can't hold the numbers or the text.
 
     Floats are rounded, to the nearest step of packed numbers.
     """
@@ -338,12 +338,38 @@ def _checked_later(encoded: Variable, variable: Variable, name: str) -> Variable
 
 
 def _may_change(encoded: Variable, variable: Variable) -> bool:
-    """Return whether a dtype of the caller may be unable to hold the numbers."""
+    """Return whether a dtype of the caller may be unable to hold the items."""
     found, wanted = variable.dtype, encoded.dtype
-    return found != wanted and not {found.kind, wanted.kind} - {*"iuf"}
+    kinds = {found.kind, wanted.kind}
+    is_text = kinds in ({"U"}, {"S"}) and encoded.dims == variable.dims
+    return found != wanted and (is_text or kinds <= {*"iufc"})
 
 
 def _check_held(encoded: Variable, variable: Variable) -> None:
+    kinds = variable.dtype.kind + encoded.dtype.kind
+    if kinds in ("UU", "SS"):
+        given, again = variable.values, encoded.values
+        _refuse_changed(given, given == again, encoded.dtype)
+    elif "c" in kinds:
+        given, again = variable.values, encoded.values
+        fits = numpy.isfinite(again) | ~numpy.isfinite(given)
+        if kinds[1] != "c":
+            fits &= given.imag == 0
+        if kinds[1] in "iu":
+            fits &= given == again
+        _refuse_changed(given, fits, encoded.dtype)
+    else:
+        _check_real(encoded, variable)
+
+
+def _refuse_changed(given: Items, fits: Items, wanted: Any) -> None:
+    """Raise `DoesNotFit` for the first value that is not the same any more."""
+    if not fits.all():
+        value = given[~fits].flat[0]
+        raise DoesNotFit("the value %s does not fit the dtype '%s'" % (value, wanted))
+
+
+def _check_real(encoded: Variable, variable: Variable) -> None:
     conventions = import_extra("xarray.conventions", "xarray")
     again = conventions.decode_cf_variable(
         "", encoded, decode_times=False, decode_timedelta=False
@@ -358,9 +384,7 @@ def _check_held(encoded: Variable, variable: Variable) -> None:
     elif given.dtype.kind == "f" or {"scale_factor", "add_offset"} & {*encoded.attrs}:
         limit = _packing_error(encoded.attrs, given, again)
     fits = numpy.isnan(stated) | (errors <= limit)  # or the caller calls it missing
-    if not fits.all():
-        value = given[~fits].flat[0]
-        raise DoesNotFit("the value %s does not fit the dtype '%s'" % (value, wanted))
+    _refuse_changed(given, fits, wanted)
 
 
 def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Items:

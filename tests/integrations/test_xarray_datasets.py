@@ -163,6 +163,31 @@ def test_numbers_of_dask_that_do_not_fit(values, encoding, wrong):
         np.testing.assert_allclose(group.to_xarray().v.values, values[:1], atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:Casting complex")
+@pytest.mark.parametrize("lazy", [False, True], ids=["memory", "dask"])
+@pytest.mark.parametrize(
+    ("values", "dtype", "wrong"),
+    [
+        (["c", "ab"], "U1", "ab"),
+        ([b"c", b"abc"], "S2", "b'abc'"),
+        ([1, 1 + 2j], "f8", r"\(1\+2j\)"),
+        ([1 + 1j, 1e300], "c8", r"\(1e\+300"),
+        ([2, 1.5 + 0j], "i4", r"\(1.5\+0j\)"),
+    ],
+)
+def test_text_and_complex_numbers_that_do_not_fit(values, dtype, wrong, lazy):
+    items = np.array(values)
+    if lazy:
+        items = pytest.importorskip("dask.array").from_array(items, chunks=1)
+    data = xr.Dataset({"v": ("x", items)})
+    encoding = {"v": {"dtype": dtype}}
+    with pytest.raises(UsageError, match="variable 'v': the value %s" % wrong):
+        dataset.from_xarray("g", data, encoding=encoding)
+    fits = data.isel(x=slice(0, 1))
+    with dataset.from_xarray("g", fits, encoding=encoding) as group:
+        assert values[:1] == group["v"][:].tolist()
+
+
 def test_encoding():
     encoding = {
         "t": {"chunks": 2, "shards": 4, "cname": "zlib", "dtype": "f8"},
