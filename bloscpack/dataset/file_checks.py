@@ -510,7 +510,8 @@ class DatasetRecovery(findings.Record):
 
     def __repr__(self) -> str:
         saved = findings.counted(self.nsaved, "chunk")
-        return "<DatasetRecovery: %s saved, %d lost>" % (saved, self.nlost)
+        complete = "" if self.complete else ", not complete"
+        return "<DatasetRecovery: %s saved, %d lost%s>" % (saved, self.nlost, complete)
 
 
 def gaps_in(found: Iterable[int], numbers: Sequence[int]) -> list[tuple[int, int]]:

@@ -358,6 +358,7 @@ def test_lost_attributes():
         fp.write("{")
     recovery = dataset.recover("a", "new")
     assert not recovery.complete
+    assert ", 0 lost, not complete>" in repr(recovery)
     assert ["."] == recovery.lost_attributes
     assert damage.numbers().tolist() == dataset.open("new")[:].tolist()
 
