@@ -132,7 +132,7 @@ class DatasetCheck:
         self._keep_sound = keep_sound
         self._clear()
         with own_settings:
-            self._check_changing(folder, "", found.layout, found.kind)
+            self._check_changing(found.folder, "", found.layout, found.kind)
 
     def _clear(self) -> None:
         self.nodes: dict[str, NodeLayout | Exception] = {}

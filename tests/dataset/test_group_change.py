@@ -251,6 +251,27 @@ def test_a_copy_of_a_member_that_another_program_has_written(tmp_path, name):
     assert dataset.verify(tmp_path / "copy").ok
 
 
+@pytest.mark.parametrize("lost", ["time", "in", "in/rain", "tab", "tab/k"])
+@pytest.mark.parametrize("left", [None, b"", b'{"zarr'], ids=str)
+def test_members_whose_own_documents_a_crash_has_lost(tmp_path, lost, left):
+    """By their own paths, too, they are what the document of the group says."""
+    path = tmp_path / "g"
+    fill(path)
+    before, attrs = str(dataset.open(path)[lost]), {"by": "own path"}
+    document = path / lost / "zarr.json"
+    document.unlink()
+    if left is not None:
+        document.write_bytes(left)
+    assert before == str(dataset.open(path / lost))
+    assert dataset.verify(path / lost).ok
+    for name in {lost, "in/rain"}:
+        with dataset.open(path / name, "r+") as opened:
+            opened.attrs.update(attrs)
+        assert attrs.items() <= dataset.open(path)[name].attrs.items()
+    assert document.read_bytes()
+    assert dataset.verify(path).ok
+
+
 def fill_with_others(path):
     """Make a group of an array and members that it can't commit.
 

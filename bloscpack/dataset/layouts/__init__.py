@@ -285,8 +285,9 @@ def committing(found: Found) -> tuple[Found, str] | None:
     such table or group.
     """
     folder, names = found.folder, []
-    if folder.prefix:
-        return None
+    if folder.prefix:  # `detect` has found it there
+        whole = Folder(folder.store)
+        return Found(whole, *(find(whole) or ("zarr", "group"))), folder.prefix[:-1]
     outer = None
     if found.layout in ("bcolz", "blz"):
         outer = folder.around()
@@ -306,6 +307,10 @@ def committing(found: Found) -> tuple[Found, str] | None:
         names.append(outer[1])
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
+    is_lost = is_copied and around.kept_document is None  # that of a group in between
+    if is_lost and (copied := _copied_around(folder)):
+        around, path = copied
+        kind = find(around)
     if not is_copied and (kind is None or path not in (around.pending.members or ())):
         return None
     if kind is None or kind[1] in ("array", ""):
@@ -347,6 +352,26 @@ def _is_committed(folder: Folder, *, also_changed: bool = False) -> bool:
         return False
 
 
+def _copied_around(folder: Folder) -> tuple[Folder, str] | None:
+    """Return the folder whose document has a copy of that of a dataset, and its path.
+
+    The own document of a member or a column is written after the commit, and is not on
+    the disk for certain: a crash may lose it, and those of the groups in between.
+    """
+    around, names = folder, list[str]()
+    outer = None if folder.is_remote else folder.around()
+    while outer is not None and not outer[0].store.is_sticky:
+        around = outer[0]
+        names.insert(0, outer[1])
+        with suppress(FormatError, OSError):
+            if not says_committed(around.read_document(ZARR_JSON)[1]):
+                path = "/".join(names)
+                is_there = path in (around.pending.members or ())
+                return (around, path) if is_there and is_safe_name(path) else None
+        outer = around.around()
+    return None
+
+
 def document_of(layout: str, kind: str) -> str:
     """Return the name of the file that commits a change of a dataset."""
     found: type[NodeLayout] = _class(layout, kind)
@@ -356,10 +381,18 @@ def document_of(layout: str, kind: str) -> str:
 def detect(folder: Folder) -> Found:
     """Return the dataset in a folder.
 
-    Raises `FormatError` if the folder has none, and ``FileNotFoundError`` if there is
-    no object at a URL.
+    It is a part of a table or group if only the document of that describes it. Raises
+    `FormatError` if the folder has none, and ``FileNotFoundError`` if there is no
+    object at a URL.
     """
     found = find_any(folder)
+    is_lost = found is None or (
+        found.layout in ("zarr", "folder") and folder.kept_document is None
+    )
+    if is_lost and (copied := _copied_around(folder)):
+        part = copied[0].child(copied[1])
+        kind = load(str(LAYOUTS["zarr"].detect))(part)
+        return Found(part, "zarr", kind)
     if found is None:
         if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
