@@ -121,15 +121,25 @@ class Writer:
         if self._joint is not None and self.is_joint:
             self._joint[2].append(part)
 
+    def check_outside(self, path: str) -> None:
+        """Raise `UsageError` in a change of several calls, also of a group around.
+
+        It can't contain what changes the dataset at `path` at once.
+        """
+        around: Writer | None = self
+        while around is not None:
+            if around.is_joint:
+                with around.turn():
+                    raise UsageError(
+                        "the document of the group '%s' does not commit '%s', which "
+                        "has another layout or was made by another program: change it "
+                        "outside of the block" % (around.path, path)
+                    )
+            around = around.outer
+
     def _check_outer(self) -> None:
-        """Raise `UsageError` in a change of the group, which can't contain this one."""
-        if self.outer is not None and self.outer.is_joint:
-            with self.outer.turn():
-                raise UsageError(
-                    "the document of the group '%s' does not commit '%s', which has "
-                    "another layout or was made by another program: change it outside "
-                    "of the block" % (self.outer.path, self.path)
-                )
+        if self.outer is not None:
+            self.outer.check_outside(self.path)
 
     @property
     def has_failed(self) -> bool:
@@ -209,6 +219,7 @@ class Writer:
 
         Other threads wait. Raises `UsageError` if one of the changes has failed.
         """
+        self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)

@@ -543,6 +543,7 @@ class Group(Node, Mapping[str, Node]):
                 close = partial(self._members.close, address)
                 create(Member(writer, folder, last, close), *data, **options)
             return None if writer.is_joint else self[last]
+        self._check_writer().check_outside(self.path)
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):
@@ -573,6 +574,7 @@ class Group(Node, Mapping[str, Node]):
             self._remove_part(full)
         else:
             folder, sync = self._layout.folder, self._options.sync
+            self._check_writer().check_outside(folder.path(last))
             with self._members.closed_at(folder.address_of(last)[0]):
                 if last not in self:  # another thread has removed it
                     raise KeyError(key)

@@ -301,6 +301,46 @@ def fill_with_others(path):
     }
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda group: group["other"].create_array("new", [1]),
+        lambda group: group["other/deep"].create_group("new"),
+        lambda group: group["other"].__delitem__("deep"),
+        lambda group: group.__delitem__("other"),
+        lambda group: group.__delitem__("chunk"),
+        lambda group: group["other/deep/x"].append([3]),
+        lambda group: group["other/deep"].attrs.update(x=1),
+        lambda group: group["other/deep"].change().__enter__(),
+    ],
+)
+def test_no_call_in_a_block_changes_what_the_group_does_not_commit(tmp_path, call):
+    """It would change at once, and stay when the block fails."""
+    zarr = pytest.importorskip("zarr", minversion="3")
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group.create_array("time", [1]).close()
+        group.create_array("chunk", [1, 2], layout="superchunk").close()
+        with group.change():
+            pass
+    zarr.open_group(str(path), mode="r+").create_group("other/deep")
+    with dataset.open(path, "r+") as group:
+        group["other/deep"].create_array("x", [1, 2]).close()
+    before = content(dataset.open(path))
+
+    def change(group):
+        with group.change():
+            group["time"].append([4])
+            with pytest.raises(UsageError, match=r"does not commit '.*(other|chunk)"):
+                call(group)
+
+    with dataset.open(path, "r+") as group:
+        with pytest.raises(UsageError, match="one of the changes"):
+            change(group)
+        assert before == content(group)
+    assert before == content(dataset.open(path))
+
+
 def test_members_that_the_group_does_not_commit(tmp_path):
     """Each is named by the error, and nothing is changed."""
     path = tmp_path / "g"
