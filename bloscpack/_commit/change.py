@@ -260,6 +260,8 @@ class Change:
         Whether one of these calls has failed, so that nothing is committed.
     members
         The documents of members that were committed; None for one that was removed.
+    new_folders
+        The folders of new members, whose first files have their names at once.
     stale
         Documents of members that are written again, by their names.
     pending
@@ -296,6 +298,7 @@ class Change:
         self._token = os.urandom(8).hex()
         self.token = ""
         self.members: dict[str, bytes | None] = {}
+        self.new_folders: list[str] = []
         self.stale: dict[str, bytes] = {}
 
     def write(self, name: str, content: bytes) -> None:
@@ -663,14 +666,17 @@ class FolderChange(Change):
                 self._staging.remove(file.staged.rpartition("/")[2])
 
     def discard(self) -> None:
-        """Remove the files that have not got their names.
+        """Remove the files that have not got their names, and the new members.
 
         The list in the document must not have them.
         """
-        staged = {*self._staged.values(), *self._unsynced} - {None}
-        for name in staged if self.owner.is_here else ():
+        if not self.owner.is_here:
+            return
+        for name in {*self._staged.values(), *self._unsynced} - {None}:
             with suppress(FileNotFoundError):
                 self.store.remove(str(name))
+        for name in self.new_folders:
+            self.store.remove_tree(name)
 
     def _stage_all(self) -> None:
         if self._does_sync and self._staging is not None:

@@ -536,7 +536,8 @@ def _has_lost_document(folder: Folder, name: str) -> bool:
     """Return whether a folder that is no member has the chunks of an array of Zarr.
 
     Members are removed by renaming their folders, so none is left without a document.
-    Where the group has copies of the documents, only the copies make members.
+    Where the group has copies of the documents, only the copies make members: a writer
+    that was killed may have left the chunks of a new one.
     """
     chunks = name + "/c"
     if folder.is_remote or folder.pending.members is not None:

@@ -224,6 +224,7 @@ class Member(os.PathLike[str]):
         with self._writer.change(self._take_over, parts=[self.prefix]) as change:
             if found is None:
                 self._remove_leftover()
+                change.new_folders.append(self.prefix[:-1])
             yield change
 
     def _remove_leftover(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -269,6 +270,32 @@ def test_members_whose_own_documents_a_crash_has_lost(tmp_path, lost, left):
             opened.attrs.update(attrs)
         assert attrs.items() <= dataset.open(path)[name].attrs.items()
     assert document.read_bytes()
+    assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("is_joint", [False, True])
+def test_what_fails_leaves_nothing_of_new_members(tmp_path, is_joint):
+    """If another program writes the group, they would look like damaged ones."""
+    path = tmp_path / "g"
+
+    def blocks():
+        yield [1, 2]
+        yield [3, 4]
+        raise ZeroDivisionError
+
+    def create(group):
+        with group.change() if is_joint else contextlib.nullcontext():
+            group.create_array("a", [1, 2], chunks=1, shards=1)
+            group.create_array("b", blocks(), shape=4, dtype="i4", chunks=1, shards=1)
+
+    with dataset.create_group(path) as group:
+        with group.change():
+            pass
+        with pytest.raises(ZeroDivisionError):
+            create(group)
+    assert is_joint != (path / "a").exists()
+    assert not (path / "b").exists()
+    annotate_by_zarr(path)
     assert dataset.verify(path).ok
 
 
