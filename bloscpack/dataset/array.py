@@ -372,6 +372,7 @@ class Array(StoredArray, ItemsNode):
                 parts=[layout.items_part],
                 alone=False,
             ) as change:
+                self._check_writer()  # another thread may have replaced the array
                 self.stage_items(change, key, values)
             return
         selection, grid = Selection(key, self.shape), layout.grid

@@ -59,12 +59,18 @@ def import_dask(name: str) -> ModuleType:
 
 
 def one_call(method: Method) -> Method:
-    """Return a method that changes a node: an error lets the block of `change` fail."""
+    """Return a method that changes a node: an error lets the block of `change` fail.
+
+    While an array or a table waits for the change of another thread, that may remove or
+    replace it.
+    """
 
     @wraps(method)
     def called(self: Node, *args: Any, **options: Any) -> Any:
         writer = self._check_writer()
-        with writer.turn() if writer.is_joint else nullcontext():
+        waits = writer.is_joint or isinstance(self, ItemsNode)
+        with writer.turn() if waits else nullcontext():
+            self._check_writer()
             return method(self, *args, **options)
 
     return cast(Method, called)
@@ -340,6 +346,7 @@ class Attributes(MutableMapping[str, "Json"]):
         with writer.change(
             take_over, disturbs=renews, parts=parts, alone=False
         ) as change:
+            node._check_writer()  # another thread may have replaced the node
             # Other programs, other writers of a group, and earlier calls in a block of
             # `change` may have changed them.
             values = edit(layout.read_attributes(change))

@@ -299,6 +299,44 @@ def test_what_fails_leaves_nothing_of_new_members(tmp_path, is_joint):
     assert dataset.verify(path).ok
 
 
+@pytest.mark.parametrize("dtype", ["i4", "f8"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda array: array.append([7]),
+        lambda array: array.resize(3),
+        lambda array: array.__setitem__(slice(1, 3), 7),
+        lambda array: array.attrs.update(x=1),
+    ],
+)
+def test_an_array_that_another_thread_replaces(tmp_path, call, dtype):
+    """A call that has waited for it does not change the new array as the old one."""
+    errors = []
+
+    def change_old(array):
+        try:
+            call(array)
+        except UsageError as error:
+            errors.append(str(error))
+
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("a", np.arange(8, dtype="i4"), chunks=2, shards=4).close()
+        with group.change():
+            pass
+        thread = threading.Thread(target=change_old, args=[group["a"]])
+        with group.change():
+            thread.start()
+            thread.join(0.2)  # it waits for the end of the block
+            new = np.full(8, 5, dtype)
+            group.create_array("a", new, mode="w", chunks=3, shards=3)
+        thread.join()
+        assert [5] * 8 == group["a"][:].tolist()
+        assert {} == group["a"].attrs.asdict()
+    assert 1 == len(errors)
+    assert "closed" in errors[0]
+    assert dataset.verify(tmp_path / "g").ok
+
+
 def fill_with_others(path):
     """Make a group of an array and members that it can't commit.
 
