@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.writer import WAIT, Writer
+from .._commit.writer import WAIT, Writer, dataset_closed
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
@@ -663,6 +663,9 @@ class Group(Node, Mapping[str, Node]):
         except BaseException:
             self._closed = True  # it has no writer
             raise
+        if self._closed:  # by another thread, which has closed the writer before
+            self._writer.close()
+            raise dataset_closed(self.path)
         folder.forget_document()
         folder.pending.read()
 

@@ -16,6 +16,7 @@ import dataset.golden_directories as golden
 import numpy as np
 import pytest
 
+import bloscpack.dataset.group
 from bloscpack import dataset
 from bloscpack._commit.change import FolderChange, ObjectChange
 from bloscpack._commit.locking import FolderLock
@@ -335,6 +336,25 @@ def test_an_array_that_another_thread_replaces(tmp_path, call, dtype):
     assert 1 == len(errors)
     assert "closed" in errors[0]
     assert dataset.verify(tmp_path / "g").ok
+
+
+def test_a_group_that_another_thread_closes_in_the_first_change(tmp_path, monkeypatch):
+    """It is not locked any more."""
+    group = dataset.create_group(tmp_path / "g")
+    take_writer = bloscpack.dataset.group.writer_for
+
+    def close_first(*arguments):
+        thread = threading.Thread(target=group.close)
+        thread.start()
+        thread.join()
+        return take_writer(*arguments)
+
+    monkeypatch.setattr(bloscpack.dataset.group, "writer_for", close_first)
+    with pytest.raises(UsageError, match="closed"):
+        group.change().__enter__()
+    monkeypatch.undo()
+    with dataset.open(tmp_path / "g", "r+") as again:
+        again["a"] = [1]
 
 
 def fill_with_others(path):
