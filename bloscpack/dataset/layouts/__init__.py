@@ -308,7 +308,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
     is_lost = is_copied and around.kept_document is None  # that of a group in between
-    if is_lost and (copied := _copied_around(folder)):
+    if is_lost and (copied := _copied_around(folder, is_part=True)):
         around, path = copied
         kind = find(around)
     if not is_copied and (kind is None or path not in (around.pending.members or ())):
@@ -352,11 +352,15 @@ def _is_committed(folder: Folder, *, also_changed: bool = False) -> bool:
         return False
 
 
-def _copied_around(folder: Folder) -> tuple[Folder, str] | None:
+def _copied_around(
+    folder: Folder, *, is_part: bool = False
+) -> tuple[Folder, str] | None:
     """Return the folder whose document has a copy of that of a dataset, and its path.
 
     The own document of a member or a column is written after the commit, and is not on
-    the disk for certain: a crash may lose it, and those of the groups in between.
+    the disk for certain: a crash may lose it. If the dataset says that it `is_part`,
+    those of the groups in between may be lost, too. Otherwise nothing is looked for
+    where the folder around has no document.
     """
     around, names = folder, list[str]()
     outer = None if folder.is_remote else folder.around()
@@ -368,6 +372,9 @@ def _copied_around(folder: Folder) -> tuple[Folder, str] | None:
                 path = "/".join(names)
                 is_there = path in (around.pending.members or ())
                 return (around, path) if is_there and is_safe_name(path) else None
+            is_part = True
+        if not is_part:
+            break
         outer = around.around()
     return None
 
