@@ -542,8 +542,8 @@ def _has_lost_document(folder: Folder, name: str) -> bool:
     chunks = name + "/c"
     if folder.is_remote or folder.pending.members is not None:
         return False
-    if not folder.is_folder(name):
-        return False
+    if not folder.is_folder(name) or folder.exists(name + "/" + ZARR_JSON):
+        return False  # a document that is there may say that it is no member
     if not folder.is_folder(chunks):  # of an array without axes
         return ("c", stat.S_IFREG) in folder.entries(name)
     return any(last.isdecimal() for last, _ in folder.entries(chunks))
