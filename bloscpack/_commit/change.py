@@ -66,8 +66,8 @@ from .ownership import FileAccess, is_new_folder
 
 # The message about names of folders that differ only in case, for example.
 SAME_NAME = "the file system can't tell the names %.200r and %.200r apart: change one"
-# The end of the part of a change that is the items of an array.
-ITEMS = "items/"
+# The end of the part of a change that is the items of an array. No member has its name.
+ITEMS = STAGING + "/items/"
 # Permission bits of a file and a folder until they get the access of others.
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700

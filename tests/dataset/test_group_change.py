@@ -1345,3 +1345,15 @@ def test_an_array_is_not_replaced_by_one_with_other_axes(path, axes):
     with dataset.open(path, "r+") as group:
         assert new.shape == group["x"].shape
         assert 5 == len(group["time"])
+
+
+@pytest.mark.parametrize("name", ["items", "lineitems"])
+def test_a_change_twice_names_the_member(name, tmp_path):
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array(name, [1])
+        with group.change():
+            group.attrs["k"] = 1
+        with pytest.raises(UsageError, match="/g/%s' %s" % (name, TWICE)):
+            with group.change():
+                del group[name]
+                del group[name]
