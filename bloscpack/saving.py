@@ -126,6 +126,8 @@ def save(
         return
     try:
         array = exact_array(arrays)
+    except UsageValueError:  # of a time zone
+        raise
     except ValueError as error:  # of a list of arrays with different shapes
         raise UsageValueError("%s; several arrays need names: {...}" % error) from error
     array, packing = storable(array), checked.packing

@@ -198,3 +198,10 @@ def test_missing_items_in_types_of_arrow_without_a_filter(tmp_path):
     lists = column([[1, 2], None], pyarrow.list_(pyarrow.int8(), 2))
     with pytest.raises(exceptions.UsageError, match=r"'a': .*found a missing one"):
         dataset.create_table(tmp_path / "u", lists)
+
+
+def test_a_refused_time_zone_gives_no_advice_about_several_arrays(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    times = pyarrow.array([1, 2], pyarrow.timestamp("us", "UTC"))
+    with pytest.raises(exceptions.UsageError, match="remove the time zone$"):
+        bp.save(tmp_path / "times.blp", times)
