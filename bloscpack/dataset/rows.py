@@ -232,6 +232,15 @@ def with_missing(items: Any) -> Any:
     return numpy.ma.array(numpy.where(missing, "", array), TEXT, mask=missing)
 
 
+def columns_with_missing(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns as `with_missing` does; errors name the column."""
+    found = {}
+    for name, items in columns.items():
+        with naming_column(name):
+            found[name] = with_missing(items)
+    return found
+
+
 def _is_missing(item: object) -> bool:
     """Return whether an item among objects means that it is missing."""
     is_nan = isinstance(item, float) and item != item
@@ -535,9 +544,8 @@ def all_columns(
 
     `masks` has the names of the columns that get the masks of others.
     """
-    given = named_columns(rows, names)
+    given = columns_with_missing(named_columns(rows, names))
     for name, items in list(given.items()):
-        given[name] = items = with_missing(items)
         if name in masks:
             given.setdefault(masks[name], numpy.ma.getmaskarray(items))
             given[name] = without_mask(items)
@@ -567,7 +575,7 @@ def with_masks(columns: Mapping[str, Any]) -> dict[str, tuple[Any, JsonObject]]:
     Behind each column that has a mask, the mask is a column.
     """
     result: dict[str, tuple[Any, JsonObject]] = {}
-    columns = {name: with_missing(items) for name, items in columns.items()}
+    columns = columns_with_missing(columns)
     for name, items in columns.items():
         result[name] = items, {}
         if numpy.ma.is_masked(items) and items.ndim == 1:

@@ -28,6 +28,7 @@ from .node import ItemsNode, Result, import_dask, one_call
 from .rows import (
     MASK_NAME,
     MASK_OF,
+    columns_with_missing,
     all_columns,
     append_rows,
     as_columns,
@@ -38,7 +39,6 @@ from .rows import (
     masks_of,
     named_columns,
     naming_column,
-    with_missing,
 )
 
 if TYPE_CHECKING:
@@ -382,7 +382,7 @@ class Table(StoredRows, ItemsNode):
 
         The latter are names of columns and of their masks.
         """
-        given = {n: with_missing(i) for n, i in named_columns(rows, names).items()}
+        given = columns_with_missing(named_columns(rows, names))
         need = [
             name
             for name in self._columns.keys() - self._masks()

@@ -1353,7 +1353,10 @@ def test_a_change_twice_names_the_member(name, tmp_path):
         group.create_array(name, [1])
         with group.change():
             group.attrs["k"] = 1
+        change = group.change()
+        change.__enter__()
+        del group[name]
         with pytest.raises(UsageError, match="/g/%s' %s" % (name, TWICE)):
-            with group.change():
-                del group[name]
-                del group[name]
+            del group[name]
+        with pytest.raises(UsageError, match="one of the changes has failed"):
+            change.__exit__(None, None, None)

@@ -170,6 +170,14 @@ def test_time_zones_of_arrow_and_polars_are_refused(tmp_path):
         assert naive.to_numpy().tolist() == array[:].tolist()
 
 
+def test_a_refused_column_is_named(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    times = pandas.Series(pandas.to_datetime(["2024-01-01"], utc=True))
+    for items in (times, pandas.Categorical(["x"])):
+        with pytest.raises(exceptions.UsageError, match="the column 'a': no array"):
+            dataset.create_table(tmp_path / "t", {"a": items})
+
+
 @pytest.mark.parametrize(
     ("item", "message"),
     [
@@ -203,5 +211,5 @@ def test_missing_items_in_types_of_arrow_without_a_filter(tmp_path):
 def test_a_refused_time_zone_gives_no_advice_about_several_arrays(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     times = pyarrow.array([1, 2], pyarrow.timestamp("us", "UTC"))
-    with pytest.raises(exceptions.UsageError, match="remove the time zone$"):
+    with pytest.raises(exceptions.UsageError, match=r"remove the time zone$"):
         bp.save(tmp_path / "times.blp", times)
