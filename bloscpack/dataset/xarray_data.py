@@ -654,7 +654,10 @@ def plan(
                     "expected the shape %s, found %s"
                     % (tuple(expected), variable.shape)
                 )
-            items = _fitting(encoded[str(name)], variable, old, raw)
+            if raw.dtype.kind in "mM":  # times of Zarr, which have no units to encode
+                items = converted(numpy.asarray(_items_of(variable)), raw.dtype)
+            else:
+                items = _fitting(encoded[str(name)], variable, old, raw)
             if moves or (append_dim is None and region is None):
                 steps.append(Step(str(name), items, axis, key))
             elif not numpy.array_equal(

@@ -530,3 +530,19 @@ def test_messages_about_regions_and_modes():
         dataset.from_xarray("g", weather(), region={"time": slice(0, 4, 2)})
     with pytest.raises(UsageError, match=r"'a' to change one, not 'r\+'"):
         dataset.from_xarray("g", weather(), mode="r+")
+
+
+def test_times_that_zarr_stores_as_times(tmp_path):
+    """Arrays of the dtypes M8 and m8 have no units, so that their items stay as is."""
+    times = np.array(["2020-01-01", "NaT"], "M8[s]")
+    spans = np.array([3, -1], "m8[s]")
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("day", times, dims=["n"])
+        group.create_array("span", spans, dims=["n"])
+    more = xr.Dataset({"day": ("n", times), "span": ("n", spans)})
+    with dataset.from_xarray(tmp_path / "g", more, append_dim="n") as group:
+        np.testing.assert_array_equal(group["day"][:], np.concatenate([times, times]))
+        np.testing.assert_array_equal(group["span"][:], np.concatenate([spans, spans]))
+    finer = more.assign(day=("n", times.astype("M8[ns]") + np.timedelta64(1, "ns")))
+    with pytest.raises(UsageError, match=r"the variable 'day'.*does not fit"):
+        dataset.from_xarray(tmp_path / "g", finer, append_dim="n")
