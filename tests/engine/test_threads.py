@@ -33,6 +33,13 @@ def results_of(items, work, nthreads):
     return results
 
 
+@pytest.fixture(autouse=True)
+def workers_of_other_tests():
+    """Wait for what the tests before have left to the workers, as to read ahead."""
+    while at_work():
+        time.sleep(0.01)
+
+
 @pytest.fixture
 def starts(monkeypatch):
     """There is no worker. Each thread that starts is listed."""
