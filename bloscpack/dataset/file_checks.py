@@ -362,7 +362,7 @@ def _compare_damaged(
 ) -> bool:
     """Compare the metadata of a damaged file with its array, if they are intact.
 
-    Returns whether they are: without them, the file may be that of another place.
+    Returns whether they are: without them, the file may belong to another place.
     """
     metadata, report = inspection.sections.metadata, inspection.report
     damaged = {f.section for f in report.findings if f.severity == findings.ERROR}

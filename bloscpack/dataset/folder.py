@@ -332,7 +332,7 @@ class Folder:
     ) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it.
 
-        It is what an earlier call in the same `change` has staged, if there is one.
+        The content that an earlier call in the same `change` has staged counts first.
         """
         staged = None if change is None else change.staged(self.full(name))
         if staged is not None:

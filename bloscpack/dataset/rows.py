@@ -133,7 +133,7 @@ def _text_of(values: object) -> Array:
 
 
 def _no_text(item: object) -> str:
-    """Return a message about an object that is no text, and what to do."""
+    """Return a message about an object that is no text, with advice."""
     hint = ""
     if _is_missing(item):
         hint = ": only columns of tables have missing text"
@@ -166,11 +166,10 @@ def items_of_pandas(column: Any) -> Array:
         items = column.to_numpy()
         return items
     if column.dtype.kind == "O":  # Arrow has no filter for some of these types
-        present = items_of(
-            numpy.fromiter(column, TEXT, len(column))[~missing], keeps_text=True
-        )
+        found = numpy.fromiter(column, TEXT, len(column))[~missing]
     else:
-        present = items_of(column[~missing].to_numpy(), keeps_text=True)
+        found = column[~missing].to_numpy()
+    present = items_of(found, keeps_text=True)
     if present.ndim != 1:
         raise UsageTypeError(
             "expected a list in each row, found a missing one: no column of several "
@@ -202,7 +201,7 @@ def _items_of_arrow(column: Any) -> Any:
 
 
 def with_missing(items: Any) -> Any:
-    """Return items of which some are missing as a masked array; others as they are.
+    """Return items of which some are missing as a masked array; others unchanged.
 
     Text is objects of `str`, as in the arrays of Arrow and pandas, of which None, NaN
     and ``pandas.NA`` are missing. It has the text ``''`` in their place.

@@ -307,7 +307,8 @@ def committing(found: Found) -> tuple[Found, str] | None:
         names.append(outer[1])
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
-    is_lost = is_copied and around.kept_document is None  # that of a group in between
+    # The document of a group in between may be lost.
+    is_lost = is_copied and around.kept_document is None
     if is_lost and (copied := _copied_around(folder, is_part=True)):
         around, path = copied
         kind = find(around)
@@ -355,12 +356,13 @@ def _is_committed(folder: Folder, *, also_changed: bool = False) -> bool:
 def _copied_around(
     folder: Folder, *, is_part: bool = False
 ) -> tuple[Folder, str] | None:
-    """Return the folder whose document has a copy of that of a dataset, and its path.
+    """Return the folder around a dataset whose document has a copy of its document.
 
-    The own document of a member or a column is written after the commit, and is not on
-    the disk for certain: a crash may lose it. If the dataset says that it `is_part`,
-    those of the groups in between may be lost, too. Otherwise nothing is looked for
-    where the folder around has no document.
+    The second value is the path of the dataset in that folder. The own document of a
+    member or a column is written after the commit, and is not on the disk for certain:
+    a crash may lose it. If the dataset says that it `is_part`, the documents of the
+    groups in between may be lost, too. Otherwise nothing is looked for where the folder
+    around has no document.
     """
     around, names = folder, list[str]()
     outer = None if folder.is_remote else folder.around()
