@@ -38,12 +38,13 @@ HOMES = {
     "decode_uint8 encode_int32 encode_int64 encode_uint32 encode_uint8",
     "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource pack unpack",
     "abstract_objects": "MutableMappingObject",
+    "append": "_rewrite_metadata_fp append",
     "args": "BLOSC_ARGS BloscArgs BloscpackArgs METADATA_ARGS MetadataArgs "
     "calculate_nchunks",
     "checksums": "CHECKSUMS_AVAIL CHECKSUMS_LOOKUP check_valid_checksum",
-    "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH FORMAT_VERSION "
-    "MAGIC MAX_CHUNKS MAX_CLEVEL MAX_FORMAT_VERSION MAX_META_SIZE "
-    "METADATA_HEADER_LENGTH SUFFIXES",
+    "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH CNAME_AVAIL "
+    "FORMAT_VERSION MAGIC MAX_CHUNKS MAX_CLEVEL MAX_FORMAT_VERSION MAX_META_SIZE "
+    "METADATA_HEADER_LENGTH MIN_CLEVEL SUFFIXES",
     "defaults": "DEFAULT_CHECKSUM DEFAULT_CHUNK_SIZE DEFAULT_CLEVEL DEFAULT_CNAME "
     "DEFAULT_MAGIC_FORMAT DEFAULT_MAX_APP_CHUNKS DEFAULT_MAX_META_SIZE "
     "DEFAULT_META_CHECKSUM DEFAULT_META_CODEC DEFAULT_META_LEVEL DEFAULT_OFFSETS "
@@ -56,7 +57,7 @@ HOMES = {
     "unpack_file_from_file",
     "headers": "BloscpackHeader MetadataHeader check_range decode_blosc_header",
     "metacodecs": "CODECS_AVAIL CODECS_LOOKUP check_valid_codec",
-    "pretty": "double_pretty_size pretty_size reverse_pretty",
+    "pretty": "double_pretty_size join_with_eol pretty_size reverse_pretty",
     "serializers": "SERIALIZERS_LOOKUP check_valid_serializer",
 }
 

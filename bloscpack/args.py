@@ -250,7 +250,7 @@ class BloscpackArgs(MutableMappingObject):
         Whether to write an offset table, which append needs.
     checksum
         Name of the checksum of the chunks, one of
-        `bloscpack.checksums.CHECKSUMS_AVAIL`; None or ``'None'`` for no checksum.
+        `bloscpack.checksums.CHECKSUMS_LOOKUP`; None or ``'None'`` for no checksum.
     max_app_chunks
         Number of free entries in the offset table, at least 0: the number of chunks
         that can be appended. Or a function that returns it for the number of chunks.
@@ -300,7 +300,7 @@ class MetadataArgs(MutableMappingObject):
         Name of the metadata format; ``b'JSON'`` is the only one.
     meta_checksum
         Name of the checksum of the stored text, one of
-        `bloscpack.checksums.CHECKSUMS_AVAIL`; None or ``'None'`` for no checksum.
+        `bloscpack.checksums.CHECKSUMS_LOOKUP`; None or ``'None'`` for no checksum.
     meta_codec
         Name of the codec, ``'zlib'``; None or ``'None'`` for no compression. Text that
         the codec makes longer is stored uncompressed.

@@ -96,7 +96,7 @@ def _crc32c(data: Buffer) -> bytes:
 
 
 # All checksums; the index of a checksum is its number in a file header.
-CHECKSUMS = [
+ALL_CHECKSUMS = [
     Hash("None", 0, lambda data: b""),
     Hash("adler32", *zlib_hash(zlib.adler32)),
     Hash("crc32", *zlib_hash(zlib.crc32)),
@@ -108,11 +108,17 @@ CHECKSUMS = [
     _named_hash("sha512", 64),
     Hash("crc32c", 4, _crc32c),
 ]
-CHECKSUMS_AVAIL = [checksum.name for checksum in CHECKSUMS]
-CHECKSUMS_LOOKUP = {checksum.name: checksum for checksum in CHECKSUMS}
+CHECKSUMS_LOOKUP = {checksum.name: checksum for checksum in ALL_CHECKSUMS}
+CHECKSUM_NAMES = list(CHECKSUMS_LOOKUP)
 
 
 def check_valid_checksum(checksum: str) -> None:
     """Raise `NoSuchChecksum`, a `UsageError`, unless a checksum has this name."""
     if checksum not in CHECKSUMS_LOOKUP:
         raise NoSuchChecksum("checksum '%s' does not exist" % checksum)
+
+
+# Names kept from 0.16: the checksums that it had
+
+CHECKSUMS = ALL_CHECKSUMS[:9]
+CHECKSUMS_AVAIL = CHECKSUM_NAMES[:9]

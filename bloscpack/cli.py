@@ -12,16 +12,20 @@ import sys
 from . import log
 from ._cli import exit_codes
 from ._cli.console import OutputLost, console
+from ._compat import sibling_names
 from ._storage.paths import MARK
-from .constants import MAX_THREADS
-from .exceptions import BloscpackError, UsageError
+from .constants import EXTENSION, MAX_THREADS
+from .exceptions import BloscpackError, FileNotFound, UsageError
 from .log import printable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, Namespace
     from types import FrameType
     from typing import Any, NoReturn
+
+    from ._types import Json
+    from .args import BloscArgs
 
 
 class Terminated(BaseException):
@@ -122,9 +126,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     of_data = verb.writes == DATA or getattr(args, "json", False)
     if of_data or writes_data(args):
         console.reserve_for_data()
-    if not 1 <= args.nthreads <= MAX_THREADS:
-        raise UsageError("-n must be 1 <= n <= %d" % MAX_THREADS)
-    log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
+    process_nthread_arg(args)
     if not console.is_optional:
         console.need_output()
     if verb.inputs is not None:
@@ -168,13 +170,6 @@ def _end_as_filter(arguments: list[str]) -> None:
     if hasattr(signal, "SIGPIPE") and may_be_filter(arguments):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
-
-
-def create_parser() -> ArgumentParser:
-    """Return the parser of the command line, for programs that show its options."""
-    from ._cli import args
-
-    return args.create_parser()
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -247,6 +242,95 @@ def main(argv: list[str] | None = None) -> None:
             gc.freeze()
     if code:
         sys.exit(code)
+
+
+# Names kept from 0.16: the steps of its command, for programs that call them
+
+
+def create_parser() -> ArgumentParser:
+    """Return the parser of the command line; the default of each option is a value."""
+    from . import defaults
+    from ._cli.args import BLOSC_SETTINGS, create_parser, parsers_in
+
+    parser = create_parser()
+    of_file = ("chunk_size", "checksum")
+    for verb, others in (("compress", of_file), ("append", ())):
+        for name in (verb, verb[0]):
+            for option in BLOSC_SETTINGS + others:
+                value = getattr(defaults, "DEFAULT_" + option.upper())
+                parsers_in(parser)[name].set_defaults(**{option: value})
+    return parser
+
+
+def check_files(in_file: str, out_file: str, args: Namespace) -> None:
+    """Raise `FileNotFound` if the input is missing, or the output exists without -f."""
+    if not os.path.exists(in_file):
+        raise FileNotFound("input file '%s' does not exist!" % in_file)
+    if os.path.exists(out_file):
+        if not args.force:
+            raise FileNotFound("output file '%s' exists!" % out_file)
+        log.verbose("overwriting existing file: '%s'" % out_file)
+    log.verbose("input file is: '%s'" % in_file)
+    log.verbose("output file is: '%s'" % out_file)
+
+
+def process_nthread_arg(args: Namespace) -> None:
+    """Raise `UsageError` unless the number of threads is possible."""
+    if not 1 <= args.nthreads <= MAX_THREADS:
+        raise UsageError("-n must be 1 <= n <= %d" % MAX_THREADS)
+    log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
+
+
+def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
+    """Return the names of the input and the output, and the settings for Blosc."""
+    from ._cli.args import BLOSC_SETTINGS
+    from .args import BloscArgs
+
+    settings = BloscArgs(*(getattr(args, name) for name in BLOSC_SETTINGS))
+    return args.in_file, args.out_file or args.in_file + EXTENSION, settings
+
+
+def process_decompression_args(args: Namespace) -> tuple[str, str]:
+    """Return the names of the input and the output, or exit with an error."""
+    if args.no_check_extension and args.out_file is None:
+        log.error("--no-check-extension requires use of <out_file>")
+    _check_extension("input", args.in_file, args)
+    return args.in_file, args.out_file or args.in_file.removesuffix(EXTENSION)
+
+
+def process_append_args(args: Namespace) -> tuple[str, str]:
+    """Return the names of the file to append to and the new one, or exit."""
+    _check_extension("original", args.original_file, args)
+    return args.original_file, args.new_file
+
+
+def _check_extension(role: str, name: str, args: Namespace) -> None:
+    if not args.no_check_extension and not name.endswith(EXTENSION):
+        log.error("%s file '%s' does not end with '%s'" % (role, name, EXTENSION))
+
+
+def process_metadata_args(args: Namespace) -> Json:
+    """Return the metadata in the file of ``-m``, None without it."""
+    from ._cli.target import metadata_of_option
+
+    return metadata_of_option(args)
+
+
+def log_metadata(metadata: object) -> None:
+    """Show metadata with sorted keys."""
+    from ._cli.text import log_metadata
+
+    log_metadata(metadata)
+
+
+def __getattr__(name: str) -> object:
+    if name != "BloscPackCustomFormatter":
+        return sibling_names(__name__)(name)
+    from ._cli.args import HelpFormatter
+
+    return globals().setdefault(
+        name, type(name, (HelpFormatter,), {"__module__": __name__})
+    )
 
 
 if __name__ == "__main__":

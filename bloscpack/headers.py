@@ -16,7 +16,7 @@ from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
 from .abstract_objects import MutableMappingObject, parameters_of
 from .checksums import (
-    CHECKSUMS_AVAIL,
+    CHECKSUM_NAMES,
     CHECKSUMS_LOOKUP,
     Hash,
     check_valid_checksum,
@@ -344,7 +344,7 @@ class BloscpackHeader(MutableMappingObject):
             MAGIC,
             self.format_version,
             OPTION_OFFSETS * bool(self.offsets) | OPTION_METADATA * bool(self.metadata),
-            CHECKSUMS_AVAIL.index(self.checksum),
+            CHECKSUM_NAMES.index(self.checksum),
             self.typesize,
             self.chunk_size,
             self.last_chunk,
@@ -380,8 +380,8 @@ class BloscpackHeader(MutableMappingObject):
         magic, version, options, checksum, typesize, *sizes, max_app_chunks = fields
         if magic != MAGIC:
             check_magic(buffer_)
-        if checksum >= len(CHECKSUMS_AVAIL):
-            raise _no_such_number("checksum", checksum, CHECKSUMS_AVAIL, "header")
+        if checksum >= len(CHECKSUM_NAMES):
+            raise _no_such_number("checksum", checksum, CHECKSUM_NAMES, "header")
         if version == 2:
             # The last eight bytes and the other option bits are reserved. Old readers
             # ignored them.
@@ -410,7 +410,7 @@ class BloscpackHeader(MutableMappingObject):
                 version,
                 bool(options & OPTION_OFFSETS),
                 bool(options & OPTION_METADATA),
-                CHECKSUMS_AVAIL[checksum],
+                CHECKSUM_NAMES[checksum],
                 typesize,
                 chunk_size,
                 last_chunk,
@@ -649,7 +649,7 @@ class MetadataHeader(MutableMappingObject):
         return METADATA_HEADER.pack(
             self.magic_format,
             int(self.meta_options, 2),
-            CHECKSUMS_AVAIL.index(self.meta_checksum),
+            CHECKSUM_NAMES.index(self.meta_checksum),
             CODECS_AVAIL.index(self.meta_codec),
             self.meta_level,
             self.meta_size,
@@ -680,15 +680,15 @@ class MetadataHeader(MutableMappingObject):
             )
         magic_format, options, checksum, codec, *sizes = METADATA_HEADER.unpack(buffer_)
         level, meta_size, max_meta_size, meta_comp_size, user_codec = sizes
-        if checksum >= len(CHECKSUMS_AVAIL):
-            raise _no_such_number("checksum", checksum, CHECKSUMS_AVAIL, "metadata")
+        if checksum >= len(CHECKSUM_NAMES):
+            raise _no_such_number("checksum", checksum, CHECKSUM_NAMES, "metadata")
         if codec >= len(CODECS_AVAIL):
             raise _no_such_number("codec", codec, CODECS_AVAIL, "metadata")
         try:
             return MetadataHeader(
                 magic_format.rstrip(b"\0"),
                 format(options, "08b"),
-                CHECKSUMS_AVAIL[checksum],
+                CHECKSUM_NAMES[checksum],
                 CODECS_AVAIL[codec],
                 level,
                 meta_size,
@@ -701,6 +701,8 @@ class MetadataHeader(MutableMappingObject):
 
 
 # Names kept from 0.16
+
+PY3 = True
 
 
 def decode_magic_string(str_: bytes) -> bytes:

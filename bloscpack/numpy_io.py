@@ -27,11 +27,11 @@ from ._compat import deprecated_alias, sibling_names
 from ._engine.forks import cached_property
 from ._format.array_metadata import (
     Description,
-    describe,
     grid_for,
     new_array,
     with_chunks,
 )
+from ._format.array_metadata import describe as _ndarray_meta  # the name of 0.16
 from ._format.dtypes import Array, DType
 from ._format.grid import Box, Grid
 from ._format.shard import (
@@ -82,7 +82,7 @@ from .file_io import (
     room_to_pack,
 )
 from .pretty import double_pretty_size
-from .serializers import user_metadata
+from .serializers import USER_METADATA, user_metadata
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -138,7 +138,7 @@ class PlainNumpySource(PlainSource):
 
     def __init__(self, ndarray: Array) -> None:
         ndarray = storable(ndarray)
-        self.metadata = describe(ndarray)
+        self.metadata = _ndarray_meta(ndarray)
         self.size = ndarray.nbytes
         if not (ndarray.flags.c_contiguous or ndarray.flags.f_contiguous):
             ndarray = numpy.ascontiguousarray(ndarray)
@@ -388,9 +388,9 @@ def pack_items(
     Of `array` only dtype, shape and order are used, not the items. With a `grid`, the
     source yields its chunks. The other parameters are those of `pack_ndarray`.
     """
-    described = getattr(source, "metadata", None) if metadata is None else None
-    if described is None:
-        described = describe(array, metadata)
+    described = getattr(source, "metadata", None) or _ndarray_meta(array)
+    if metadata is not None:
+        described = {**described, USER_METADATA: metadata}
     nbytes = array.nbytes
     if grid is not None:
         size = math.prod(grid.chunk) * array.dtype.itemsize

@@ -26,7 +26,7 @@ from .._engine.forks import cached_property
 from .._format.array_metadata import Description
 from .._format.sections import FREE, decode_offsets
 from .._storage.base import Storage
-from ..checksums import CHECKSUMS
+from ..checksums import ALL_CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from .findings import Pair
 from .lenient_sections import OffsetTable, Sections
@@ -37,7 +37,9 @@ NCOMPARED = 16
 # Maximum number of positions in the table that are compared with one chain.
 MAX_PLACES = 32
 # Maximum number of bytes in the extent of a chunk besides its plain bytes.
-LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECKSUMS)
+LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(
+    checksum.size for checksum in ALL_CHECKSUMS
+)
 # Maximum number of chunks that a header without an offset table may state: always this
 # many, and this many per chunk found. A damaged header may state 2**62 chunks, and
 # `recover` would try to fill them in.

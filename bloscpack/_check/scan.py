@@ -32,7 +32,7 @@ from .._format.chunks import check_digest, cut_off, decompress_into
 from .._format.sections import FREE
 from .._storage.base import Storage
 from ..abstract_io import QUICK_CHUNK, Progress
-from ..checksums import CHECKSUMS, Hash
+from ..checksums import ALL_CHECKSUMS, Hash
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import DamageError, FormatError, Unsupported
 from .lenient_sections import Sections
@@ -312,10 +312,10 @@ class ChunkScan:
     def checksum_behind(self, candidate: Candidate) -> Hash | None:
         """Return the checksum whose digest follows a chunk, None if none does."""
         offset, _, header = candidate
-        largest = max(checksum.size for checksum in CHECKSUMS)
+        largest = max(checksum.size for checksum in ALL_CHECKSUMS)
         raw = memoryview(self.storage.read_at(offset, header.ctbytes + largest))
         compressed, behind = raw[: header.ctbytes], raw[header.ctbytes :]
-        for checksum in CHECKSUMS[1:]:
+        for checksum in ALL_CHECKSUMS[1:]:
             digest = behind[: checksum.size]
             if len(digest) == checksum.size and checksum(compressed) == digest:
                 return checksum
@@ -485,11 +485,13 @@ def scan_file(
         stated = scan_for(header.checksum_impl).run()
         if stated.confirms_checksum():
             return stated
-    found = scan_for(CHECKSUMS[0]).find_checksum(sections.base if header is None else 0)
+    found = scan_for(ALL_CHECKSUMS[0]).find_checksum(
+        sections.base if header is None else 0
+    )
     with_digests = None if found is None else scan_for(found).run()
     without = stated
     if without is None or without.checksum.size:
-        without = scan_for(CHECKSUMS[0]).run()
+        without = scan_for(ALL_CHECKSUMS[0]).run()
     chosen = without
     if with_digests is not None:
         # The input was a packed file if its chunks lie inside chunks of the other scan.

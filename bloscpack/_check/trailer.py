@@ -32,7 +32,7 @@ from .._format.shard import (
 from .._storage.base import READ_SIZE, PartStorage, Storage
 from .._storage.cursor import StorageCursor
 from .._types import Json
-from ..checksums import CHECKSUMS
+from ..checksums import ALL_CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError, StorageError
 from ..headers import BloscpackHeader
@@ -49,7 +49,7 @@ SECTION = "shard"
 MAX_CANDIDATES = 64
 # Maximum number of bytes whose checksum is computed in this search, as a multiple of
 # the size of the file: the index of one candidate may begin at this many positions.
-MAX_TIMES_READ = 1 + len(CHECKSUMS)
+MAX_TIMES_READ = 1 + len(ALL_CHECKSUMS)
 NO_TRAILER = (
     "the metadata say that the file is a Zarr shard, but no shard index follows the "
     "chunks: a program that does not know shards has changed the file, and the next "
@@ -165,7 +165,7 @@ def _index_starts(storage: Storage, start: int) -> Iterator[int]:
     sizes = [0]
     with suppress(FormatError):
         head = decode_header(storage.read_at(start, BLOSC_HEADER_LENGTH))
-        sizes += sorted({head.ctbytes + checksum.size for checksum in CHECKSUMS})
+        sizes += sorted({head.ctbytes + checksum.size for checksum in ALL_CHECKSUMS})
     for size in sizes:
         left = storage.size - CRC_LENGTH - start - size
         if left > 0 and left % ENTRY.size == 0:

@@ -468,10 +468,10 @@ def add_file_options(
 
     With `kept` the file keeps its own settings.
     """
-    from ..checksums import CHECKSUMS_AVAIL
+    from ..checksums import CHECKSUM_NAMES
     from ..pretty import join_with_eol
 
-    rows = [CHECKSUMS_AVAIL[i : i + 3] for i in range(0, len(CHECKSUMS_AVAIL), 3)]
+    rows = [CHECKSUM_NAMES[i : i + 3] for i in range(0, len(CHECKSUM_NAMES), 3)]
     text = (CHUNKS + own + ROOM).format(
         checksums="".join(map(join_with_eol, rows)).replace("\n", "\n    "),
         size=KEPT if kept else defaults.DEFAULT_CHUNK_SIZE,
@@ -483,7 +483,7 @@ def add_file_options(
         parser.add_argument_group(title="bloscpack settings"),
         text,
         chunk_size={"type": _chunk_size},
-        checksum={"choices": CHECKSUMS_AVAIL},
+        checksum={"choices": CHECKSUM_NAMES},
         no_offsets=_no("offsets", defaults.DEFAULT_OFFSETS),
         max_app_chunks={"type": int},
         max_meta_size={"type": partial(_size_of_option, "--max-meta-size error:")},

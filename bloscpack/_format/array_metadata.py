@@ -44,7 +44,6 @@ from ..serializers import (
     CONTAINER,
     GRID,
     SHARD,
-    USER_METADATA,
     is_array,
     is_grid,
     is_text,
@@ -77,18 +76,15 @@ def check_itemsize(dtype: DType) -> None:
         )
 
 
-def describe(ndarray: Array, user_metadata: object = None) -> JsonObject:
-    """Return the metadata of an array, which include `user_metadata` if not None."""
+def describe(ndarray: Array) -> JsonObject:
+    """Return the metadata of an array."""
     fortran = ndarray.flags.f_contiguous and not ndarray.flags.c_contiguous
-    metadata: JsonObject = {
+    return {
         "dtype": encode_dtype(ndarray.dtype),
         "shape": ndarray.shape,
         "order": "F" if fortran else "C",
         "container": CONTAINER,
     }
-    if user_metadata is not None:
-        metadata[USER_METADATA] = user_metadata
-    return metadata
 
 
 def with_chunks(

@@ -15,11 +15,11 @@ from builders import layout, text
 from check.cases import frames_of
 
 import bloscpack as bp
-from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
+from bloscpack.checksums import CHECKSUM_NAMES, CHECKSUMS_LOOKUP
 
 # The more frequent entries are the ones that users choose.
 CHECKSUMS = (
-    *CHECKSUMS_AVAIL,
+    *CHECKSUM_NAMES,
     *["adler32"] * 6,
     *["crc32", "sha256"] * 2,
     *["None"] * 3,

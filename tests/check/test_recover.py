@@ -356,7 +356,7 @@ def test_chunks_inside_of_chunks_are_not_taken(offsets):
 def test_header_says_another_checksum(checksum, offsets, nchunks):
     plain = text(300 * nchunks)
     data = packed(plain, checksum=checksum, offsets=offsets, metadata={"unit": "m"})
-    for number in {*range(len(checksums.CHECKSUMS))} - {data[6]}:
+    for number in {*range(len(checksums.ALL_CHECKSUMS))} - {data[6]}:
         damaged = data[:6] + bytes([number]) + data[7:]
         assert not verify_fp(io.BytesIO(damaged), nthreads=1).ok
         found, metadata, recovery = recovered(damaged)

@@ -52,8 +52,8 @@ def test_digests(name, size, digest):
 
 def test_numbers_on_disk():
     names = [name for name, _, _ in DIGESTS]
-    assert names == checksums.CHECKSUMS_AVAIL, "DIGESTS needs a line for each"
-    assert names == [checksum.name for checksum in checksums.CHECKSUMS]
+    assert names == checksums.CHECKSUM_NAMES, "DIGESTS needs a line for each"
+    assert names == [checksum.name for checksum in checksums.ALL_CHECKSUMS]
     assert names == list(checksums.CHECKSUMS_LOOKUP)
 
 
@@ -82,7 +82,7 @@ def test_zlib_hash_takes_signed_numbers():
     assert 4 == size
 
 
-@pytest.mark.parametrize("name", checksums.CHECKSUMS_AVAIL)
+@pytest.mark.parametrize("name", checksums.CHECKSUM_NAMES)
 def test_check_valid_checksum(name):
     assert checksums.check_valid_checksum(name) is None
 

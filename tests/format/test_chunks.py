@@ -24,7 +24,7 @@ from bloscpack._format.chunks import (
 )
 from bloscpack._format.codecs import BY_NUMBER
 from bloscpack.args import BloscArgs
-from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
+from bloscpack.checksums import CHECKSUM_NAMES, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import (
     ChecksumLengthMismatch,
     ChecksumMismatch,
@@ -171,7 +171,7 @@ def test_smallest_ctbytes(expected, nbytes, blocksize):
 # Digests
 
 
-@pytest.mark.parametrize("name", CHECKSUMS_AVAIL)
+@pytest.mark.parametrize("name", CHECKSUM_NAMES)
 def test_check_digest(name):
     checksum = CHECKSUMS_LOOKUP[name]
     digest = checksum(PLAIN)
@@ -186,7 +186,7 @@ def test_check_digest(name):
     )
 
 
-@pytest.mark.parametrize("name", CHECKSUMS_AVAIL[1:])
+@pytest.mark.parametrize("name", CHECKSUM_NAMES[1:])
 def test_wrong_digest(name):
     checksum = CHECKSUMS_LOOKUP[name]
     wrong = bytes(checksum.size)

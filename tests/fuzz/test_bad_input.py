@@ -23,7 +23,7 @@ from fuzz import parts
 import bloscpack as bp
 from bloscpack.abstract_io import compress_chunk, unpack
 from bloscpack.args import BloscArgs, BloscpackArgs, Limits, MetadataArgs
-from bloscpack.checksums import CHECKSUMS, CHECKSUMS_AVAIL
+from bloscpack.checksums import ALL_CHECKSUMS, CHECKSUM_NAMES
 from bloscpack.exceptions import (
     ChecksumMismatch,
     FormatError,
@@ -89,7 +89,7 @@ def header(**changes):
 
 def frames(chunks, checksum=ADLER32):
     """Return chunks with their digests."""
-    return b"".join(chunk + CHECKSUMS[checksum](chunk) for chunk in chunks)
+    return b"".join(chunk + ALL_CHECKSUMS[checksum](chunk) for chunk in chunks)
 
 
 def metadata_section(stored, room=None, digest=None, **changes):
@@ -107,7 +107,7 @@ def metadata_section(stored, room=None, digest=None, **changes):
         "user_codec": b"",
         **changes,
     }
-    digest = CHECKSUMS[ADLER32](stored) if digest is None else digest
+    digest = ALL_CHECKSUMS[ADLER32](stored) if digest is None else digest
     raw = struct.pack("<8sBBBBIII8s", *fields.values())
     return raw + stored.ljust(room, b"\0") + digest
 
@@ -133,7 +133,7 @@ FILES = {
     "no offsets": packed(offsets=False),
     "metadata": packed(metadata=VALUE),
     "metadata, no offsets": packed(metadata=VALUE, offsets=False),
-    **{name: packed(checksum=name) for name in CHECKSUMS_AVAIL},
+    **{name: packed(checksum=name) for name in CHECKSUM_NAMES},
     "no checksums at all": packed(checksum="None", offsets=False),
     "array": bp.pack_ndarray_to_bytes(numpy.frombuffer(PLAIN, "<i4"), CHUNK_SIZE),
     "array in one chunk": bp.pack_ndarray_to_bytes(numpy.arange(3)),
@@ -490,10 +490,10 @@ def test_only_chunk_is_larger_than_a_chunk_can_be():
 # Digests
 
 
-@pytest.mark.parametrize("name", CHECKSUMS_AVAIL[1:])
+@pytest.mark.parametrize("name", CHECKSUM_NAMES[1:])
 def test_wrong_digest(name):
     for chunk, reader in itertools.product(range(NCHUNKS), PLAIN_READERS):
-        number = CHECKSUMS_AVAIL.index(name)
+        number = CHECKSUM_NAMES.index(name)
         parts = [frames([part], number) for part in chunks_of(PLAIN)]
         start = 32 + sum(map(len, parts[:chunk]))
         parts[chunk] = parts[chunk][:-1] + bytes([parts[chunk][-1] ^ 0x80])
@@ -502,8 +502,8 @@ def test_wrong_digest(name):
         assert isinstance(error, RuntimeError)
         assert ("chunks", chunk, start) == (error.section, error.chunk, error.offset)
         assert "expected: %s, received: %s" % (
-            parts[chunk][-CHECKSUMS[number].size :].hex(),
-            CHECKSUMS[number](chunks_of(PLAIN)[chunk]).hex(),
+            parts[chunk][-ALL_CHECKSUMS[number].size :].hex(),
+            ALL_CHECKSUMS[number](chunks_of(PLAIN)[chunk]).hex(),
         ) in str(error)
 
 
@@ -512,7 +512,7 @@ def test_wrong_digest_of_the_metadata():
         error = error_of(reader, with_metadata(metadata_section(b"{}", digest=b"nope")))
         assert isinstance(error, ChecksumMismatch)
         assert ("metadata", 32) == (error.section, error.offset)
-        digest = CHECKSUMS[ADLER32](b"{}")
+        digest = ALL_CHECKSUMS[ADLER32](b"{}")
         assert "expected: 6e6f7065, received: %s" % digest.hex() in str(error)
 
 
