@@ -162,8 +162,10 @@ def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:
     inner = [shape[:i] if fortran else shape[i + 1 :] for i in axes]
     strides = [math.prod(axes_inside) * dtype.itemsize for axes_inside in inner]
     try:
-        item: Array = numpy.ndarray((), dtype, bytes(max(dtype.itemsize, 1)))
-        return as_strided(item, shape, strides)
+        # NumPy would rename a field without a name on the way to other strides.
+        raw = numpy.dtype("V%d" % dtype.itemsize) if dtype.names else dtype
+        item: Array = numpy.ndarray((), raw, bytes(max(dtype.itemsize, 1)))
+        return as_strided(item, shape, strides).view(dtype)
     except (MemoryError, ValueError, OverflowError) as error:
         raise DamageError(
             "an array of shape %.200s and dtype '%.200s' can't be made: %s"

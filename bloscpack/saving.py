@@ -126,9 +126,9 @@ def save(
         return
     try:
         array = exact_array(arrays)
-    except UsageValueError:  # of a time zone
-        raise
-    except ValueError as error:  # of a list of arrays with different shapes
+    except UsageValueError as error:
+        if not isinstance(arrays, (list, tuple)):
+            raise
         raise UsageValueError("%s; several arrays need names: {...}" % error) from error
     array, packing = storable(array), checked.packing
     opened: AbstractContextManager[Any] = nullcontext(file)

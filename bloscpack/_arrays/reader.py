@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy
 
 from .._format.array_metadata import new_array
-from .._format.dtypes import Array, DType, Key, check_text
+from .._format.dtypes import Array, DType, Key, scalar
 from .._format.grid import Grid, Shape, digits, strides
 from ..exceptions import UsageTypeError, UsageValueError
 from .selection import Axis, Index, Selection, count_arrays, outer, split_names
@@ -103,7 +103,7 @@ class Reader:
             return selection.finish(self._read(selection, dtype))
         if self._source is None:
             if isinstance(names, str):  # the other fields need no memory
-                dtype = numpy.dtype([(names, dtype[names])])
+                dtype = numpy.dtype({"names": [names], "formats": [dtype[names]]})
             else:
                 dtype = numpy.empty(0, dtype)[names].dtype
             return selection.finish(self._read(selection, dtype)[names])
@@ -175,9 +175,7 @@ class Reader:
             buffer = bytearray(dtype.itemsize)
             source.read_into(memoryview(buffer), position * dtype.itemsize)
             items = numpy.ndarray((), dtype, buffer)
-        if items.size == 1:  # which may become a scalar
-            check_text(items)
-        return items if shape else items[()]
+        return items if shape else scalar(items)
 
     # All others
 

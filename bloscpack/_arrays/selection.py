@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from .._format.array_metadata import new_array
-from .._format.dtypes import Array, DType, check_text
+from .._format.dtypes import Array, DType, scalar
 from .._format.grid import Grid, Shape, strides
 
 # The positions on an axis; an index of NumPy for one axis.
@@ -208,8 +208,6 @@ class Selection:
 
         `items` are the collected items, which may have more axes behind.
         """
-        if items.size == 1:  # which may become a scalar
-            check_text(items)
         inner = items.shape[len(self.counts) :]
         if not items.size:
             return new_array(self.shape + inner, items.dtype)
@@ -217,7 +215,7 @@ class Selection:
             items = items.reshape(self._split + inner)
             items = items.transpose(*self._moved, *range(len(self._split), items.ndim))
         result = items.reshape(self.shape + inner)
-        return result[()] if self._is_scalar and not result.ndim else result
+        return scalar(result) if self._is_scalar and not result.ndim else result
 
     def spread(self, values: Array) -> Array:
         """Return values to be assigned as the items are collected, and `in_order`.

@@ -28,6 +28,7 @@ from ..exceptions import (
     DoesNotFit,
     ObjectDtypeFound,
     ObjectNumpyArrayRejection,
+    Unsupported,
     UsageValueError,
 )
 
@@ -71,7 +72,7 @@ def encode_dtype(dtype: DType) -> str:
     """Return the text of a dtype for the metadata: the repr of its descr.
 
     Raises `ObjectNumpyArrayRejection` for objects, and `UsageError` for a dtype that
-    cannot be read again, for example one whose fields overlap.
+    readers would refuse or change, for example one whose fields overlap.
     """
     # The usual case first, for speed: the type of numbers or text of NumPy itself.
     if dtype.names is None and dtype.kind in PLAIN_KINDS and dtype.subdtype is None:
@@ -81,17 +82,70 @@ def encode_dtype(dtype: DType) -> str:
     if holds_objects(dtype):
         raise ObjectNumpyArrayRejection(_refusal(dtype))
     check_known(dtype)
+    if dtype.names is None:
+        return repr(dtype.descr[0][1])
     try:
-        if dtype.names is None:
-            return repr(dtype.descr[0][1])
+        crossing = _crossing_field(dtype)
+        if crossing:
+            raise ValueError("the field '%s' begins before another ends" % crossing)
         text = repr(dtype.descr)
-        # What readers refuse, such as a dtype that is long or deeply nested.
-        _check_parts(parse_literal(text))
-    except ValueError as error:
+        found = _decode(text)
+        changed = _changed_field(dtype, found)
+        if not changed and found != dtype:
+            raise ValueError("items without fields would be read as '%s'" % found)
+        if changed:
+            name = ".".join(changed)
+            hint = "" if changed[-1] else ": give it a name"
+            raise ValueError("the field '%s' would be lost or changed%s" % (name, hint))
+    except (TypeError, ValueError) as error:
         raise UsageValueError(
             "arrays with dtype '%.200s' can't be stored: %s" % (dtype, error)
         ) from error
     return text
+
+
+def _fields_of(dtype: DType) -> dict[str, tuple[Any, ...]]:
+    """Return type, offset and perhaps title of each field of an item, by its name."""
+    base: Any = dtype.base
+    return {name: base.fields[name] for name in base.names or ()}
+
+
+def _crossing_field(dtype: DType, path: str = "") -> str:
+    """Return the name of a field that begins before the end of the one before it.
+
+    The name is empty if there is none. NumPy's descr can't state such fields.
+    """
+    end = 0
+    for name, (part, start, *_) in _fields_of(dtype).items():
+        full = "%s.%s" % (path, name) if path else name
+        found = full if start < end else _crossing_field(part, full)
+        if found:
+            return found
+        end = start + part.itemsize
+    return ""
+
+
+def _changed_field(dtype: DType, found: DType) -> tuple[str, ...]:
+    """Return the names on the way to a field that `found` lacks or has otherwise.
+
+    Readers take a field without a name for padding if it is of the kind V or has a
+    shape, and the only field of an array for the array.
+    """
+    others = _fields_of(found)
+    for name, own in _fields_of(dtype).items():
+        if name not in others:
+            return (name,)
+        if own != others[name]:
+            return name, *_changed_field(own[0], others[name][0])
+    return ()
+
+
+def array_of(values: object) -> Array:
+    """Return values as an array; raise `UsageError` for lists of different lengths."""
+    try:
+        return numpy.asanyarray(values)
+    except ValueError as error:
+        raise UsageValueError("expected items of one shape: %s" % error) from error
 
 
 def exact_array(values: object) -> Array:
@@ -101,7 +155,7 @@ def exact_array(values: object) -> Array:
     integers of pandas, Arrow and polars if others of the column are missing. Raises
     `UsageValueError` for a time zone of Arrow or polars, which NumPy would drop.
     """
-    array: Array = numpy.asanyarray(values)
+    array = array_of(values)
     if array.dtype.kind in "fcM" and array is not values:
         columns = getattr(values, "columns", None)
         if hasattr(values, "iloc") and columns is not None:  # a DataFrame of pandas
@@ -148,22 +202,34 @@ def _check_present(column: object, dtype: DType) -> None:
             )
 
 
-def check_known(dtype: DType) -> None:
+def check_known(dtype: DType, path: str = "") -> None:
     """Raise `UsageError` for a type that another package has added to NumPy.
 
-    NumPy describes it only by its size: it would come back as raw bytes.
+    NumPy describes it only by its size: it would come back as raw bytes. Raises it also
+    for arrays of arrays, and for titles that are no text. `path` is the name of the
+    field of this dtype.
     """
-    base = dtype.base
-    for name in base.names or ():
-        check_known(base[name])
+    base, of_field = dtype.base, path and " in the field '%s'" % path
+    if base.subdtype is not None:
+        raise UsageValueError(
+            "arrays with arrays of arrays%s, dtype '%.200s', can't be stored: give the "
+            "field one shape, '%s'" % (of_field, dtype, dtype.shape + base.shape)
+        )
+    for name, (part, _, *titles) in _fields_of(dtype).items():
+        inner = "%s.%s" % (path, name) if path else name
+        for title in titles:
+            if not isinstance(title, str) or not title:
+                wrong = "the title of the field '%s' must be text, not %.200r"
+                raise UsageValueError(wrong % (inner, title))
+        check_known(part, inner)
     if base.names is not None or base.kind in "OT":  # refused where it must be
         return
     if numpy.dtype(base.str) != base:  # C has two types of 64 bits, which are equal
         raise UsageValueError(
-            "arrays of the dtype '%s' can't be stored: it is no type of NumPy itself, "
-            "and would come back as '%s'; convert the array, as with "
+            "arrays of the dtype '%s'%s can't be stored: it is no type of NumPy "
+            "itself, and would come back as '%s'; convert the array, as with "
             ".astype('float32'), or store array.view('u%d')"
-            % (base, base.str, base.itemsize)
+            % (base, of_field, base.str, base.itemsize)
         )
 
 
@@ -199,10 +265,18 @@ def check_unit(text: str) -> None:
         raise ValueError("a unit of time can't be zero")
 
 
+def scalar(item: Array) -> Any:
+    """Return the item of an array without axes; raise the error of `check_text`."""
+    if item.dtype.kind == "U":
+        check_text(item)
+    return item[()]
+
+
 def check_text(items: Array) -> None:
     """Raise `FormatError` for text with numbers that no character has.
 
-    NumPy fails with a ``SystemError`` when it makes such an item a string of Python.
+    An array may have them. NumPy fails with a ``SystemError`` when it makes such an
+    item a string of Python.
     """
     for name in items.dtype.names or ():
         check_text(items[name])
@@ -211,7 +285,7 @@ def check_text(items: Array) -> None:
     codes = numpy.ascontiguousarray(items).reshape(-1)
     largest = int(codes.view(items.dtype.byteorder.replace("|", "=") + "u4").max())
     if largest > sys.maxunicode:
-        raise DamageError(
+        raise Unsupported(
             "expected text, found the number '%d', which is no character" % largest,
             section="chunks",
         )
@@ -227,22 +301,7 @@ def decode_dtype(stored: object) -> DType:
         plain = ENCODED_PLAIN.fullmatch(stored) if isinstance(stored, str) else None
         if plain is not None:  # the usual case
             return numpy.dtype(plain[1])
-        _check_parts(stored)
-        parsed = stored
-        if isinstance(parsed, str) and not PLAIN_DTYPE.fullmatch(parsed):
-            parsed = parse_literal(parsed)
-            _check_parts(parsed)
-        descr = _tupled(parsed)
-        # Release 0.4.0 wrote a list also for a dtype without fields.
-        match descr:
-            case [("", only)]:
-                descr = only
-        if isinstance(descr, str) and PLAIN_DTYPE.fullmatch(descr):
-            dtype: DType = numpy.dtype(descr)
-        elif isinstance(descr, list):
-            dtype = numpy.lib.format.descr_to_dtype(descr)
-        else:
-            raise TypeError("neither a type nor a list of fields")
+        dtype = _decode(stored)
     except Exception as error:  # NumPy raises many types of errors
         raise DamageError(
             "expected a dtype in the metadata, found %s: %.200s"
@@ -254,6 +313,24 @@ def decode_dtype(stored: object) -> DType:
             "arrays of Python objects (dtype %s) can't be read" % shown(stored),
             section="metadata",
         )
+    return dtype
+
+
+def _decode(stored: object) -> DType:
+    """Return the dtype in the metadata; raises `ValueError`, and errors of NumPy."""
+    _check_parts(stored)
+    parsed = stored
+    if isinstance(parsed, str) and not PLAIN_DTYPE.fullmatch(parsed):
+        parsed = parse_literal(parsed)
+        _check_parts(parsed)
+    descr = _descr(parsed)
+    # Release 0.4.0 wrote a list also for a dtype without fields.
+    match descr:
+        case [("", only)]:
+            descr = only
+    if isinstance(descr, str) and not PLAIN_DTYPE.fullmatch(descr):
+        raise ValueError("neither a type nor a list of fields")
+    dtype: DType = numpy.lib.format.descr_to_dtype(descr)
     return dtype
 
 
@@ -294,24 +371,31 @@ def _check_parts(value: object) -> None:
             raise ValueError("longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
 
 
-def _tupled(value: object, in_list: bool = False) -> object:
-    """Return `value` with tuples and lists where NumPy expects them in a descr.
+def _descr(value: object) -> Any:
+    """Return a type with the lists and tuples that NumPy expects: JSON has only lists.
 
-    JSON has only lists: a list of fields stays a list, a field becomes a tuple.
+    Releases up to 0.16.0 wrote an array of arrays as a pair of a type and a shape.
     """
-    if not isinstance(value, (list, tuple)):
-        return value
-    if in_list or isinstance(value, tuple):
-        return tuple(_tupled(part, in_list=not _is_field_list(part)) for part in value)
-    return [_tupled(part, in_list=True) for part in value]
+    match value:
+        case str():
+            return value
+        case [*fields] if isinstance(value, list):
+            return [_field(each) for each in fields]
+        case (kind, [*shape]) if isinstance(value, tuple):
+            return _descr(kind), tuple(shape)
+    raise ValueError("expected a type or a list of fields")
 
 
-def _is_field_list(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(field, (list, tuple)) for field in value)
-    )
+def _field(value: object) -> tuple[object, ...]:
+    """Return a field, whose type has a shape in each item if it has a third part."""
+    if not isinstance(value, (list, tuple)) or len(value) not in (2, 3):
+        raise ValueError("expected a name and a type for each field")
+    name, kind, *shape = value
+    title, name = name if isinstance(name, (list, tuple)) else ("", name)
+    if not (isinstance(title, str) and isinstance(name, str)):
+        raise ValueError("expected text as the name and the title of a field")
+    lengths = (tuple(part) if isinstance(part, list) else part for part in shape)
+    return (title, name) if title else name, _descr(kind), *lengths
 
 
 # A string has the escape sequences that `repr` writes, and neither line breaks nor zero

@@ -20,7 +20,7 @@ from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type
 from .layouts.shard_files import REMOTE_FILES
-from .rows import check_different, items_of_pandas, naming_column
+from .rows import check_different, dtype_of_rows, items_of_pandas, naming_column
 
 if TYPE_CHECKING:
     import pyarrow
@@ -133,8 +133,7 @@ def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
         start = number % count
         return read_rows(columns, count, slice(start, start + 1))[0]
     key, nrows = in_all_columns(key, count)
-    fields = [(n, c.dtype, c.shape[1:]) for n, c in columns.items()]
-    result: Items = numpy.empty(nrows, fields)
+    result: Items = numpy.empty(nrows, dtype_of_rows(columns))
     sources = {name: (column, None) for name, column in columns.items()}
     _read_each(sources, key, lambda name, items, _: result.__setitem__(name, items))
     return result

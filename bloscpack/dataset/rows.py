@@ -30,6 +30,7 @@ from .._format.dtypes import (
     AnyArray,
     Array,
     DType,
+    array_of,
     check_text,
     encode_dtype,
     exact_array,
@@ -200,6 +201,14 @@ def _items_of_arrow(column: Any) -> Any:
     return items
 
 
+def dtype_of_rows(columns: Mapping[str, Any]) -> DType:
+    """Return the dtype of rows of columns, which have a dtype and a shape."""
+    # NumPy takes no shape, not even (), for a type of zero bytes such as `S0`.
+    pairs = [(c.dtype, c.shape[1:]) for c in columns.values()]
+    formats = [(dtype, shape) if shape else dtype for dtype, shape in pairs]
+    return numpy.dtype({"names": list(columns), "formats": formats})
+
+
 def with_missing(items: Any) -> Any:
     """Return items of which some are missing as a masked array; others unchanged.
 
@@ -216,7 +225,7 @@ def with_missing(items: Any) -> Any:
     is_plain = isinstance(items, numpy.ndarray)
     if is_array(items) and (not is_plain or items.dtype.kind not in "OT"):
         return items
-    array = numpy.asarray(items)
+    array = array_of(items)
     if array.dtype.kind == "T":
         array = array.astype(TEXT)
     if array.dtype != TEXT or not array.size:
@@ -340,7 +349,7 @@ def check_fill_value(value: object, dtype: DType) -> None:
     if value is None:
         return
     item: Array = numpy.zeros((), dtype)
-    given, why = numpy.asarray(value), ""
+    given, why = array_of(value), ""
     kinds = given.dtype.kind, dtype.kind
     try:
         if kinds[0] == "c" != kinds[1]:
@@ -927,7 +936,7 @@ def new_rows(
         encode_dtype(wanted)  # raises the error of objects
     if data.shape:
         return stream_of(data, wanted, tuple(data.shape[1:]))
-    item = data[()]
+    item = data if isinstance(data, numpy.ndarray) else data[()]
     if data.dtype.kind in "OT":  # NumPy would drop zero bytes at the end of a text
         item = numpy.array(item, TEXT)
     stream = stream_of(numpy.asanyarray(item).reshape(1), wanted, ())
@@ -946,8 +955,8 @@ def text_or(dtype: DType, has_text: bool) -> DType:
 
 def checked_shape(shape: object) -> tuple[int, ...]:
     """Return a number of rows, or lengths, as a shape."""
-    lengths = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
     try:
+        lengths = tuple(shape) if numpy.iterable(shape) else (shape,)
         found = tuple(map(operator.index, lengths))
     except TypeError as error:
         raise UsageTypeError("shape: expected lengths, found %r" % (shape,)) from error

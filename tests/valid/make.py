@@ -437,6 +437,11 @@ FILES: dict[str, Case] = {
         {"dtype": [["p", [["x", "<i2"], ["y", "<i2"]]], ["z", "<i4"]], "shape": [5]},
         dtype="[('p', [('x', '<i2'), ('y', '<i2')]), ('z', '<i4')]", shape=[5],
     ),
+    **numpy_text(
+        "dtype-field-empty", "A3", {"dtype": [["a", []], ["b", "<i4"]]},
+        dtype="[('a', []), ('b', '<i4')]",
+    ),
+    **numpy_text("dtype-no-character", "A14", {"dtype": ">U1"}, dtype="'>U1'"),
     **numpy_text("shape-number", "A6", {}, shape=10),
     **numpy_text("shape-64", "A6", {"shape": [10, *[1] * 63]}, shape=[10, *[1] * 63]),
     **numpy_text("order-f", "A11", {"shape": [2, 5], "order": "F"},

@@ -28,7 +28,7 @@ from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ...log import printable
-from ..rows import joined
+from ..rows import dtype_of_rows, joined
 
 Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"
@@ -452,7 +452,7 @@ def new_table(
     """
     if not columns:
         raise UsageValueError("a table must have a column")
-    dtype = numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns.items()])
+    dtype = dtype_of_rows(columns)
     # Copies, and no functions that know the table: a cycle would keep files open.
     table = Rows(dtype, (length,), attrs=attrs or {})
     table.columns = {name: replace(column) for name, column in columns.items()}

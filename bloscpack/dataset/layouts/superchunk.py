@@ -23,6 +23,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -97,6 +98,8 @@ TABLE = re.compile(rb'"kind"\s*:\s*"table"')
 # Settings that users can choose, and their defaults. `spare` is the number of bytes
 # that stay free at the end of each chunk.
 SETTINGS = {**DEFAULT_SETTINGS, "shuffle": 1, "spare": 0}
+# Maximum number of bytes in the name of a folder, in most file systems.
+MAX_NAME = 255
 # Characters that the name of a folder can't have everywhere. `%` is what they become.
 UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 
@@ -148,7 +151,9 @@ def packed(dtype: DType) -> DType:
         return numpy.dtype((packed(dtype.base), dtype.shape))
     if dtype.fields is None or dtype.names is None:
         return dtype
-    return numpy.dtype([(name, packed(dtype.fields[name][0])) for name in dtype.names])
+    formats = [packed(dtype.fields[name][0]) for name in dtype.names]
+    # A list of fields would rename the one without a name.
+    return numpy.dtype({"names": list(dtype.names), "formats": formats})
 
 
 def encode_name(name: str) -> str:
@@ -160,7 +165,7 @@ def encode_name(name: str) -> str:
     if name in ("", ".", ".."):
         return name.replace(".", "%2E") or "%"
     encoded = UNSAFE.sub(lambda found: "%%%02X" % ord(found[0]), name)
-    if not is_safe_part(encoded):
+    if not is_safe_part(encoded) or len(os.fsencode(encoded)) > MAX_NAME:
         raise UsageValueError("no folder can have the name of the field %.200r" % name)
     return encoded
 
