@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from ._commit.replacing import replacing
 from ._file.archive import ArchiveSettings
 from ._format.dtypes import exact_array
-from ._format.other_formats import ZIP
+from ._format.other_formats import CALLS, ZIP
 from ._format.shard import TRAILER_HEAD, row_nbytes, trailer_nbytes
 from ._storage.base import Storage, refuse_text
-from ._storage.paths import check_is_path, is_url, shown_name
+from ._storage.paths import check_ending, check_is_path
 from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, LoopKeywords
 from .constants import EXTENSION
@@ -75,8 +75,9 @@ def save(
     file
         The file to write: a path, a URL, or a binary file object. A path appears when
         the file is complete. No extension is added to the name: ``.blp`` is usual for
-        one array, and refused for several, which become a ``.zip``. One array in a pipe
-        or another file object that can't seek is no shard.
+        one array, and ``.zip`` for several. Extensions of other formats are refused,
+        such as ``.npy``. One array in a pipe or another file object that can't seek is
+        no shard.
     arrays
         An array, or anything that `numpy.asanyarray` makes one of; or a dictionary of
         arrays by name.
@@ -121,9 +122,10 @@ def save(
                 "the metadata of several arrays must be a dictionary, not %r"
                 % type(metadata).__name__
             )
-        _check_name(file)
         write_arrays(file, arrays, checked, metadata)
         return
+    calls = CALLS | {".zip": "bloscpack.save(file, {'name': array})"}
+    check_ending(file, "save writes a Bloscpack file", EXTENSION, calls)
     try:
         array = exact_array(arrays)
     except UsageValueError as error:
@@ -140,20 +142,6 @@ def save(
         if has_table and (row_nbytes(array) < LONG_ROW or "chunks" in packing):
             array, packing = as_shard(array, packing, SHORTEST_CHUNK)
         pack_ndarray(array, CompressedFPSink(fp), metadata=metadata, **packing)
-
-
-def _check_name(file: Path | Writable) -> None:
-    """Raise `UsageValueError` if an archive would have the name of an array file."""
-    if not isinstance(file, (str, bytes, os.PathLike)):
-        return
-    path = os.fsdecode(file)
-    path = shown_name(path.partition("?")[0] if is_url(path) else path)
-    if path.endswith(EXTENSION):
-        zip_name = path.removesuffix(EXTENSION) + ".zip"
-        raise UsageValueError(
-            "several arrays become an archive, a ZIP file: name it '%s', not '%s'"
-            % (zip_name, path)
-        )
 
 
 @overload

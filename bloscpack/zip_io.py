@@ -29,12 +29,14 @@ from ._file.archive import (
     write_archive,
 )
 from ._file.opened import OpenedFile
+from ._format.other_formats import CALLS
 from ._format.zarr_metadata import ZARR_JSON
 from ._format.zip_format import MEMBERS
 from ._storage.base import Closing, Storage, naming_errors
-from ._storage.paths import check_is_path, shown_name
+from ._storage.paths import check_ending, check_is_path, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits
+from .constants import EXTENSION
 from .exceptions import UsageError, UsageValueError
 from .lazy_array import LazyArray, Origin, full_name
 
@@ -58,7 +60,7 @@ def savez(
     ----------
     file
         The file to write: a path, a URL, or a binary file object. No extension is added
-        to the name; Zarr expects ``.zip``.
+        to the name; Zarr expects ``.zip``, and those of other formats are refused.
     arrays
         Arrays, or anything that `numpy.asanyarray` makes an array of. Their names are
         ``arr_0``, ``arr_1`` and so on.
@@ -107,6 +109,9 @@ def write_arrays(
 
     The other parameters are those of `savez`.
     """
+    calls = CALLS | {EXTENSION: "bloscpack.save(file, array)"}
+    made = "several arrays become an archive, a ZIP file"
+    check_ending(file, made, ".zip", calls)
     check_names(arrays, metadata)
     given = arrays, checked.packing, metadata
     if hasattr(file, "write"):

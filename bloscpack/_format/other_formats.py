@@ -45,6 +45,21 @@ MARKERS = (
     ("a TIFF image", b"II*\x00", b"MM\x00*"),
     ("a PDF file", b"%PDF-"),
 )
+# The ends of the names of files and folders of other formats, and the calls that write
+# them.
+_CONVERT = "bloscpack.dataset.convert(source, file)"
+FILE_CALLS = {
+    ".npy": "numpy.save(file, array)",
+    ".npz": "numpy.savez(file, name=array)",
+    **dict.fromkeys((".csv", ".parquet", ".pq", ".h5", ".hdf5", ".nc"), _CONVERT),
+    ".nc4": _CONVERT,
+}
+_CREATE = "bloscpack.dataset.create_array(file, array)"
+CALLS = {
+    **FILE_CALLS,
+    ".bigfile": _CONVERT,
+    **dict.fromkeys((".zarr", ".superchunk", ".bcolz"), _CREATE),
+}
 # A frame of Blosc 2 has this text behind the header of its MessagePack array.
 BLOSC2_FRAME = b"b2frame\x00"
 BLOSC2_FRAME_AT = 2

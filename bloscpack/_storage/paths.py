@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 
-from ..exceptions import UsageError, UsageTypeError
+from ..exceptions import UsageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TypeGuard
 
     from .._types import Path
@@ -134,6 +135,24 @@ def check_is_path(file: object, call: str, *, or_object: bool = False) -> None:
                 type(file).__name__,
                 call,
             )
+        )
+
+
+def check_ending(file: object, made: str, end: str, calls: Mapping[str, str]) -> None:
+    """Raise `UsageValueError` if a new file has a name that another format has.
+
+    `made` says what is made, and `end` is the usual end of its name. `calls` has, for
+    the ends of other formats, the call that writes the format.
+    """
+    if not isinstance(file, (str, bytes, os.PathLike)):
+        return
+    path = os.fsdecode(file)
+    path = shown_name(path.partition("?")[0] if is_url(path) else path)
+    stem, found = os.path.splitext(path.rstrip("/"))
+    if found.lower() in calls:
+        raise UsageValueError(
+            "%s: name it '%s', not '%s'; %s writes the format of that name"
+            % (made, stem + end, path, calls[found.lower()])
         )
 
 

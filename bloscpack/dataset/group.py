@@ -29,8 +29,10 @@ from .._commit.writer import WAIT, Writer, dataset_closed
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
+from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.descriptors import NO_MORE
+from .._storage.paths import check_ending
 from .._types import Json, Path, StorageOptions
 from ..exceptions import (
     BloscpackError,
@@ -171,6 +173,7 @@ def create_group(
             create: Any = found.create
             create(change, attributes, path.prefix)
         return None  # type: ignore[return-value]  # the group opens it
+    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, attributes)
     created = layouts.Found(Folder.open(path, storage_options), layout, "group")

@@ -22,8 +22,9 @@ import numpy
 
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
+from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import MASK
-from .._storage.paths import is_url, local_path
+from .._storage.paths import check_ending, is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
 from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
 from .commit_rules import building, new_dataset
@@ -185,6 +186,7 @@ def from_xarray(
         unlimited = {*node.encoding.get("unlimited_dims", ())} & {*node.dims}
         if unlimited:
             new[where][1][UNLIMITED] = sorted(unlimited)
+    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
     is_remote = is_url(path)
     opened = nullcontext(path) if is_remote else building(path, mode, sync)
     late = []

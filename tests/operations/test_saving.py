@@ -6,6 +6,7 @@ import gzip
 import io
 import mmap
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -16,6 +17,7 @@ import pytest
 from storage.servers import serving
 
 import bloscpack as bp
+from bloscpack._format.other_formats import CALLS, FILE_CALLS
 from bloscpack.exceptions import DamageError
 
 SAMPLES = Path(__file__).parents[1] / "valid/datasets"
@@ -242,6 +244,11 @@ def test_progress_and_threads():
         ("did you mean 'clevel'", ("a.blp", ROUNDED), {"clevl": 9}),
         ("array 'a': .*did you mean 'clevel'", ("a.zip", {"a": 1}), {"clevl": 9}),
         (r"an archive.*name it 'a\.zip', not 'a\.blp'", ("a.blp", {"a": [1]}), {}),
+        (r"'a\.blp', not 'a\.npy'; numpy\.save", ("a.npy", ROUNDED), {}),
+        (r"'a\.blp', not 'a\.CSV'; .*\.convert\(", ("a.CSV", ROUNDED), {}),
+        (r"'a\.blp', not 'a\.zarr/'; .*\.create_array\(", ("a.zarr/", ROUNDED), {}),
+        (r"'a\.blp', not 'a\.zip'; bloscpack\.save", ("a.zip", ROUNDED), {}),
+        (r"'a\.zip', not 'a\.npz'; numpy\.savez", ("a.npz", {"a": ROUNDED}), {}),
         (r"'http://h/a\.zip'", ("http://u:p@h/a.blp?k=v", {"a": [1]}), {}),
         ("names with slashes, such as 'a/NAME'", ("a.zip", {"a": {"b": [1]}}), {}),
         (
@@ -260,6 +267,29 @@ def test_wrong_arguments(message, arguments, given):
     with pytest.raises(bp.UsageError, match=message):
         bp.save(*arguments, **given)
     assert [] == os.listdir()
+
+
+def test_names_of_all_other_formats_are_refused():
+    from bloscpack.dataset.conversion import WRITTEN
+
+    ends = {end for found in WRITTEN.values() for end in found.suffixes} - {".blp"}
+    assert ends == {*CALLS}
+    for end in ends:
+        for call in (bp.save, bp.savez):
+            with pytest.raises(bp.UsageError, match="not 'a%s'" % re.escape(end)):
+                call("a" + end, ROUNDED)
+        bp.pack_ndarray_to_file(ROUNDED, "a" + end)  # as in 0.16
+
+
+@pytest.mark.parametrize("end", FILE_CALLS)
+def test_a_folder_with_the_name_of_a_file_is_refused(end):
+    name, message = "a" + end, r"a dataset is a folder: name it 'a\.zarr', not"
+    with pytest.raises(bp.UsageError, match=message):
+        bp.dataset.create_array(name, ROUNDED)
+    with pytest.raises(bp.UsageError, match=message):
+        bp.dataset.create_table(name, {"a": [1]})
+    with pytest.raises(bp.UsageError, match=message):
+        bp.dataset.create_group(name)
 
 
 @pytest.mark.parametrize(
