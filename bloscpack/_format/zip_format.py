@@ -213,10 +213,12 @@ def read_local(data: Buffer, info: ZipInfo) -> LocalHeader | None:
 
 
 def _sizes(size: int, packed: int, extra: bytes) -> tuple[int, int]:
-    """Return the sizes in a local header, or those in its field of Zip64."""
+    """Return the sizes in a local header, for 2**32 - 1 that in its field of Zip64."""
     if MAX32 in (packed, size) and extra[:4] == EXTRA64.pack(1, 16, 0, 0)[:4]:
         field = extra[: EXTRA64.size].ljust(EXTRA64.size, b"\xff")
-        _, _, size, packed = EXTRA64.unpack(field)
+        _, _, *large = EXTRA64.unpack(field)
+        size = large[0] if size == MAX32 else size
+        packed = large[1] if packed == MAX32 else packed
     return size, packed
 
 
@@ -250,22 +252,35 @@ def decode_local(data: Buffer, info: ZipInfo, limit: int) -> int:
     the member are in front of `limit`, where the next part of the file begins.
     """
     header = read_local(data, info)
-    if header is not None:
-        has_method = header.method == info.compress_type
-        if has_method and not (header.flags ^ info.flag_bits) & ENCRYPTED:
-            check_stored(info)
-            expected = info.CRC, info.file_size, info.file_size
-            pairs = zip(header.numbers, expected, strict=True)
-            # Numbers behind the bytes of the member, or in another extra field.
-            free = {0} if header.flags & DESCRIPTOR else set()
-            free |= {MAX32} & {*header.numbers[1:]}
-            if (
-                header.is_named
-                and all(n == m or n in free for n, m in pairs)
-                and header.start + info.file_size <= limit
-            ):
-                return header.start
+    if header is not None and _is_stored_alike(header, info):
+        check_stored(info)
+    start = checked_local(header, info).start
+    if start + info.file_size <= limit:
+        return start
     raise wrong_local(info)
+
+
+def checked_local(header: LocalHeader | None, info: ZipInfo) -> LocalHeader:
+    """Return a local header; raise `FormatError` unless the directory agrees with it.
+
+    Version, time, date and other flags say nothing about the bytes of the member.
+    """
+    if header is not None and header.is_named and _is_stored_alike(header, info):
+        crc, *sizes = header.numbers
+        # Numbers behind the bytes of the member, or in another extra field.
+        behind = {0} if header.flags & DESCRIPTOR else set()
+        pairs = zip(sizes, (info.file_size, info.compress_size), strict=True)
+        if crc in {info.CRC, *behind} and all(
+            found in {expected, MAX32, *behind} for found, expected in pairs
+        ):
+            return header
+    raise wrong_local(info)
+
+
+def _is_stored_alike(header: LocalHeader, info: ZipInfo) -> bool:
+    """Return whether method and encryption of a member are the same in both headers."""
+    has_flags = not (header.flags ^ info.flag_bits) & ENCRYPTED
+    return has_flags and header.method == info.compress_type
 
 
 def has_own_numbers(data: Buffer, info: ZipInfo) -> bool:

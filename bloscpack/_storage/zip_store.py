@@ -38,6 +38,7 @@ from .._format.zip_format import (
     STORED,
     TAIL_LENGTH,
     begins_one,
+    checked_local,
     damaged_zip,
     decode_end,
     decode_local,
@@ -491,11 +492,12 @@ class ZipStore(NestedStore):
         most = MAX_BUFFERSIZE if limit is None else limit
         if member.file_size > most and (whole or limit is None):
             raise too_long(most, self.path(name), member.file_size)
-        with (
-            zip_errors(self.path(name)),
-            opened_member(self._zip.archive, member) as fp,
-        ):
-            return fp.read(most), self.identity(name)
+        path, (begin, stop) = self.path(name), local_extent(member)
+        with naming_errors(path), zip_errors(path):
+            header = self._zip.storage.read_at(begin, stop - begin)
+            checked_local(read_local(header, member), member)
+            with opened_member(self._zip.archive, member) as fp:
+                return fp.read(most), self.identity(name)
 
     def exists(self, name: str) -> bool:
         full = self._prefix + name

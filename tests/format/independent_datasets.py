@@ -781,9 +781,11 @@ def read_member(entry: SimpleNamespace) -> bytes:
     check("Z1", data[at + 30 : at + 30 + length] == entry.raw)
     sizes, extra = [size, stored], data[begin - more : begin].ljust(20, b"\xff")
     if 2**32 - 1 in sizes and extra[:4] == b"\1\0\x10\0":
-        sizes = struct.unpack_from("<2Q", extra, 4)
-    free = ({0} if flags & 8 else set()) | {2**32 - 1} & {*sizes}
-    check("Z1", crc32 in {entry.crc32} | free and {*sizes} <= {entry.size} | free)
+        large = struct.unpack_from("<2Q", extra, 4)
+        sizes = [m if n == 2**32 - 1 else n for n, m in zip(sizes, large)]
+    behind = {0} if flags & 8 else set()
+    check("Z1", crc32 in {entry.crc32} | behind)
+    check("Z1", {*sizes} <= {entry.size, 2**32 - 1} | behind)
     check("Z1", begin + entry.size <= entry.end)
     return data[begin : begin + entry.size]
 

@@ -544,3 +544,28 @@ def test_joined_crc():
         )
         joined = join_crc(zlib.crc32(one), zlib.crc32(two), len(two))
         assert zlib.crc32(one + two) == joined
+
+
+# The fields of a local header that the directory has, too: position and format.
+LOCAL_FIELDS = {"method": (8, "<H"), "crc32": (14, "<I")}
+LOCAL_FIELDS |= {"stored size": (18, "<I"), "size": (22, "<I")}
+
+
+@pytest.mark.parametrize("field", LOCAL_FIELDS)
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("member", ["zarr.json", "c/0"])
+def test_local_headers_of_a_dataset(tmp_path, field, method, member):
+    dataset.create_array(tmp_path / "a", np.arange(1000)).close()
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as target:
+        for name in ("zarr.json", "c/0"):
+            target.write(tmp_path / "a" / name, name)
+        at = target.getinfo(member).header_offset + LOCAL_FIELDS[field][0]
+    with dataset.open(path) as opened:
+        assert np.arange(1000).tolist() == opened[:].tolist()
+    data, kind = bytearray(path.read_bytes()), LOCAL_FIELDS[field][1]
+    (value,) = struct.unpack_from(kind, data, at)
+    struct.pack_into(kind, data, at, value ^ 9)
+    path.write_bytes(data)
+    with pytest.raises(bp.FormatError, match="the local header of the member"):
+        dataset.open(path)[:]

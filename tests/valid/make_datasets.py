@@ -263,11 +263,12 @@ class Zip:
             local.update(size=len(data))
             entry = {**local, "offset": start, "stored": len(data), **member["entry"]}
             local.update(member["local"])
+            more = local.get("more", b"")
             content += struct.pack(
                 self.LOCAL, b"PK\3\4", 45, local["flags"], local["method"], 0, 33,
                 local["crc"], local.get("stored", local["size"]), local["size"],
-                len(local["name"]), 0,
-            ) + local["name"] + data  # fmt: skip
+                len(local["name"]), len(more),
+            ) + local["name"] + more + data  # fmt: skip
             digested = struct.pack(
                 "<2HIQ", *(entry[k] for k in ("flags", "method", "crc", "size"))
             )
@@ -520,6 +521,14 @@ def sizes_behind(zipped):
     for member in zipped.members:
         member["local"].update(flags=0x808, crc=0, size=0)
         member["entry"].update(flags=0x808)
+
+
+def with_large_sizes(zipped, **changes):
+    """Put the sizes of a member into a field of Zip64, and change its local header."""
+    member, large = zipped["x/c/0"], 2**32 - 1
+    sizes = [len(member["data"])] * 2
+    more = struct.pack("<2H2Q", 1, 16, *sizes)
+    member["local"].update({"size": large, "stored": large, "more": more, **changes})
 
 
 def change_member(zipped, name, change):
@@ -779,6 +788,7 @@ SAMPLES = {
     ),
     "archive-code-page": ("Z2", lambda: archive(code_page)),
     "archive-sizes-behind": ("Z1", lambda: archive(sizes_behind)),
+    "archive-sizes-large": ("Z1", lambda: archive(with_large_sizes)),
     "archive-no-trailer": (
         "Z3",
         lambda: archive(lambda z: change_member(z, "x/c/0", without_trailer)),
