@@ -12,7 +12,7 @@ CALLS = {
     "pack": bp.pack_ndarray_to_bytes,
     "file": lambda items: bp.pack_ndarray_to_file(items, "a.blp"),
     "shard": lambda items: bp.pack_ndarray_to_bytes(items, shard=True),
-    "savez": lambda items: bp.savez("a.npz", a=items),
+    "savez": lambda items: bp.savez("a.zip", a=items),
     **{
         layout: lambda items, layout=layout: dataset.create_array(
             layout, items, layout=layout
