@@ -137,7 +137,8 @@ def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
         for index, left, right in items.first:
             if left.dtype.kind in "fc" and right.dtype.kind in "fc":  # all digits
                 left, right = numpy.asarray([left, right])
-            rows.append((str(list(index)), *shown_items(left), *shown_items(right)))
+            (first,), (second,) = shown_items(left), shown_items(right)
+            rows.append((str(list(index)), first, second))
         yield from ("  " + line for line in table(rows, left=(0, 1)))
         if items.differing > len(items.first):
             yield "  ..."
