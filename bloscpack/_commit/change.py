@@ -49,7 +49,7 @@ from .._format.dtypes import shown
 from .._format.identity import is_copy, stated_identity
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
-from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.folder_store import FolderStore, LinkFound, StaleDataset
 from .._storage.store import Conflict, Store
 from .._types import Json
 from ..constants import MAX_DOCUMENT
@@ -153,9 +153,10 @@ class Pending:
 
     def renew(self) -> None:
         """Read the document again if another program has replaced it."""
-        if self.name is not None and self.store.identity(self.name) != self._version:
-            with suppress(FileNotFoundError):  # other reads say that it is gone
-                self.read()
+        if self.name is not None:
+            with suppress(FileNotFoundError, StaleDataset):  # other reads say so
+                if self.store.identity(self.name) != self._version:
+                    self.read()
 
     def prepare(self, change: Change) -> None:
         """Let a change write the documents of members again that are old copies.

@@ -73,7 +73,7 @@ from ..._format.zarr_metadata import (
 )
 from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
-from ..._storage.folder_store import LinkFound, replaced
+from ..._storage.folder_store import LinkFound, StaleDataset
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
@@ -306,7 +306,7 @@ def check_shape(folder: Folder, shape: Shape) -> None:
     try:
         found = read_array_document(folder).array.shape
     except FileNotFoundError as error:
-        raise replaced(folder.path()) from error
+        raise StaleDataset(folder.path()) from error
     if any(map(int.__lt__, found, shape)):
         raise StorageError(
             errno.ESTALE,
