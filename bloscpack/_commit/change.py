@@ -272,10 +272,13 @@ class Change:
     renews_token
         Whether that is always a new one. In a folder, it shows readers of several
         columns that one of them changes, or loses rows.
+    keeps_document
+        Whether the document is the one that the writer has read when it was opened.
     """
 
     wait = 0.0
     renews_token = False
+    keeps_document = False
     has_failed_call = False
     is_joint = False
     pending: Pending | None = None
@@ -766,8 +769,8 @@ class ObjectChange(Change):
         """Let `commit` raise `Conflict` if another writer changes an object."""
         if name not in self._versions:
             self._versions[name] = self.store.object_version(name)
-        # After the version is known: a later writer must not have stored the object.
-        self.store.check_version(self.document, self.version)
+            # After the version is known: a later writer must not have stored it.
+            self.store.check_version(self.document, self.version)
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a new object."""
