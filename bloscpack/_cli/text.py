@@ -95,7 +95,7 @@ def log_metadata(metadata: object) -> None:
 
 
 def say_json(value: object) -> None:
-    """Print a value as JSON in ASCII; NaN and infinities become null."""
+    """Print a value as JSON in ASCII, with `finite` numbers."""
     console.put(_plain_json(value) + "\n")
 
 
@@ -119,15 +119,16 @@ def _plain_json(value: object) -> str:
 
 
 def finite(value: object) -> Json:
-    from math import isfinite
+    """Return a value with null for NaN, and text for infinities, as Zarr has it."""
+    from math import isinf
 
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(inner) for inner in value]
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    return value
+    if isinstance(value, float) and isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value if value == value else None
 
 
 def json_text(value: object, compact: bool, encoding: str = "") -> str:

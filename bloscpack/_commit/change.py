@@ -49,7 +49,7 @@ from .._format.dtypes import shown
 from .._format.identity import is_copy, stated_identity
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
-from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.folder_store import FolderStore, LinkFound, StaleDataset
 from .._storage.store import Conflict, Store
 from .._types import Json
 from ..constants import MAX_DOCUMENT
@@ -153,9 +153,10 @@ class Pending:
 
     def renew(self) -> None:
         """Read the document again if another program has replaced it."""
-        if self.name is not None and self.store.identity(self.name) != self._version:
-            with suppress(FileNotFoundError):  # other reads say that it is gone
-                self.read()
+        if self.name is not None:
+            with suppress(FileNotFoundError, StaleDataset):  # other reads say so
+                if self.store.identity(self.name) != self._version:
+                    self.read()
 
     def prepare(self, change: Change) -> None:
         """Let a change write the documents of members again that are old copies.
@@ -271,10 +272,13 @@ class Change:
     renews_token
         Whether that is always a new one. In a folder, it shows readers of several
         columns that one of them changes, or loses rows.
+    keeps_document
+        Whether the document is the one that the writer has read when it was opened.
     """
 
     wait = 0.0
     renews_token = False
+    keeps_document = False
     has_failed_call = False
     is_joint = False
     pending: Pending | None = None
@@ -765,8 +769,8 @@ class ObjectChange(Change):
         """Let `commit` raise `Conflict` if another writer changes an object."""
         if name not in self._versions:
             self._versions[name] = self.store.object_version(name)
-        # After the version is known: a later writer must not have stored the object.
-        self.store.check_version(self.document, self.version)
+            # After the version is known: a later writer must not have stored it.
+            self.store.check_version(self.document, self.version)
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a new object."""

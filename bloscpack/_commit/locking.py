@@ -24,7 +24,7 @@ from .. import log
 from .._engine.forks import Owner
 from .._storage.descriptors import with_room
 from .._storage.disk import NO_ROOM, disk
-from .._storage.folder_store import FolderStore, replaced
+from .._storage.folder_store import FolderStore, StaleDataset
 from .._storage.paths import without_url
 from .._types import BinaryFile, Path
 from ..exceptions import StorageError, UsageError, UsageTypeError
@@ -362,7 +362,7 @@ class FolderLock(Lock):
             locked = "another writer%s has opened this folder"
             super().__init__(self._descriptor, folder.root, locked, shared=shared)
             if not folder.has_its_name():
-                raise replaced(folder.root)
+                raise StaleDataset(folder.root)
         except BaseException:
             self.close()
             raise

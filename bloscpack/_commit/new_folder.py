@@ -31,7 +31,7 @@ from .._engine.forks import Owner
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NAME_PART
-from .._storage.folder_store import FolderStore, replaced
+from .._storage.folder_store import FolderStore, StaleDataset
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
 from .change import (
@@ -333,7 +333,7 @@ def _take_away(
     hidden.rename(name, new, around)
     if not hidden.has(new, found):
         around.rename(new, name, hidden)
-        raise replaced(around.path(name))
+        raise StaleDataset(around.path(name))
 
 
 def put(
@@ -353,7 +353,7 @@ def put(
         elif around.exchange(name, name, hidden):  # commit point
             if not hidden.has(name, replaces):  # it would be removed
                 around.exchange(name, name, hidden)
-                raise replaced(target.path)
+                raise StaleDataset(target.path)
         else:
             with sibling_folder(target) as other:
                 _take_away(around, name, replaces, other)

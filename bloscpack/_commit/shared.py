@@ -32,7 +32,7 @@ from functools import partial
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
-from .._storage.store import Conflict
+from .._storage.store import conflict
 from ..exceptions import StorageError, UsageError
 from .change import (
     PRIVATE,
@@ -224,13 +224,17 @@ class SharedObjects:
     def changing(self) -> Iterator[Change]:
         """Yield a change of one shard, which is committed within the block."""
         change = ObjectChange(self._store, ZARR_JSON, self._version)
+        change.keeps_document = True
         try:
             yield change
             # A writer that has the array for itself may have read the old shard.
             self._check()
-        except Conflict:
+        except StorageError as error:
+            if error.errno != errno.EAGAIN:
+                raise
             self._check()
-            raise
+            # Another writer has stored the shard, before this one or while it was read.
+            raise conflict(self._store.root) from error
         finally:
             change.close()
 

@@ -57,6 +57,7 @@ NO_FILE = (404, 410)
 # Python's error for a parameter that a function does not have.
 UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 
+NO_BUCKET = "the bucket does not exist"
 # How fsspec begins to say that it has no file system for a scheme.
 UNKNOWN_SCHEME = "Protocol not known"
 # The text about a server that sends whole files only.
@@ -148,7 +149,7 @@ class Location:
         if isinstance(error, FileNotFoundError):
             text = os.strerror(errno.ENOENT)
             if has_no_bucket(error):
-                text = "the bucket does not exist"
+                text = NO_BUCKET
             return self.error(errno.ENOENT, text, NotFound)
         if isinstance(error, PermissionError):
             return self.error(errno.EACCES, os.strerror(errno.EACCES))

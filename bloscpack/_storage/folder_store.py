@@ -68,6 +68,21 @@ class LinkFound(StorageError):
         return LinkFound, (self.filename,)
 
 
+class StaleDataset(StorageError):
+    """A dataset was removed, or replaced by another one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            errno.ESTALE,
+            "a writer has removed it, or replaced it by another one: open the dataset "
+            "again",
+            path,
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return StaleDataset, (self.filename,)
+
+
 class Held(Descriptor):
     """An open folder, until nothing refers to it any more."""
 
@@ -107,7 +122,10 @@ class Held(Descriptor):
     def explained(self, error: OSError, last: str) -> OSError:
         """Return the error for a name in this folder, with its path."""
         path = os.path.join(self.path, last)
-        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+        if error.errno == errno.ENOENT and self.number is not None:
+            if not os.fstat(self.number).st_nlink:  # the folder itself was removed
+                return StaleDataset(self.path)
+        elif error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
             try:
                 status = os.lstat(self.name(last), dir_fd=self.number)
             except OSError:  # it was removed meanwhile
@@ -193,7 +211,7 @@ class FolderStore(Store, Reopenable):
             if self._identity is None:
                 self._identity = found
             elif self._identity != found:
-                raise replaced(self.root)
+                raise StaleDataset(self.root)
             self._held = held
             self._keep()
         return held
@@ -306,8 +324,6 @@ class FolderStore(Store, Reopenable):
             try:
                 found = _status(held, name)
             except OSError as error:
-                if is_missing(error):
-                    return None
                 raise held.explained(error, name) from None
             return self._call(name, _status) if "/" in name else found
         except OSError as error:
@@ -379,7 +395,7 @@ class FolderStore(Store, Reopenable):
             number = with_room(os.open, ".", _FLAGS, dir_fd=held.number)
         except OSError as error:
             if not name and error.errno == errno.ENOENT:
-                raise replaced(self.root) from error
+                raise StaleDataset(self.root) from error
             error.filename = held.path
             raise
         try:
@@ -631,13 +647,3 @@ def _type_of(entry: os.DirEntry[str]) -> int:
     if entry.is_dir(follow_symlinks=False):
         return stat.S_IFDIR
     return stat.S_IFREG if entry.is_file(follow_symlinks=False) else 0
-
-
-def replaced(path: str) -> StorageError:
-    """Return the error for a dataset that was removed, or replaced by another one."""
-    return StorageError(
-        errno.ESTALE,
-        "a writer has removed it, or replaced it by another one: open the dataset "
-        "again",
-        path,
-    )

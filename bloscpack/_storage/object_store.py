@@ -23,10 +23,17 @@ from .._types import StorageOptions
 from ..exceptions import StorageError
 from . import remote_files
 from .base import Storage
-from .file_systems import IgnoresRanges, Location, has_no_bucket, is_s3, status_of
+from .file_systems import (
+    NO_BUCKET,
+    IgnoresRanges,
+    Location,
+    has_no_bucket,
+    is_s3,
+    status_of,
+)
 from .paths import public_name
 from .remote import RemoteStorage
-from .store import Store, conflict, too_long
+from .store import FOUND_FILE, Store, conflict, too_long
 from .upload import READ_ONLY, check_writable
 from .urls import joined_url, parent_url, scheme_of, with_lower_schemes
 
@@ -134,9 +141,10 @@ class ObjectStore(Store):
 
     def _prepared(self, name: str) -> Storage | None:
         """Return a file that was looked for; None if it was not."""
-        found = self._found.pop(name, None)
+        found = self._found.get(name)
         if isinstance(found, OSError):
             raise found
+        self._found.pop(name, None)
         return found
 
     def _open(self, name: str, **how: Any) -> Storage:
@@ -160,6 +168,17 @@ class ObjectStore(Store):
             return storage.read_at(0, storage.size if most is None else most)
         finally:
             storage.close()
+
+    def no_dataset(self) -> OSError:
+        try:
+            begin = self._open("", whole=None, most=1).read_at(0, 1)
+        except OSError as error:
+            if error.strerror == NO_BUCKET:
+                return error
+        else:
+            if begin != b"<":  # the page of a web server about a folder
+                return NotADirectoryError(errno.ENOTDIR, FOUND_FILE, self.root)
+        return super().no_dataset()
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name."""

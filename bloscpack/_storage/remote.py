@@ -15,17 +15,22 @@ import os
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from .._engine.forks import ForkSafeLock
 from .._types import StorageOptions
 from ..args import AnyLimits, effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAX_DOCUMENT
 from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
-from .base import FileObjectStorage, Storage, StorageFile, naming_errors
+from .base import Storage, StorageFile, naming_errors
 from .file_systems import IgnoresRanges, Location
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
+from .local import storage_of
 from .remote_files import HEAD_SIZE, remote_file_for
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 Result = TypeVar("Result")
 
@@ -99,11 +104,9 @@ class RemoteStorage(Storage):
         # The whole file, if it was read at once.
         self._whole: Storage | None = None
         fs, path = self._location.find()
-        from fsspec.asyn import get_loop
-
-        self._loop, self._pid = get_loop(), os.getpid()
         self._file = remote_file_for(fs, path, self._location)
-        self._opened.callback(self._file.close)
+        self._loop, self._pid = _loop_of_fsspec(), os.getpid()
+        self._connecting = ForkSafeLock()
         try:
             # The offset of the bytes that are kept, and these.
             self._kept = self._open(whole, end)
@@ -136,15 +139,24 @@ class RemoteStorage(Storage):
 
     # Requests
 
+    def _reconnect(self) -> None:
+        """Connect a child process, which has not the connections of its parent.
+
+        The file must still have the size and the version that the parent has seen.
+        """
+        with self._connecting:
+            if self._pid != os.getpid():  # no other thread was faster
+                file = remote_file_for(*self._location.find(), self._location)
+                file.expect(self._file)
+                self._file, self._loop = file, _loop_of_fsspec()
+                self._pid = os.getpid()
+
     def _wait(self, request: Callable[[], Coroutine[object, object, Result]]) -> Result:
         """Return the result of a coroutine that runs in the thread of fsspec."""
+        if self._pid != os.getpid():
+            self._reconnect()
         from fsspec.asyn import sync
 
-        if self._pid != os.getpid():
-            # The thread of fsspec does not run here: waiting for it would never end.
-            raise self._location.error(
-                errno.EBADF, "a fork of the process that opened the URL can't read it"
-            )
         with self._location.translating():
             result: Result = sync(self._loop, request)
             return result
@@ -191,8 +203,11 @@ class RemoteStorage(Storage):
                     if spool.tell() > bound:
                         raise self._location.error(errno.EFBIG, TOO_LARGE % bound)
             self._opened.push(failing.pop_all())
+        is_in_memory = spool.tell() <= MAX_IN_MEMORY
         spool.seek(0)
-        self._whole = FileObjectStorage(spool)
+        # A file is read at positions: a child process shares that of the file object.
+        file = spool if is_in_memory else io.FileIO(spool.fileno(), closefd=False)
+        self._whole = storage_of(file)
         self._file.size = self._whole.size
         return 0, b""
 
@@ -275,11 +290,20 @@ class RemoteStorage(Storage):
 
     def close(self) -> None:
         """Release what is open; the connections stay with fsspec."""
+        self._file.close()
         self._opened.close()
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # `__init__` has failed
             self.close()
+
+
+def _loop_of_fsspec() -> AbstractEventLoop:
+    """Return the loop in which fsspec makes requests, in a thread of this process."""
+    from fsspec.asyn import get_loop
+
+    loop: AbstractEventLoop = get_loop()
+    return loop
 
 
 class ReadAhead(Storage):

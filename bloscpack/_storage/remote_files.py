@@ -99,6 +99,11 @@ class RemoteFile:
         # A cache or an archive keeps the content that it had when it was opened.
         self._compares = not class_names(fs) & KEEP_CONTENT
 
+    def expect(self, other: RemoteFile) -> None:
+        """Expect the size and the version that another process has found."""
+        self.size, self.version = other.size, other.version
+        self._etag, self._modified = other._etag, other._modified
+
     async def find(self) -> None:
         """Ask for size and version; later requests expect the same."""
         self.size, self.version = await self._probe()

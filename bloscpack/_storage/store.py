@@ -22,6 +22,9 @@ from .._types import StorageOptions
 from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage, Storage
 
+# The error about a path or a URL of a dataset.
+FOUND_FILE = "expected the folder of a dataset, found a file"
+
 
 class Conflict(StorageError):
     """Another program has replaced a file, or created one."""
@@ -99,6 +102,10 @@ class Store:
         bytes are read first, if it is given.
         """
         raise NotImplementedError
+
+    def no_dataset(self) -> OSError:
+        """Return the error for a store in which no file of a dataset was found."""
+        return FileNotFoundError(errno.ENOENT, "there is no dataset", self.root)
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files that are going to be opened next, or not at all.

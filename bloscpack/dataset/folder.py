@@ -32,7 +32,7 @@ from .._format.zarr_metadata import (
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.paths import is_url, local_path
-from .._storage.store import Store
+from .._storage.store import FOUND_FILE, Store
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, FormatError
@@ -541,9 +541,7 @@ def _check_exists(store: FolderStore, path: Path) -> None:
             os.stat(path)
         store.hold()
     except NotADirectoryError as error:
-        raise NotADirectoryError(
-            errno.ENOTDIR, "expected the folder of a dataset, found a file", store.root
-        ) from error
+        raise NotADirectoryError(errno.ENOTDIR, FOUND_FILE, store.root) from error
     except FileNotFoundError as error:
         error.filename = os.fspath(local_path(path))
         raise

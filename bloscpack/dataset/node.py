@@ -146,8 +146,11 @@ class Node:
             folder = self._layout.folder
             folder.forget_document()
             folder.copies = Copies()
-            folder.pending.read()
             folder.prepare(())
+            if folder.prefix or folder.pending.name is None:
+                folder.pending.read()
+            else:  # the document is read once, also at a URL
+                folder.detect_document(folder.pending.name)
             self._take_layout(self._reopened())
         self._values = {}
 

@@ -49,7 +49,7 @@ VALUES = [
     # (what is shown, value)
     ({"a": [1, "b"]}, {"a": [1, "b"]}),
     ({"a": [None, 1.5]}, {"a": [float("nan"), 1.5]}),
-    ([{"x": None}, None], [{"x": float("inf")}, -float("inf")]),
+    ([{"x": "Infinity"}, "-Infinity"], [{"x": float("inf")}, -float("inf")]),
 ]
 
 

@@ -20,6 +20,7 @@ import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._file.opened import OpenedFile
 from bloscpack.dataset.conversion.comparison import Items
+from bloscpack.dataset.frames import shown_items
 
 COUNT = 3000
 ROWS = np.zeros(COUNT, [("day", "M8[D]"), ("price", "f8"), ("name", "S3")])
@@ -212,6 +213,43 @@ def test_many_differing_items_need_little_memory():
         tracemalloc.stop()
     assert a.size == found.differing
     assert [(0, 0, n) for n in range(10)] == [index for index, _, _ in found.first]
+
+
+DIFFERENT = {
+    "text": (np.array(["a", "same"], object), np.array(["b\0", "same"], object)),
+    "text and fixed text": (np.array(["a"], object), np.array(["b"])),
+    "bytes": (np.array([b"a"]), np.array([b"b"])),
+    "complex": (np.array([1j]), np.array([2j])),
+    "time": (np.array(["NaT"], "M8[D]"), np.array(["2026-01-01"], "M8[D]")),
+    "truth": (np.array([True]), np.array([False])),
+}
+
+
+@pytest.mark.parametrize("kind", ["array", "table", "group"])
+@pytest.mark.parametrize("type_", DIFFERENT)
+def test_items_of_every_type_are_shown(run, type_, kind):
+    for name, items in zip("ab", DIFFERENT[type_], strict=True):
+        if kind == "table":
+            dataset.create_table(name, {"x": items}).close()
+        else:
+            if kind == "group":
+                dataset.create_group(name).close()
+            where = name + "/x" if kind == "group" else name
+            dataset.create_array(where, items).close()
+    code, said, errors = run("diff", "a", "b")
+    assert (1, "") == (code, errors)
+    *_, differ, header, items = said.splitlines()
+    assert "1 of %d items differ" % len(DIFFERENT[type_][0]) in differ
+    assert ["index", "first", "second"] == header.split()
+    assert ["[0]", *map(text_of, DIFFERENT[type_])] == items.split(maxsplit=2)
+    (found,) = differences(run, "a", "b")["items"]
+    assert 1 == found["differing"]
+    assert [0] == found["first"][0]["index"]
+
+
+def text_of(items):
+    """Return how the first item is shown."""
+    return repr(items[0]) if items.dtype == object else shown_items(items)[0]
 
 
 def test_attributes_and_members(run):

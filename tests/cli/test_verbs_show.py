@@ -314,6 +314,13 @@ def test_missing_and_infinite_values(run):
     bp.pack_ndarray_to_file(np.array([1, np.inf, 3, -np.inf]), "i.blp")
     (found,) = statistics(run, "i.blp").values()
     assert [4, 0, None] == [found[key] for key in ("count", "missing", "mean")]
+    assert ["-Infinity", "Infinity"] == [found[key] for key in ("min", "max")]
+    bp.pack_ndarray_to_file(np.array([1, -np.inf]), "j.blp")
+    (found,) = statistics(run, "j.blp").values()
+    expected = ["-Infinity", "-Infinity", 1.0]
+    assert expected == [found[key] for key in ("min", "mean", "max")]
+    rows = json.loads(run("show", "--json", "i.blp")[1])["parts"][0]["rows"]
+    assert [1.0, "Infinity", 3.0, "-Infinity"] == rows
     bp.pack_ndarray_to_file(np.array(["NaT", "2026-01-01"], "M8[D]"), "t.blp")
     (found,) = statistics(run, "t.blp").values()
     counts = [found[key] for key in ("count", "missing", "mean")]
@@ -350,17 +357,17 @@ def test_statistics_of_fields_rows_and_members(run):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    "numbers",
+    ("numbers", "mean"),
     [
-        np.array([1e308, 1e308, -1e308, -1e308]),
-        np.array([1, 1e300], "g") ** 2,
+        (np.array([1e308, 1e308, -1e308, -1e308]), None),
+        (np.array([1, 1e300], "g") ** 2, np.inf),
     ],
     ids=["sum", "longdouble"],
 )
-def test_values_whose_sum_is_no_float(numbers):
+def test_values_whose_sum_is_no_float(numbers, mean):
     found = Summary("", numbers.dtype)
     found.add(numbers)
-    assert (len(numbers), 0, None) == (found.count, found.missing, found.mean)
+    assert (len(numbers), 0, mean) == (found.count, found.missing, found.mean)
 
 
 def test_blocks_and_all_items_have_the_same_statistics():

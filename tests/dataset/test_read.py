@@ -749,3 +749,31 @@ def test_no_look_at_a_file_is_without_need(tmp_path):
     # The folder itself; whether zarr.json is still the same when it is decoded, and
     # when the shard is open.
     assert ["fd", "zarr.json", "zarr.json"] == looks
+
+
+def replace(path, kind, numbers):
+    """Create an array, a table or a group, in place of the one at the path."""
+    if kind == "array":
+        dataset.create_array(path, numbers, mode="w").close()
+    elif kind == "table":
+        dataset.create_table(path, {"x": numbers}, mode="w").close()
+    else:
+        with dataset.create_group(path, mode="w") as group:
+            group.create_array("x", numbers).close()
+
+
+@pytest.mark.parametrize("kind", ["array", "table", "group"])
+def test_a_reader_of_a_dataset_that_was_replaced(tmp_path, kind):
+    replace(tmp_path / "a", kind, np.arange(3))
+    found = dataset.open(tmp_path / "a")
+    items = found["x"] if kind == "group" else found
+    old = items[:].tolist()
+    replace(tmp_path / "a", kind, np.arange(9))
+    calls = [found.refresh, lambda: dict(found.attrs)]
+    if kind == "group":
+        calls.append(lambda: found["x"])
+    for call in calls:
+        with pytest.raises(StorageError, match="open the dataset again") as caught:
+            call()
+        assert errno.ESTALE == caught.value.errno
+    assert old == items[:].tolist()  # the files are still open

@@ -284,6 +284,30 @@ def test_store_that_does_not_tell(web):
     assert ROWS.tolist() == dataset.open(web.url + "/g/in/a b")[:].tolist()
 
 
+def test_requests_of_a_refresh(web, folder):
+    for name in ("g", "g/t"):
+        opened = dataset.open(web.url + "/" + name)
+        web.requests.clear()
+        opened.refresh()
+        assert [("GET", name + "/zarr.json")] == web.requests
+
+
+def test_requests_for_a_url_without_a_dataset(web):
+    """The documents of all layouts but one are looked for at the same time."""
+    web.requests.clear()
+    with pytest.raises(FileNotFoundError, match="there is no dataset"):
+        dataset.open(web.url + "/g/other")
+    assert len(web.requests) <= 8
+    assert len({*web.requests}) >= len(web.requests) - 1
+
+
+def test_a_url_of_a_file(web, folder):
+    bloscpack.pack_ndarray_to_file(ROWS, folder / "file.blp")
+    for url in (web.url + "/file.blp", folder / "file.blp"):
+        with pytest.raises(NotADirectoryError, match="found a file"):
+            dataset.open(url)
+
+
 def test_errors(web, folder):
     with pytest.raises(FileNotFoundError, match="there is no dataset"):
         dataset.open(web.url + "/g/other")

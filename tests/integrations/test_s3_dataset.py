@@ -256,3 +256,30 @@ def test_a_bucket_that_does_not_exist(tmp_path):
             bloscpack.pack_bytes_to_file(b"x", url, storage_options=options)
         with pytest.raises(FileNotFoundError, match=name):
             bloscpack.unpack_bytes_from_file(url, storage_options=options)
+
+
+def test_two_writers_of_one_shard(tmp_path):
+    """Each repeats its change if the other one was faster, also while it reads."""
+    planes = np.random.default_rng(1).integers(0, 2**16, (24, 128, 128), "u2")
+    with moto(tmp_path) as options:
+        make_bucket(options)
+        cut = {"chunks": (1, 128, 128), "shards": planes.shape}
+        dataset.create_array(
+            "s3://bucket/a",
+            shape=planes.shape,
+            dtype="u2",
+            storage_options=options,
+            **cut,
+        ).close()
+
+        def assign(first):
+            with dataset.open(
+                "s3://bucket/a", "r+", shared=True, storage_options=options
+            ) as array:
+                for number in range(first, len(planes), 2):
+                    array[number] = planes[number]
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(assign, range(2)))
+        found = dataset.open("s3://bucket/a", storage_options=options)
+        assert (planes == found[:]).all()

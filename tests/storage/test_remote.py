@@ -245,12 +245,17 @@ def test_identity_is_that_of_the_content(web):
         assert storage.identity is None
 
 
-def test_a_fork_gets_an_error(web, monkeypatch):
-    with RemoteStorage(web.url) as storage:
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_process_that_inherits_a_storage_connects_again(web, monkeypatch, whole):
+    with RemoteStorage(web.url, whole=whole) as storage:
         monkeypatch.setattr(os, "getpid", lambda: 1)
-        with pytest.raises(bp.StorageError, match="a fork"):
-            storage.read_at(100_000, 9)
-        assert DATA[:9] == storage.read_at(0, 9)
+        assert DATA[100_000:100_009] == storage.read_at(100_000, 9)
+        web.etag = '"2"'
+        if whole:
+            assert DATA[200_000:200_009] == storage.read_at(200_000, 9)
+        else:
+            with pytest.raises(bp.StorageError, match="was changed"):
+                storage.read_at(200_000, 9)
 
 
 # Servers that misbehave

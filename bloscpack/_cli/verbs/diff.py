@@ -111,7 +111,7 @@ def _as_json(items: Items) -> JsonObject:
         "compared": items.total,
         "differing": items.differing,
         "first": [
-            {"index": list(index), "a": _json_of(a), "b": _json_of(b)}
+            {"index": list(index), "a": json_values(a)[0], "b": json_values(b)[0]}
             for index, a, b in items.first
         ],
     }
@@ -137,7 +137,8 @@ def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
         for index, left, right in items.first:
             if left.dtype.kind in "fc" and right.dtype.kind in "fc":  # all digits
                 left, right = numpy.asarray([left, right])
-            rows.append((str(list(index)), _text_of(left), _text_of(right)))
+            (first,), (second,) = shown_items(left), shown_items(right)
+            rows.append((str(list(index)), first, second))
         yield from ("  " + line for line in table(rows, left=(0, 1)))
         if items.differing > len(items.first):
             yield "  ..."
@@ -150,11 +151,3 @@ def _sides(note: JsonObject) -> tuple[Json, Json]:
 def _value(value: Json) -> str:
     text = value if isinstance(value, str) else json_text(value, True)
     return shorten(text, MOST_SHOWN)
-
-
-def _text_of(value: object) -> str:
-    return shown_items(numpy.asarray([value]))[0]
-
-
-def _json_of(value: object) -> Json:
-    return json_values(numpy.asarray([value]))[0]

@@ -62,7 +62,7 @@ def run(args: Namespace) -> None:
         console.put(text + "\n")
         if text != json_text(metadata, args.compact):
             log.notice(
-                "values of '%s' that JSON lacks, NaN and infinities, are shown as null"
+                "JSON has no NaN and no infinities: in '%s' they are null and text"
                 % shown_name(args.file_)
             )
         return

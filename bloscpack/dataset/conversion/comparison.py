@@ -46,14 +46,14 @@ class Items:
     total, differing
         Number of items that both have, and how many of them differ.
     first
-        Index and both values of the first of them.
+        Index and both values of the first of them, each as an array of one item.
     """
 
     def __init__(self, name: str, total: int) -> None:
         self.name = name
         self.total = total
         self.differing = 0
-        self.first: list[tuple[tuple[int, ...], numpy.generic, numpy.generic]] = []
+        self.first: list[tuple[tuple[int, ...], Array, Array]] = []
 
     def add(self, a: Array, b: Array, start: int, transposed: bool) -> None:
         """Compare a block of rows from number `start` on, perhaps of the transpose."""
@@ -63,8 +63,9 @@ class Items:
         flat, position = mask.reshape(-1), -1
         for _ in range(min(count, FIRST - len(self.first))):
             position += 1 + int(flat[position + 1 :].argmax())
-            where = tuple(map(int, numpy.unravel_index(position, mask.shape)))
-            index = where[0] + start, *where[1:]
+            where = numpy.unravel_index(numpy.array([position]), mask.shape)
+            row, *others = (int(number[0]) for number in where)
+            index = row + start, *others
             index = index[::-1] if transposed else index
             self.first.append((index, a[where], b[where]))
 

@@ -44,10 +44,11 @@ class Summary:
 
     @property
     def mean(self) -> float | None:
-        """The mean of the items that are not missing; None if it is not finite."""
-        if self.low is None or not math.isfinite(self._mean):
-            return None
-        return self._mean
+        """The mean of the items that are not missing; None if it is no number."""
+        if self.low is None or math.isfinite(self._mean):
+            return None if self.low is None else self._mean
+        infinite = {end for end in (self.low, self.high) if math.isinf(end)}
+        return infinite.pop() if len(infinite) == 1 else None
 
     def add(self, items: Array) -> None:
         """Add items of any shape."""

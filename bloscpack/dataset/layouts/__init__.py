@@ -6,7 +6,6 @@ the layout can do.
 
 from __future__ import annotations
 
-import errno
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -98,6 +97,9 @@ LAYOUTS = {
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
 MAX_SEARCHED = 10000
+# The files that tell layouts other than Zarr format 3. At a URL they are looked for at
+# the same time.
+OTHER_DOCUMENTS = ("meta/storage", "meta/sizes", "__rootdirs__", ".zarray", ".zgroup")
 # Maximum depth of nested groups: functions that visit all members recurse.
 MAX_DEPTH = 100
 
@@ -154,10 +156,13 @@ def find(folder: Folder) -> tuple[str, str] | None:
     The kind is ``'array'``, ``'table'`` or ``'group'``, or an empty text: then nothing
     in the folder is a dataset.
     """
-    for name, layout in LAYOUTS.items():
+    for number, (name, layout) in enumerate(LAYOUTS.items()):
+        if number == 1:
+            folder.prepare(OTHER_DOCUMENTS)
         kind = None if layout.detect is None else load(layout.detect)(folder)
         if kind is not None:
             return (name, kind) if kind else None
+    folder.prepare(())
     return None
 
 
@@ -404,7 +409,7 @@ def detect(folder: Folder) -> Found:
         return Found(part, "zarr", kind)
     if found is None:
         if folder.is_remote and not (folder.lists and folder.names("")):
-            raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
+            raise folder.store.no_dataset()
         missing = (
             "expected a dataset, found a folder without the files of one "
             "('zarr.json' or 'meta/storage')"

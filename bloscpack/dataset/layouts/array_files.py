@@ -20,7 +20,7 @@ from ..._format.codecs import CODECS
 from ..._format.dtypes import Array, DType
 from ..._format.grid import MAX_SLOTS, Grid, Shape, digits
 from ..._storage.base import Storage
-from ..._storage.folder_store import replaced
+from ..._storage.folder_store import StaleDataset
 from ..._storage.store import too_long
 from ..._types import Buffer, Json
 from ...exceptions import DamageError, FormatError, Unsupported, UsageError
@@ -314,7 +314,7 @@ class DescriptionCheck:
         except FormatError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-        raise replaced(self._path)
+        raise StaleDataset(self._path)
 
 
 # Open files

@@ -106,7 +106,6 @@ UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 
 def detect(folder: Folder) -> str | None:
     """Return ``'array'`` or ``'table'``; None for a folder of another layout."""
-    folder.prepare((STORAGE, SIZES))
     if not folder.exists(STORAGE):
         return None
     with suppress(FileNotFoundError):

@@ -73,7 +73,7 @@ from ..._format.zarr_metadata import (
 )
 from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
-from ..._storage.folder_store import LinkFound, replaced
+from ..._storage.folder_store import LinkFound, StaleDataset
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
@@ -306,7 +306,7 @@ def check_shape(folder: Folder, shape: Shape) -> None:
     try:
         found = read_array_document(folder).array.shape
     except FileNotFoundError as error:
-        raise replaced(folder.path()) from error
+        raise StaleDataset(folder.path()) from error
     if any(map(int.__lt__, found, shape)):
         raise StorageError(
             errno.ESTALE,
@@ -372,7 +372,9 @@ class ZarrArray(ArrayLayout):
 
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced."""
-        self._source = self._files(self._check, sparse=self.may_lack_files)
+        # At a URL the writer compares the version of the document.
+        check = bool if self.folder.is_remote else self._check
+        self._source = self._files(check, sparse=self.may_lack_files)
         self.reader = Reader(self._source, self.dtype, self.shape)
 
     def check_member(self, name: str) -> None:
@@ -527,7 +529,7 @@ class ZarrArray(ArrayLayout):
         Raises `StorageError` if another program has changed the shape since: its rows
         would be lost.
         """
-        own = self._read_for_change(change)
+        own = self._own if change.keeps_document else self._read_for_change(change)
         if own.array.shape != self.shape:
             raise StorageError(
                 errno.ESTALE,
