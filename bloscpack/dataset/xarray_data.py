@@ -16,6 +16,7 @@ import errno
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
@@ -66,6 +67,8 @@ UNITS = {
     "microseconds": "us",
     "nanoseconds": "ns",
 }
+# The first day of the standard calendar on which it is that of NumPy.
+REFORM = numpy.datetime64("1582-10-15")
 # Maximum error in nanoseconds of a time that a variable of floats holds.
 MAX_ERROR = 1e6
 
@@ -271,120 +274,178 @@ def _encoded(
         for key in CONVENTIONS & found.keys():
             variables[name].encoding[key] = found.pop(key)
     _choose_units(variables)
-    attrs, plain = dict(attrs), variables
+    plain = {name: _as_numbers(variable) for name, variable in variables.items()}
     try:
-        variables, attrs = conventions.cf_encoder(plain, attrs)
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        encoded, attrs = conventions.cf_encoder(plain, dict(attrs))
+    except (
+        *(ArithmeticError, AttributeError, LookupError, RuntimeError),
+        *(TypeError, ValueError),
+    ) as error:
         note = "".join(getattr(error, "__notes__", ())).partition(" with value")[0]
         raise UsageValueError(
             "xarray can't encode the dataset: %s: %s (%s)"
             % (type(error).__name__, error, note)
         ) from error
-    for name, variable in variables.items():
+    for name, variable in encoded.items():
         original = data.variables[name]
         if original.dtype.kind == "m" and "dtype" in variable.attrs:
             variable.attrs["dtype"] = str(original.dtype)
         if original.dtype == bool:  # netCDF has no booleans, Zarr has
-            variables[name] = variable.astype(bool)
-            variables[name].attrs.pop("dtype", None)
-        elif checks:
+            encoded[name] = variable = variable.astype(bool)
+            variable.attrs.pop("dtype", None)
+        if checks:
+            # Bounds do not state their units.
+            how = _codes(variables[name].encoding) | variable.attrs
+            if calendar := _calendar_of(original):
+                how.setdefault("calendar", calendar)
             with naming_column(str(name), "variable"):
-                if _kind_of(original)[0] in "mM" and not variable.chunks:
-                    how = plain[name].encoding | variable.attrs
-                    if calendar := _calendar_of(original):  # bounds do not state it
-                        how.setdefault("calendar", calendar)
-                    like = type(variable)((), 0, encoding=how)
-                    _fitting(variable, original, like, variable)
-                elif variable.chunks:
-                    variables[name] = _checked_later(variable, original, str(name))
-                else:
-                    _check_encoded(variable, original)
-    return variables, attrs
+                encoded[name] = _checked(variable, original, how, str(name))
+    return encoded, attrs
 
 
-def _check_encoded(encoded: Variable, variable: Variable) -> None:
-    """Raise `UsageError` if a dtype of the caller can't hold the numbers or the text.
+def _codes(attrs: Mapping[Any, Any]) -> JsonObject:
+    """Return the attributes that say how values are stored, without the dtype."""
+    return {key: attrs[key] for key in STORAGE & attrs.keys() if key != "dtype"}
 
-    Floats are rounded, to the nearest step of packed numbers.
+
+def _checked(
+    encoded: Variable, variable: Variable, how: Mapping[Any, Any], name: str
+) -> Variable:
+    """Return an encoded variable whose values were compared with the given ones.
+
+    Those of Dask are compared when they are computed.
     """
-    if not _may_change(encoded, variable):
-        return
-    if not variable.ndim:
-        _check_held(encoded, variable)
-        return
-    count = len(variable)
-    step = max(1, READ_NBYTES * count // max(1, variable.nbytes))
-    for start in range(0, count, step):
-        part = slice(start, start + step)
-        _check_held(encoded[part], variable[part])
-
-
-def _checked_later(encoded: Variable, variable: Variable, name: str) -> Variable:
-    """Return an encoded variable of Dask, whose numbers are checked when computed."""
-    if not _may_change(encoded, variable):
+    if not _may_change(encoded.dtype, variable, how):
+        return encoded
+    if not variable.chunks:
+        count = len(variable) if variable.ndim else 0
+        step = max(1, READ_NBYTES * count // max(1, variable.nbytes))
+        for start in range(0, count, step) if variable.ndim else [...]:
+            part = ... if start is ... else slice(start, start + step)
+            _check_same(encoded[part].values, variable[part], how, rounds=True)
         return encoded
 
-    def checked(numbers: Items, given: Items) -> Items:
-        make, dims = type(encoded), encoded.dims
+    def checked(items: Items, given: Items) -> Items:
         with naming_column(name, "variable"):
-            _check_held(make(dims, numbers, attrs), make(dims, given))
-        return numbers
+            block = type(encoded)(dims, given, attrs)
+            _check_same(items, block, how, rounds=True)
+        return items
 
-    attrs, data = encoded.attrs, encoded.data
+    dims, attrs, lazy = encoded.dims, variable.attrs, encoded.data
     blocks = import_dask("dask.array").map_blocks(
-        checked, data, variable.data, dtype=data.dtype, meta=data._meta
+        checked, lazy, variable.data, dtype=lazy.dtype, meta=lazy._meta
     )
     return encoded.copy(data=blocks)
 
 
-def _may_change(encoded: Variable, variable: Variable) -> bool:
-    """Return whether a dtype of the caller may be unable to hold the items."""
-    found, wanted = variable.dtype, encoded.dtype
-    kinds = {found.kind, wanted.kind}
-    is_text = kinds in ({"U"}, {"S"}) and encoded.dims == variable.dims
-    return found != wanted and (is_text or kinds <= {*"iufc"})
+def _may_change(stored: Any, variable: Variable, how: Mapping[Any, Any]) -> bool:
+    """Return whether the values of a variable may be others when they are read."""
+    codes = [value for key, value in how.items() if key in STORAGE and key != "dtype"]
+    is_nan = [isinstance(v, (float, numpy.floating)) and v != v for v in codes]
+    return stored != variable.dtype or not all(is_nan)
 
 
-def _check_held(encoded: Variable, variable: Variable) -> None:
-    kinds = variable.dtype.kind + encoded.dtype.kind
-    if kinds in ("UU", "SS"):
-        given, again = variable.values, encoded.values
-        _refuse_changed(given, given == again, encoded.dtype)
-    elif "c" in kinds:
-        given, again = variable.values, encoded.values
-        fits = numpy.isfinite(again) | ~numpy.isfinite(given)
-        if kinds[1] != "c":
-            fits &= given.imag == 0
-        if kinds[1] in "iu":
-            fits &= given == again
-        _refuse_changed(given, fits, encoded.dtype)
-    else:
-        _check_real(encoded, variable)
+def _check_same(
+    items: Items, variable: Variable, how: Mapping[Any, Any], *, rounds: bool
+) -> None:
+    """Raise `DoesNotFit` if encoded items are not read as the values of a variable.
+
+    Packed numbers are rounded to the nearest step, and floats. With `rounds`, so are
+    floats that are stored as integers.
+
+    Parameters
+    ----------
+    how
+        The attributes of the items.
+    """
+    given, dims = variable.values, variable.dims
+    if _codes(variable.attrs):  # the values are encoded already
+        given = _decode(given, dims, variable.attrs, given.dtype)
+    if items.shape != given.shape:
+        return
+    isnull = import_extra("pandas", "xarray").isnull
+    try:
+        again = _decode(items, dims, how, given.dtype)
+        missing = [numpy.asarray(isnull(found)) for found in (given, again)]
+        kept = ~(missing[0] | missing[1])
+        fits = _fits(given[kept], again[kept], items.dtype, how, rounds)
+    except (ArithmeticError, AttributeError, ValueError) as error:
+        raise DoesNotFit(
+            "the values do not fit the dtype '%s'%s: %s"
+            % (items.dtype, _shown(how), error)
+        ) from error
+    wrong = numpy.asarray(missing[0] != missing[1])
+    wrong[kept] |= ~fits
+    if wrong.any():
+        values = [numpy.asarray(found[wrong]).flat[0] for found in (given, again)]
+        raise DoesNotFit(
+            "the value %s does not fit the dtype '%s'%s: it is read as %s"
+            % (values[0], items.dtype, _shown(how), values[1])
+        )
 
 
-def _refuse_changed(given: Items, fits: Items, wanted: Any) -> None:
-    """Raise `DoesNotFit` for the first value that is not the same any more."""
-    if not fits.all():
-        value = given[~fits].flat[0]
-        raise DoesNotFit("the value %s does not fit the dtype '%s'" % (value, wanted))
+def _shown(how: Mapping[Any, Any]) -> str:
+    """Return the attributes that say how values are stored, for a message."""
+    codes = {key: numpy.asarray(v).tolist() for key, v in _codes(how).items()}
+    return " with %s" % dict(sorted(codes.items())) if codes else ""
 
 
-def _check_real(encoded: Variable, variable: Variable) -> None:
-    conventions = import_extra("xarray.conventions", "xarray")
-    again = conventions.decode_cf_variable(
-        "", encoded, decode_times=False, decode_timedelta=False
+def _decode(
+    items: Items, dims: tuple[Any, ...], attrs: Mapping[Any, Any], dtype: Any
+) -> Items:
+    """Return items as xarray reads them for values of a dtype."""
+    xarray = import_extra("xarray", "xarray")
+    times: Any = dtype.kind in "MO" and "since" in str(attrs.get("units"))
+    if times and hasattr(xarray, "coders"):
+        coder = xarray.coders.CFDatetimeCoder
+        unit = numpy.datetime_data(dtype)[0] if dtype.kind == "M" else ""
+        # Far times of another unit would become those of cftime, of any calendar.
+        times = coder(False, time_unit=unit) if unit else coder(use_cftime=True)
+    found: Items = xarray.conventions.decode_cf_variable(
+        *("", xarray.Variable(dims, items, attrs)),
+        concat_characters=False,
+        decode_times=times,
+        decode_timedelta=dtype.kind == "m",
     ).values
-    given, wanted = variable.values, encoded.dtype
+    return found
+
+
+def _fits(
+    given: Items, again: Items, stored: Any, how: Mapping[Any, Any], rounds: bool
+) -> Items:
+    """Return which values, of which none is missing, are read again as they should."""
+    kinds = given.dtype.kind, stored.kind
+    is_packed = bool({"scale_factor", "add_offset"} & how.keys())
+    fits: Items
+    if kinds[0] in "mM" or ("calendar" in how and kinds[0] == "O"):
+        errors = numpy.asarray(again - given)
+        errors = errors.astype("m8[us]") if errors.dtype.kind == "O" else errors
+        limit: Any = 0 if kinds[1] in "iu" else MAX_ERROR
+        one = numpy.array(1, errors.dtype) / numpy.timedelta64(1, "ns")
+        fits = abs(errors.view("i8").astype(float)) * one <= limit
+        return fits
     with numpy.errstate(all="ignore"):
-        wide, stated = given.astype(float), again.astype(float)
-        errors = numpy.where(wide == stated, 0, abs(wide - stated))
-    limit: Any = 0
-    if wanted.kind == "f":
-        limit = numpy.finfo(float).max
-    elif given.dtype.kind == "f" or {"scale_factor", "add_offset"} & {*encoded.attrs}:
-        limit = _packing_error(encoded.attrs, given, again)
-    fits = numpy.isnan(stated) | (errors <= limit)  # or the caller calls it missing
-    _refuse_changed(given, fits, wanted)
+        if "c" in kinds:
+            fits = numpy.isfinite(again) | ~numpy.isfinite(given)
+            if kinds[1] != "c":
+                fits &= given.imag == 0
+            if kinds[1] in "iu":
+                fits &= given == again
+        elif kinds[0] == "f" or (is_packed and kinds[0] in "biu"):
+            wide, stated = given.astype(float), again.astype(float)
+            errors = numpy.where(wide == stated, 0, abs(wide - stated))
+            limit = 0
+            if kinds[1] == "f":
+                limit = numpy.finfo(float).max
+            elif rounds or is_packed:
+                limit = _packing_error(how, given, again)
+            fits = errors <= limit
+        elif kinds[0] in "biu":
+            fits = again.astype(given.dtype) == given
+            fits &= ((again < 0) == (given < 0)) & numpy.isfinite(again.astype(float))
+        else:
+            fits = numpy.asarray(given == again)
+    return fits
 
 
 def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Items:
@@ -393,7 +454,8 @@ def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Item
     `again` has the numbers after decoding.
     """
     step, offset = attrs.get("scale_factor", 1), attrs.get("add_offset", 0)
-    eps = max(numpy.finfo(a.dtype).eps for a in (given, again) if a.dtype.kind == "f")
+    floats = [a.dtype for a in (given, again) if a.dtype.kind == "f"]
+    eps = max((numpy.finfo(dtype).eps for dtype in floats), default=0)
     sizes = abs(again.astype(float)) + abs(float(offset))
     errors: Items = abs(float(step)) / 2 * (1 + 1e-6) + 4 * eps * sizes
     return errors
@@ -402,19 +464,20 @@ def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Item
 def _choose_units(variables: dict[Any, Variable]) -> None:
     """Set units of times and durations that have none, which hold later ones, too.
 
-    Each item is a whole number of them. The bounds of times get the same units. Items
-    of Dask are left to xarray, which gives them microseconds.
+    Each item is a whole number of them. The bounds of times get the same units. Those
+    of Dask get the units of their dtype.
     """
     # Those with bounds come first.
     for variable in sorted(variables.values(), key=lambda v: "bounds" not in v.attrs):
         kind = _kind_of(variable)[0]
         bounds = variables.get(variable.attrs.get("bounds"), variable)
         both = [v for v in (variable, bounds) if _kind_of(v)[0] == kind]
-        if kind in "mM" and not any(v.chunks for v in both):
+        # xarray chooses those of lazy times of cftime.
+        if kind in "mM" and not any(v.chunks and v.dtype.kind == "O" for v in both):
             units = (
                 name
                 for name, unit in UNITS.items()
-                if all(_is_whole(v.values, unit) for v in both)
+                if all(_is_whole(v, unit) for v in both)
             )
             chosen = next(units, "nanoseconds")
             given = {"units": chosen + " since 1970-01-01" * (kind == "M")}
@@ -422,24 +485,93 @@ def _choose_units(variables: dict[Any, Variable]) -> None:
             for found in both:
                 if "units" not in found.attrs:
                     found.encoding.setdefault("units", given["units"])
-    for name, variable in variables.items():
-        # xarray makes NaT of items whose dtype is coarser than their units.
-        unit = UNITS.get(str(variable.encoding.get("units")).partition(" ")[0])
-        if variable.dtype.kind in "mM" and unit:
-            finer = "%s8[%s]" % (variable.dtype.kind, unit)
-            cast = variable.data.astype(numpy.promote_types(variable.dtype, finer))
-            back = cast.astype(variable.dtype)
-            if variable.chunks or numpy.array_equal(back, variable.data, True):
-                variables[name] = variable.copy(data=cast)
 
 
-def _is_whole(times: Any, unit: str) -> bool:
-    """Return whether times are whole numbers of a unit."""
+def _is_whole(variable: Variable, unit: str) -> bool:
+    """Return whether times are whole numbers of a unit; of Dask by their dtype."""
+    dtype = numpy.dtype("%s8[%s]" % (variable.dtype.kind.replace("O", "M"), unit))
+    if variable.chunks:
+        return bool(numpy.promote_types(variable.dtype, dtype) == dtype)
+    times = variable.values
     if times.dtype.kind == "O":  # of cftime, with microseconds
         step = {"s": 10**6, "ms": 10**3}.get(unit, 1)
         return not any(getattr(t, "microsecond", 0) % step for t in times.flat)
-    cut = times.astype("%s8[%s]" % (times.dtype.kind, unit))
-    return bool(((cut == times) | numpy.isnat(times)).all())
+    return bool(((times.astype(dtype) == times) | numpy.isnat(times)).all())
+
+
+def _as_numbers(variable: Variable) -> Variable:
+    """Return times of NumPy as whole numbers of their units.
+
+    Others are returned unchanged, for xarray, which can't encode far times: those that
+    are no whole numbers, that are to become floats, and those of other calendars.
+    """
+    kind, encoding = variable.dtype.kind, dict(variable.encoding)
+    dtype = encoding.get("dtype")
+    is_packed = {"scale_factor", "add_offset"} & encoding.keys()
+    if kind not in "mM" or is_packed or numpy.dtype(dtype or "i8").kind not in "iu":
+        return variable
+    labels = {"units": encoding.pop("units", "")}
+    calendar = encoding.pop("calendar", None)
+    if kind == "M":
+        labels["calendar"] = calendar or "proleptic_gregorian"
+    else:
+        labels["dtype"] = str(variable.dtype)
+    scale = _scale_of(**labels) if labels.keys().isdisjoint(variable.attrs) else None
+    if scale is None:
+        return variable
+    numbers = partial(_whole_numbers, *scale)
+    if variable.chunks:
+        meta = numpy.empty((0,) * variable.ndim, "i8")
+        lazy = import_dask("dask.array").map_blocks
+        data = lazy(numbers, variable.data, dtype="i8", meta=meta)
+    else:
+        try:
+            data = numbers(variable.values)
+        except DoesNotFit:  # xarray takes floats, or finer units
+            return variable
+    make = import_extra("xarray", "xarray").Variable
+    found: Variable = make(variable.dims, data, variable.attrs | labels, encoding)
+    return found
+
+
+@lru_cache
+def _scale_of(
+    units: str, calendar: str | None = None, dtype: str | None = None
+) -> tuple[Any, Any, bool] | None:
+    """Return the time that the number 0 means, a unit, and whether it is of any time.
+
+    The calendar ``standard`` is that of NumPy only from 1582-10-15 on. Return None for
+    units that NumPy does not have.
+    """
+    xarray = import_extra("xarray", "xarray")
+    if not hasattr(xarray, "coders"):
+        return None
+    attrs = {"units": units, "dtype": "timedelta64[s]"}
+    attrs |= {} if calendar is None else {"calendar": calendar}
+    try:
+        zero, one = xarray.conventions.decode_cf_variable(
+            *("", xarray.Variable("x", [0, 1], attrs)),
+            decode_times=xarray.coders.CFDatetimeCoder(False, time_unit="s"),
+        ).values
+    except (LookupError, OverflowError, TypeError, ValueError):
+        return None
+    if zero.dtype.kind != ("m" if calendar is None else "M"):
+        return None
+    return zero, one - zero, calendar in (None, "proleptic_gregorian")
+
+
+def _whole_numbers(zero: Any, step: Any, any_time: bool, times: Items) -> Items:
+    """Return times as numbers; raise `DoesNotFit` if they are no whole numbers."""
+    dtype = numpy.promote_types(times.dtype, zero.dtype)
+    fine, missing = converted(times, dtype), numpy.isnat(times)
+    if not any_time and (times < REFORM).any():
+        raise DoesNotFit("a time is before 1582-10-15 in the standard calendar")
+    deltas = (fine - zero.astype(dtype)).view("i8")
+    unit = int(step.astype("m8[%s]" % numpy.datetime_data(dtype)[0]).view("i8"))
+    numbers: Items = numpy.where(missing, deltas, deltas // unit)
+    if not ((numbers * unit == deltas) | missing).all():
+        raise DoesNotFit("a time is no whole number of its units since %s" % zero)
+    return numbers
 
 
 def _kind_of(variable: Variable) -> tuple[str, str]:
@@ -677,18 +809,78 @@ def _decoded(stored: Dataset, data: Dataset) -> Dataset:
     and refuses missing ones beside them.
     """
     xarray = import_extra("xarray", "xarray")
-    how: Any = True
-    if hasattr(xarray, "coders"):
-        coder = xarray.coders.CFDatetimeCoder
-        numpy_coder = coder(time_unit="s")  # or finer, if needed
-        coders = {
-            name: numpy_coder if found.dtype.kind == "M" else coder(use_cftime=True)
-            for name, found in data.variables.items()
-            if _kind_of(found)[0] == "M"
-        }
-        how = coders or True  # with an empty dictionary, bounds would stay numbers
-    found: Dataset = xarray.decode_cf(stored, concat_characters=False, decode_times=how)
+    coders: Any = time_coders(stored.variables)
+    for name, variable in data.variables.items():
+        if _calendar_of(variable) and hasattr(xarray, "coders"):
+            coders[name] = xarray.coders.CFDatetimeCoder(use_cftime=True)
+    found: Dataset = xarray.decode_cf(
+        # With an empty dictionary, bounds would stay numbers.
+        *(stored, False),
+        decode_times=coders or True,
+    )
     return found
+
+
+def time_coders(variables: Mapping[Any, Variable]) -> dict[Any, Any]:
+    """Return how xarray decodes the times that nanoseconds can't hold.
+
+    The result has coders for the finest unit that holds all times of a variable. Those
+    of other calendars than NumPy's are left to xarray.
+
+    Parameters
+    ----------
+    variables
+        All encoded variables of a dataset, whose times are read.
+    """
+    xarray = import_extra("xarray", "xarray")
+    coders: dict[Any, Any] = {}
+    if not hasattr(xarray, "coders"):
+        return coders
+    described: dict[Any, dict[Any, Any]] = {}
+    for name, variable in variables.items():
+        bounds = variable.attrs.get("bounds")
+        for owned in (name, bounds if isinstance(bounds, str) else name):
+            if owned in variables and "since" in str(variable.attrs.get("units")):
+                described.setdefault(owned, {}).update(
+                    dict(variable.attrs) | variables[owned].attrs
+                )
+    for name, attrs in described.items():
+        if variables[name].nbytes <= READ_NBYTES:
+            variables[name].load()  # xarray does not read them again
+        ends = _ends(variables[name])
+        if len(ends):
+            is_held = partial(_is_held, ends, attrs["units"], attrs.get("calendar"))
+            unit = next(filter(is_held, reversed([*UNITS.values()])), "ns")
+            if unit != "ns":
+                coders[name] = xarray.coders.CFDatetimeCoder(time_unit=unit)
+    return coders
+
+
+def _ends(variable: Variable) -> Items:
+    """Return the first and the last of encoded times; none if all are missing."""
+    ends = numpy.empty(0)
+    if variable.dtype.kind not in "iuf":
+        return ends
+    attrs = {k: v for k, v in variable.attrs.items() if k in STORAGE - {"units"}}
+    count = len(variable) if variable.ndim else 1
+    step = max(1, READ_NBYTES * count // max(1, variable.nbytes))
+    for start in range(0, count, step):
+        items = (variable[start : start + step] if variable.ndim else variable).values
+        if items.dtype.kind == "i":  # xarray reads the smallest as NaT
+            items = items[items != numpy.iinfo("i8").min]
+        numbers = _decode(items.ravel(), ("x",), attrs, numpy.dtype("f8"))
+        numbers = numpy.concatenate([ends, numbers[numpy.isfinite(numbers)]])
+        ends = numpy.array([numbers.min(), numbers.max()]) if len(numbers) else numbers
+    return ends
+
+
+def _is_held(numbers: Items, units: str, calendar: str | None, unit: str) -> bool:
+    """Return whether a unit of NumPy holds encoded times."""
+    attrs = {"units": units, "calendar": calendar or "standard"}
+    with suppress(LookupError, OverflowError, TypeError, ValueError):
+        _decode(numbers, ("x",), attrs, numpy.dtype("M8[%s]" % unit))
+        return True
+    return False
 
 
 def _located(
@@ -708,9 +900,10 @@ def _located(
         if not wrong and part == "auto":
             if {dim} <= stored.indexes.keys() & data.indexes.keys():
                 known, places, by_values = stored.indexes[dim], [-1], True
-                with suppress(ValueError):  # times that do not fit the same unit
-                    if known.is_unique:
-                        places = [*known.get_indexer(data.indexes[dim])]
+                if known.is_unique:
+                    with suppress(DoesNotFit):
+                        index = _in_units(data.indexes[dim], known)
+                        places = [*known.get_indexer(index)]
                 start = int(places[0]) if places else 0
                 part = slice(start, start + len(places))
                 wrong = places != [*range(start, part.stop)] or start < 0
@@ -726,6 +919,16 @@ def _located(
             )
         parts[dim] = slice(*part.indices(size)[:2])
     return parts
+
+
+def _in_units(index: Any, known: Any) -> Any:
+    """Return an index of times in the unit of another one.
+
+    Raises `DoesNotFit` if the unit can't hold them.
+    """
+    if index.dtype.kind not in "mM" or known.dtype.kind != index.dtype.kind:
+        return index
+    return type(known)(converted(index.values, known.dtype))
 
 
 def _encoded_like(stored: Dataset, data: Dataset) -> Mapping[str, Variable]:
@@ -757,51 +960,16 @@ def _fitting(
     Raises `UsageError` if they are no longer those of the variable: only packed numbers
     and floats are rounded. `raw` is the stored variable without decoding.
     """
-    xarray = import_extra("xarray", "xarray")
     items = converted(numpy.asarray(_items_of(encoded)), raw.dtype)
-    kind = _kind_of(variable)[0]
-    if kind not in ("M", "m", "f"):
-        return items
-    # Those of bounds are attributes of another variable.
-    how = {key: stored.encoding[key] for key in STORAGE & stored.encoding.keys()}
-    how.pop("dtype", None)
-    wrong = DoesNotFit(
-        "the values do not fit how the group stores it: as '%s', with %s"
-        % (raw.dtype, how)
-    )
+    # The units of bounds are attributes of another variable.
+    how = raw.attrs | _codes(stored.encoding)
     # xarray takes finer units where a time would be rounded.
     units = [str(found.get("units")).split()[0] for found in (how, encoded.attrs)]
-    if kind != "f" and "units" in encoded.attrs and units[0] != units[1]:
-        raise wrong
-    attrs = {**raw.attrs, **how}
-    given = variable.values
-    times: Any = True
-    if given.dtype.kind == "M" and hasattr(xarray, "coders"):
-        # Far times of another unit would become those of cftime.
-        times = xarray.coders.CFDatetimeCoder(
-            time_unit=numpy.datetime_data(given.dtype)[0]
+    is_time = _kind_of(variable)[0] in "mM" and "units" in encoded.attrs
+    if is_time and units[0] != units[1]:
+        raise DoesNotFit(
+            "the values do not fit the units '%s' of the group" % how["units"]
         )
-    elif given.dtype.kind == "O" and hasattr(xarray, "coders"):
-        times = xarray.coders.CFDatetimeCoder(use_cftime=True)  # of any calendar
-    again = xarray.conventions.decode_cf_variable(
-        "", type(raw)(raw.dims, items, attrs), decode_times=times
-    ).values
-    missing = [numpy.asarray(found != found) for found in (given, again)]
-    is_whole = raw.dtype.kind in "iu"
-    kept = ~(missing[0] | missing[1])
-    limit: Any = 0 if is_whole or kind == "f" else MAX_ERROR
-    if kind == "f":
-        kept &= is_whole | ~numpy.isfinite(again.astype(float))
-        wide, stated = (found[kept].astype(float) for found in (given, again))
-        with numpy.errstate(invalid="ignore"):
-            errors = numpy.where(wide == stated, 0, abs(wide - stated))
-        if "scale_factor" in raw.attrs:
-            limit = _packing_error(raw.attrs, given, again[kept])
-    else:
-        errors = numpy.asarray(again - given)[kept]  # of one time, it is no array
-        if errors.dtype.kind == "O":  # of cftime
-            errors = errors.astype("m8[us]")
-        errors = abs(errors.astype("m8[ns]").astype(float))
-    if (missing[0] != missing[1]).any() or not (errors <= limit).all():
-        raise wrong
+    if _may_change(raw.dtype, variable, how):
+        _check_same(items, variable, how, rounds=False)
     return items
