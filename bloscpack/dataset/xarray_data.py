@@ -23,7 +23,7 @@ import numpy
 
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
-from .._format.zarr_metadata import MASK
+from .._format.zarr_metadata import MASK, encode_mask, with_mask
 from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
 from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
@@ -51,10 +51,10 @@ TEXT_KINDS = "OSTU"
 UNLIMITED = "unlimited_dims"
 # An attribute of a group: the coordinates that no variable names.
 COORDINATES = "coordinates"
-# How xarray stores the values of a variable.
-STORAGE = {
+# Attributes that xarray reads: the values of missing items, and how it stores values.
+FILLS = {MASK, "missing_value"}
+STORAGE = FILLS | {
     *("dtype", "units", "calendar", "scale_factor", "add_offset", "_Unsigned"),
-    *(MASK, "missing_value"),
 }
 # The modes of `from_xarray`.
 MODES = ("x", "w", "a")
@@ -274,7 +274,10 @@ def _encoded(
         for key in CONVENTIONS & found.keys():
             variables[name].encoding[key] = found.pop(key)
     _choose_units(variables)
-    plain = {name: _as_numbers(variable) for name, variable in variables.items()}
+    plain = {}
+    for name, variable in variables.items():
+        with naming_column(str(name), "variable"):
+            plain[name] = _as_numbers(_without_codes(variable), str(name))
     try:
         encoded, attrs = conventions.cf_encoder(plain, dict(attrs))
     except (
@@ -290,7 +293,7 @@ def _encoded(
         original = data.variables[name]
         if original.dtype.kind == "m" and "dtype" in variable.attrs:
             variable.attrs["dtype"] = str(original.dtype)
-        if original.dtype == bool:  # netCDF has no booleans, Zarr has
+        if original.dtype == bool:
             encoded[name] = variable = variable.astype(bool)
             variable.attrs.pop("dtype", None)
         if checks:
@@ -301,6 +304,22 @@ def _encoded(
             with naming_column(str(name), "variable"):
                 encoded[name] = _checked(variable, original, how, str(name))
     return encoded, attrs
+
+
+def _without_codes(variable: Variable) -> Variable:
+    """Return a variable without the codes that its dtype does not need.
+
+    netCDF has no booleans, and Zarr has; none of them is missing, and no text of NumPy.
+    The engine ``zarr`` of xarray opens no text with a ``_FillValue``.
+    """
+    kind, encoding = variable.dtype.kind, dict(variable.encoding)
+    for key in {"b": STORAGE, "U": FILLS, "S": FILLS}.get(kind, ()):
+        encoding.pop(key, None)
+    if _kind_of(variable)[0] == "U" and encoding.get(MASK) is not None:
+        encoding["missing_value"] = encoding.pop(MASK)
+    found = variable.copy(deep=False)
+    found.encoding = encoding
+    return found
 
 
 def _codes(attrs: Mapping[Any, Any]) -> JsonObject:
@@ -327,13 +346,15 @@ def _checked(
 
     def checked(items: Items, given: Items) -> Items:
         with naming_column(name, "variable"):
+            items = converted(items, dtype)
             block = type(encoded)(dims, given, attrs)
             _check_same(items, block, how, rounds=True)
         return items
 
-    dims, attrs, lazy = encoded.dims, variable.attrs, encoded.data
+    dims, attrs, dtype = encoded.dims, variable.attrs, encoded.dtype
+    lazy = encoded.data
     blocks = import_dask("dask.array").map_blocks(
-        checked, lazy, variable.data, dtype=lazy.dtype, meta=lazy._meta
+        checked, lazy, variable.data, dtype=dtype, meta=lazy._meta
     )
     return encoded.copy(data=blocks)
 
@@ -499,16 +520,16 @@ def _is_whole(variable: Variable, unit: str) -> bool:
     return bool(((times.astype(dtype) == times) | numpy.isnat(times)).all())
 
 
-def _as_numbers(variable: Variable) -> Variable:
-    """Return times of NumPy as whole numbers of their units.
+def _as_numbers(variable: Variable, name: str) -> Variable:
+    """Return times of NumPy as numbers in their units.
 
-    Others are returned unchanged, for xarray, which can't encode far times: those that
-    are no whole numbers, that are to become floats, and those of other calendars.
+    Others are returned unchanged, for xarray, which can't encode far times: those of
+    other calendars, and those for which it takes finer units, or floats.
     """
     kind, encoding = variable.dtype.kind, dict(variable.encoding)
-    dtype = encoding.get("dtype")
     is_packed = {"scale_factor", "add_offset"} & encoding.keys()
-    if kind not in "mM" or is_packed or numpy.dtype(dtype or "i8").kind not in "iu":
+    dtype = numpy.dtype(encoding.get("dtype") or "i8")
+    if kind not in "mM" or is_packed or dtype.kind not in "iuf":
         return variable
     labels = {"units": encoding.pop("units", "")}
     calendar = encoding.pop("calendar", None)
@@ -519,15 +540,20 @@ def _as_numbers(variable: Variable) -> Variable:
     scale = _scale_of(**labels) if labels.keys().isdisjoint(variable.attrs) else None
     if scale is None:
         return variable
-    numbers = partial(_whole_numbers, *scale)
+
+    def numbers(times: Items) -> Items:
+        with naming_column(name, "variable"):
+            return _numbers_of(times, dtype.kind == "f", *scale)
+
     if variable.chunks:
-        meta = numpy.empty((0,) * variable.ndim, "i8")
+        wide = "f8" if dtype.kind == "f" else "i8"
+        meta = numpy.empty((0,) * variable.ndim, wide)
         lazy = import_dask("dask.array").map_blocks
-        data = lazy(numbers, variable.data, dtype="i8", meta=meta)
+        data = lazy(numbers, variable.data, dtype=wide, meta=meta)
     else:
         try:
             data = numbers(variable.values)
-        except DoesNotFit:  # xarray takes floats, or finer units
+        except DoesNotFit:
             return variable
     make = import_extra("xarray", "xarray").Variable
     found: Variable = make(variable.dims, data, variable.attrs | labels, encoding)
@@ -560,7 +586,9 @@ def _scale_of(
     return zero, one - zero, calendar in (None, "proleptic_gregorian")
 
 
-def _whole_numbers(zero: Any, step: Any, any_time: bool, times: Items) -> Items:
+def _numbers_of(
+    times: Items, as_floats: bool, zero: Any, step: Any, any_time: bool
+) -> Items:
     """Return times as numbers; raise `DoesNotFit` if they are no whole numbers."""
     dtype = numpy.promote_types(times.dtype, zero.dtype)
     fine, missing = converted(times, dtype), numpy.isnat(times)
@@ -568,6 +596,8 @@ def _whole_numbers(zero: Any, step: Any, any_time: bool, times: Items) -> Items:
         raise DoesNotFit("a time is before 1582-10-15 in the standard calendar")
     deltas = (fine - zero.astype(dtype)).view("i8")
     unit = int(step.astype("m8[%s]" % numpy.datetime_data(dtype)[0]).view("i8"))
+    if as_floats:
+        return numpy.where(missing, numpy.nan, deltas / unit)
     numbers: Items = numpy.where(missing, deltas, deltas // unit)
     if not ((numbers * unit == deltas) | missing).all():
         raise DoesNotFit("a time is no whole number of its units since %s" % zero)
@@ -621,6 +651,7 @@ def _arrays_of(
             fill = numpy.nan if items.dtype.kind in "fc" else None
             if attrs.get(MASK) is not None:
                 fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
+                attrs = with_mask(attrs, items.dtype, encode_mask, "c")
             options = {"fill_value": fill, **settings, **given.get(name, {})}
             options |= {"dims": [*variable.dims], "attrs": attrs}
             if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
@@ -824,8 +855,8 @@ def _decoded(stored: Dataset, data: Dataset) -> Dataset:
 def time_coders(variables: Mapping[Any, Variable]) -> dict[Any, Any]:
     """Return how xarray decodes the times that nanoseconds can't hold.
 
-    The result has coders for the finest unit that holds all times of a variable. Those
-    of other calendars than NumPy's are left to xarray.
+    The result has coders for the finest unit that holds all times of a variable, or for
+    times of cftime if NumPy has none.
 
     Parameters
     ----------
@@ -845,13 +876,16 @@ def time_coders(variables: Mapping[Any, Variable]) -> dict[Any, Any]:
                     dict(variable.attrs) | variables[owned].attrs
                 )
     for name, attrs in described.items():
+        units, calendar = attrs["units"], attrs.get("calendar", "standard")
         if variables[name].nbytes <= READ_NBYTES:
             variables[name].load()  # xarray does not read them again
         ends = _ends(variables[name])
         if len(ends):
-            is_held = partial(_is_held, ends, attrs["units"], attrs.get("calendar"))
-            unit = next(filter(is_held, reversed([*UNITS.values()])), "ns")
-            if unit != "ns":
+            is_held = partial(_is_held, ends, units, calendar)
+            unit = next(filter(is_held, reversed([*UNITS.values()])), None)
+            if unit is None:
+                coders[name] = xarray.coders.CFDatetimeCoder(use_cftime=True)
+            elif unit != "ns":
                 coders[name] = xarray.coders.CFDatetimeCoder(time_unit=unit)
     return coders
 
@@ -874,9 +908,9 @@ def _ends(variable: Variable) -> Items:
     return ends
 
 
-def _is_held(numbers: Items, units: str, calendar: str | None, unit: str) -> bool:
+def _is_held(numbers: Items, units: str, calendar: str, unit: str) -> bool:
     """Return whether a unit of NumPy holds encoded times."""
-    attrs = {"units": units, "calendar": calendar or "standard"}
+    attrs = {"units": units, "calendar": calendar}
     with suppress(LookupError, OverflowError, TypeError, ValueError):
         _decode(numbers, ("x",), attrs, numpy.dtype("M8[%s]" % unit))
         return True

@@ -28,7 +28,7 @@ from .._format.array_metadata import Labels, default_dims
 from .._format.dtypes import Array, DType
 from .._format.other_formats import ZARR_JSON
 from .._format.text import TEXT
-from .._format.zarr_metadata import encode_attributes
+from .._format.zarr_metadata import decode_mask, encode_attributes, with_mask
 from .._storage.local import begins_with
 from .._storage.paths import is_url
 from .._storage.urls import last_part
@@ -420,8 +420,8 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
         for name, array in arrays.items():
             names = stored_dims(name, array.ndim, array.dims or dims)
             blocks = array.shards or array.chunks
-            found = _variable(names, array, array.attrs.asdict(), blocks)
-            self.variables[name] = found
+            attrs = with_mask(array.attrs.asdict(), array.dtype, decode_mask, "c")
+            self.variables[name] = _variable(names, array, attrs, blocks)
 
     def _of_node(self) -> JsonObject:
         is_array = isinstance(self._node, dataset.Array)
