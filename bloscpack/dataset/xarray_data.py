@@ -13,19 +13,24 @@ encoded variable is decoded again: none may get another value than the given one
 from __future__ import annotations
 
 import errno
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from functools import lru_cache, partial
+from inspect import signature
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from .._commit.change import Change
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
 from .._format.zarr_metadata import MASK, encode_mask, with_mask
 from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
+from ..args import known_settings
 from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
 from .commit_rules import building, new_dataset
 from .dask_write import from_dask
@@ -35,7 +40,7 @@ from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.base import NewArray
 from .layouts.chunk_choice import new_grid
-from .layouts.zarr import COLUMN_ORDER, ZarrGroup
+from .layouts.zarr import COLUMN_ORDER, SETTINGS, ZarrGroup
 from .node import import_dask
 from .opening import Options, new_array
 from .rows import READ_NBYTES, converted, items_of, naming_column
@@ -56,6 +61,8 @@ FILLS = {MASK, "missing_value"}
 STORAGE = FILLS | {
     *("dtype", "units", "calendar", "scale_factor", "add_offset", "_Unsigned"),
 }
+# What joins the names of groups.
+JOIN = "{}/{}".format
 # The modes of `from_xarray`.
 MODES = ("x", "w", "a")
 # What `encoding` may have for xarray; the rest is for `create_array`.
@@ -79,9 +86,11 @@ def from_xarray(
     *,
     encoding: Mapping[str, Mapping[str, Any]] | None = None,
     mode: str = "x",
+    group: str | None = None,
     append_dim: str | None = None,
     region: Mapping[str, slice | str] | str | None = None,
     sync: bool = True,
+    timeout: float | None = None,
     storage_options: StorageOptions | None = None,
     **settings: object,
 ) -> Group:
@@ -100,17 +109,23 @@ def from_xarray(
         ``scale_factor`` and ``units``; and parameters of `create_array`, such as
         ``chunks``. For a tree by the paths of groups first. Without ``units``, times
         and durations get seconds, or finer ones if they need them. A number or
-        time that the encoding can't hold is refused, unless it is of Dask.
+        time that the encoding can't hold is refused.
     mode
         As in `create_array`. With ``'a'``, a group that exists gets the variables that
         it lacks, and new values in the others, which keep their shapes.
+    group
+        The path of the group inside of that at `path` which is written, and returned;
+        both are created if needed. `mode` is about this group.
     append_dim
-        The dimension along which variables are appended to those of the group.
+        The dimension along which variables are appended to those of the group. A
+        ``DataTree`` appends the nodes that have it.
     region
         The part of the group that gets the values: a slice for each dimension, or
         ``'auto'`` where the values of the coordinates tell; or ``'auto'`` for all.
     sync, storage_options
         As in `create_array`.
+    timeout
+        As in `open`.
     settings
         Settings of Blosc for all new variables, as in `create_array`.
 
@@ -140,7 +155,6 @@ def from_xarray(
     ...     list(group), group.to_xarray().identical(cold)
     (['t', 'time'], True)
     """
-    xarray = import_extra("xarray", "xarray")
     path = local_path(path)
     if mode not in MODES:
         raise UsageValueError(
@@ -153,69 +167,169 @@ def from_xarray(
             "append_dim and region change a group that exists, and exclude each other "
             "and the mode '%s'" % mode
         )
-    if mode == "a" or changes:
-        found = None
+    _check_settings(settings)
+    where = (group or "").strip("/")
+    nodes, given = _nodes_of(data, encoding, where)
+    opening = Options(sync=sync, writable=True, timeout=timeout)
+    found = None
+    if mode == "a" or changes or where:
         with nullcontext() if changes else suppress(FileNotFoundError):
             found = detect(Folder.open(path, storage_options))
-        if found is not None:
-            if not isinstance(data, (xarray.Dataset, xarray.DataArray)):
-                raise UsageTypeError(
-                    "expected a Dataset or a DataArray of xarray to change a group, "
-                    "found '%s'" % type(data).__name__
-                )
-            with_name = _dataset_of(data)
-            given = _checked_encoding(encoding, with_name)
-            return _change(
-                open_node(found, Options(sync=sync, writable=True)),
-                with_name,
-                given,
-                settings,
-                append_dim,
-                region,
-            )
-        mode = "x"
+    if found is None:
+        mode = "w" if mode == "w" else "x"
+        _create(path, nodes, given, settings, mode, sync, storage_options)
+    else:
+        whole: Any = open_node(found, opening)
+        try:
+            if not isinstance(whole, Group):
+                raise UsageTypeError("'%s' is no group" % whole.path)
+            if mode != "a" and not changes:
+                if where in whole and mode == "x":
+                    name = os.path.join(whole.path, where)
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+                computed = {name: node.compute() for name, node in nodes.items()}
+                new = _all_encoded(computed, given)
+                if where in whole:
+                    del whole[where]
+                with whole.change():
+                    _add_nodes(whole, new, settings)
+            else:
+                _change(whole, nodes, given, settings, append_dim, region)
+        except BaseException:
+            whole.close()
+            raise
+        if not where:
+            return whole
+        whole.close()
+    inner = Folder.open(path, storage_options)
+    if where:
+        inner = Folder.open(*inner.address_of(where))
+    written = open_node(detect(inner), opening)
+    assert isinstance(written, Group)
+    return written
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    """Raise `UsageError` for a setting that no new array has."""
+    xarray = import_extra("xarray", "xarray")
+    theirs = {
+        *signature(xarray.Dataset.to_zarr).parameters,
+        *signature(xarray.DataTree.to_zarr).parameters,
+    }
+    if unknown := theirs & settings.keys():
+        ours = (n for n, p in signature(from_xarray).parameters.items() if p.kind != 4)
+        raise UsageTypeError(
+            "from_xarray lacks the parameter '%s' of to_zarr: it has %s, and settings "
+            "of Blosc" % (min(unknown), ", ".join(ours))
+        )
+    known = {*SETTINGS, *(new_array.__kwdefaults__ or ())}
+    known_settings(settings, known, "from_xarray has no setting %r")
+
+
+def _nodes_of(
+    data: Any, encoding: Mapping[str, Any] | None, where: str
+) -> tuple[dict[str, Dataset], dict[str, dict[str, dict[str, Any]]]]:
+    """Return datasets by the paths of their groups, and the encodings of each.
+
+    Raises `UsageError` for an encoding of an unknown group or variable.
+    """
+    xarray = import_extra("xarray", "xarray")
+    nodes, by_path = {"": data}, {"": encoding or {}}
     if isinstance(data, xarray.DataTree):
         nodes = {n.path.strip("/"): n.to_dataset(inherit=False) for n in data.subtree}
         by_path = {key.strip("/"): found for key, found in (encoding or {}).items()}
         if unknown := by_path.keys() - nodes.keys():
             raise UsageValueError("encoding: there is no group '%s'" % min(unknown))
-    else:
-        nodes, by_path = {"": _dataset_of(data)}, {"": encoding or {}}
-    new = {}
+    found, given = {}, {}
+    for name, node in nodes.items():
+        path = "/".join(filter(None, (where, name)))
+        found[path] = _dataset_of(node)
+        given[path] = _checked_encoding(by_path.get(name), found[path])
+    return found, given
+
+
+class Encoded(NamedTuple):
+    """A dataset as netCDF has it.
+
+    Attributes
+    ----------
+    variables, attrs
+        Its variables and attributes.
+    given
+        Options of `create_array` by the names of variables.
+    """
+
+    variables: dict[str, Variable]
+    attrs: JsonObject
+    given: dict[str, dict[str, Any]]
+
+
+def _all_encoded(
+    nodes: Mapping[str, Dataset], given: Mapping[str, dict[str, dict[str, Any]]]
+) -> dict[str, Encoded]:
+    """Return datasets encoded, by the paths of their groups."""
+    encoded = {}
     for where, node in nodes.items():
-        given = _checked_encoding(by_path.get(where), node)
-        new[where] = (*_encoded(node, given), given)
+        options = {name: dict(found) for name, found in given[where].items()}
+        variables, attrs = _encoded(node, options)
         unlimited = {*node.encoding.get("unlimited_dims", ())} & {*node.dims}
-        if unlimited:
-            new[where][1][UNLIMITED] = sorted(unlimited)
+        attrs |= {UNLIMITED: sorted(unlimited)} if unlimited else {}
+        encoded[where] = Encoded(variables, _without_structure(attrs), options)
+    return encoded
+
+
+def _create(
+    path: Path,
+    nodes: Mapping[str, Dataset],
+    given: Mapping[str, dict[str, dict[str, Any]]],
+    settings: Mapping[str, object],
+    mode: str,
+    sync: bool,
+    storage_options: StorageOptions | None,
+) -> None:
+    """Write a new dataset; variables of Dask come last."""
+    new = _all_encoded(nodes, given)
     is_remote = is_url(path)
-    opened = nullcontext(path) if is_remote else building(path, mode, sync)
-    late = []
-    dasks = any(v.chunks for variables, *_ in new.values() for v in variables.values())
-    with opened as target:
-        new_group = new_dataset(
-            target, "zarr", mode, sync and is_remote, storage_options
-        )
-        with new_group as change:
-            for where, (variables, attrs, given) in new.items():
-                prefix = where + "/" if where else ""
-                attrs = _without_structure(attrs)
-                ZarrGroup.create(change, attrs, prefix, commits=not where and not dasks)
-                for name, items, options in _arrays_of(variables, given, settings):
-                    if getattr(items, "chunks", None) and items.ndim and items.size:
-                        late.append((prefix + name, items.data, options))
-                        continue
-                    with naming_column(name, "variable"):
-                        layout, array, blocks = new_array(name, items, **options)
-                        layout.create(change, prefix + name + "/", array, blocks)
+    dasks = any(v.chunks for node in new.values() for v in node.variables.values())
+    with nullcontext(path) if is_remote else building(path, mode, sync) as target:
+        synced = sync and is_remote
+        with new_dataset(target, "zarr", mode, synced, storage_options) as change:
+            late = _write(change, "", new, settings, commits=not dasks)
         if late:
-            whole = Folder.open(target, storage_options)
-            _write_from_dask(whole, late, sync and is_remote)
-    written = open_node(
-        detect(Folder.open(path, storage_options)), Options(sync=sync, writable=True)
-    )
-    assert isinstance(written, Group)
-    return written
+            _write_from_dask(Folder.open(target, storage_options), late, synced)
+
+
+def _write(
+    change: Change,
+    start: str,
+    nodes: Mapping[str, Encoded],
+    settings: Mapping[str, object],
+    *,
+    commits: bool = False,
+) -> list[tuple[str, Any, dict[str, Any]]]:
+    """Write groups that are new; return the variables of Dask, see `_write_from_dask`.
+
+    `start` is the path of the outermost group, with a slash; or it is empty.
+    """
+    late: list[tuple[str, Any, dict[str, Any]]] = []
+    outer = {
+        "",
+        *(name for where in nodes for name in accumulate(where.split("/"), JOIN)),
+    }
+    for where in sorted(outer):
+        node = nodes.get(where, Encoded({}, {}, {}))
+        prefix = where + "/" if where else ""
+        ZarrGroup.create(
+            change, node.attrs, start + prefix, commits=commits and not where
+        )
+        for name, items, options in _arrays_of(node.variables, node.given, settings):
+            if getattr(items, "chunks", None) and items.ndim and items.size:
+                late.append((prefix + name, items.data, options))
+                continue
+            with naming_column(name, "variable"):
+                layout, array, blocks = new_array(name, items, **options)
+                layout.create(change, start + prefix + name + "/", array, blocks)
+    return late
 
 
 def _write_from_dask(
@@ -298,7 +412,7 @@ def _encoded(
             variable.attrs.pop("dtype", None)
         if checks:
             # Bounds do not state their units.
-            how = _codes(variables[name].encoding) | variable.attrs
+            how = _codes(_without_codes(variables[name]).encoding) | variable.attrs
             if calendar := _calendar_of(original):
                 how.setdefault("calendar", calendar)
             with naming_column(str(name), "variable"):
@@ -422,6 +536,8 @@ def _decode(
         unit = numpy.datetime_data(dtype)[0] if dtype.kind == "M" else ""
         # Far times of another unit would become those of cftime, of any calendar.
         times = coder(False, time_unit=unit) if unit else coder(use_cftime=True)
+    if items.dtype.kind == "f":  # xarray changes floats that are durations
+        items = items.copy()
     found: Items = xarray.conventions.decode_cf_variable(
         *("", xarray.Variable(dims, items, attrs)),
         concat_characters=False,
@@ -706,52 +822,112 @@ class Step(NamedTuple):
 
 
 def _change(
-    group: Any,
-    data: Dataset,
-    encoding: Mapping[str, dict[str, Any]],
+    whole: Group,
+    nodes: Mapping[str, Dataset],
+    encoding: Mapping[str, dict[str, dict[str, Any]]],
     settings: Mapping[str, object],
     append_dim: str | None,
     region: Mapping[str, slice | str] | str | None,
-) -> Group:
-    """Write variables to a group, and return it; it is closed if this fails."""
-    try:
-        if not isinstance(group, Group):
-            raise UsageTypeError("'%s' is no group" % group.path)
-        data = data.compute()  # all chunks of Dask at once
-        is_locked = group.commits_members
-        added, steps = plan(group, data, append_dim, region)
-        if refused := encoding.keys() - {*added}:
+) -> None:
+    """Write datasets to the groups of these paths in a group, in one change."""
+    nodes = {where: node.compute() for where, node in nodes.items()}
+    there = {
+        where: node for where, node in nodes.items() if where in whole or not where
+    }
+    if there != nodes and (append_dim is not None or region is not None):
+        raise UsageValueError(
+            "append_dim and region change groups that exist, and there is no '%s'"
+            % min(nodes.keys() - there.keys())
+        )
+    is_locked = whole.commits_members
+    plans = _plans(whole, there, append_dim, region)
+    for where, (added, _) in plans.items():
+        if refused := encoding[where].keys() - {*added}:
             raise UsageValueError(
                 "encoding: the variable '%s' is stored as it is" % min(refused)
             )
-        given = {name: dict(found) for name, found in encoding.items()}
-        variables, attrs = _encoded(data, given) if added else ({}, {})
-        new = {name: variables[name] for name in added}
-        before = str(group.attrs.get(COORDINATES, "")).split()
-        others = [n for n in attrs.get(COORDINATES, "").split() if n in new]
-        with group.change():
-            if not is_locked:  # another writer may have changed a member until now
-                again, steps = plan(group, data, append_dim, region)
-                if again != added:
-                    raise StorageError(
-                        errno.EAGAIN, "another program has added a variable", group.path
-                    )
-            for name, array, options in _arrays_of(new, given, settings):
-                with naming_column(name, "variable"):
-                    group.create_array(name, array, **options)
-            if others:
-                group.attrs[COORDINATES] = " ".join([*before, *others])
+    more = _all_encoded({w: nodes[w] for w in plans if plans[w][0]}, encoding)
+    new = {where: node for where, node in nodes.items() if where not in there}
+    created = _all_encoded(new, encoding)
+    with whole.change():
+        if not is_locked:  # another writer may have changed a member until now
+            again = _plans(whole, there, append_dim, region)
+            if [a for a, _ in again.values()] != [a for a, _ in plans.values()]:
+                raise StorageError(
+                    errno.EAGAIN, "another program has added a variable", whole.path
+                )
+            plans = again
+        _add_nodes(whole, created, settings)
+        for where, (added, steps) in plans.items():
+            group = whole[where] if where else whole
+            if where in more:
+                _add_variables(group, more[where], added, settings)
             for name, items, axis, key in steps:
                 with naming_column(name, "variable"):
                     if axis is None:
                         group[name][key] = items
                     else:
                         group[name].append(items, axis=axis)
-    except BaseException:
-        group.close()
-        raise
-    changed: Group = group
-    return changed
+
+
+def _add_variables(
+    group: Group, node: Encoded, added: list[str], settings: Mapping[str, object]
+) -> None:
+    """Add some variables of a dataset to a group."""
+    new = {name: node.variables[name] for name in added}
+    for name, array, options in _arrays_of(new, node.given, settings):
+        with naming_column(name, "variable"):
+            group.create_array(name, array, **options)
+    before = str(group.attrs.get(COORDINATES, "")).split()
+    others = [n for n in str(node.attrs.get(COORDINATES, "")).split() if n in new]
+    if others:
+        group.attrs[COORDINATES] = " ".join([*before, *others])
+
+
+def _add_nodes(
+    whole: Group, nodes: Mapping[str, Encoded], settings: Mapping[str, object]
+) -> None:
+    """Add groups to one that commits its members, each with all that is in it."""
+
+    def create(member: Any, inner: Mapping[str, Encoded], **_: object) -> None:
+        with member.creating("zarr", "group", "x") as change:
+            _write(change, member.prefix, inner, settings)
+
+    new: dict[str, dict[str, Encoded]] = {}
+    for where, node in nodes.items():
+        outer = [*accumulate(where.split("/"), JOIN)]
+        first = next(name for name in outer if name not in whole)
+        new.setdefault(first, {})[where[len(first) + 1 :]] = node
+    for first, inner in new.items():
+        whole._created(create, first, inner)
+
+
+def _plans(
+    whole: Group,
+    nodes: Mapping[str, Dataset],
+    append_dim: str | None,
+    region: Mapping[str, slice | str] | str | None,
+) -> dict[str, tuple[list[str], list[Step]]]:
+    """Return what `plan` does for each group.
+
+    In a tree, some groups may lack dimensions that change.
+    """
+    wanted = {append_dim} if append_dim is not None else set()
+    wanted |= {*region} if isinstance(region, Mapping) else set()
+    plans = {}
+    for where, node in nodes.items():
+        dim, part = append_dim, region
+        if len(nodes) > 1 and not wanted - {d for n in nodes.values() for d in n.dims}:
+            dim = dim if dim in node.dims else None
+            if isinstance(region, Mapping):
+                part = {d: found for d, found in region.items() if d in node.dims}
+            elif append_dim is not None and dim is None:
+                part = {}  # nothing changes
+        group: Any = whole[where] if where else whole
+        if not isinstance(group, Group):
+            raise UsageTypeError("'%s' is no group" % group.path)
+        plans[where] = plan(group, node, dim, part)
+    return plans
 
 
 def plan(
