@@ -1085,11 +1085,15 @@ def _ends(variable: Variable) -> Items:
 
 
 def _is_held(numbers: Items, units: str, calendar: str, unit: str) -> bool:
-    """Return whether a unit of NumPy holds encoded times."""
+    """Return whether a unit of NumPy holds encoded times.
+
+    xarray takes times of the standard calendar before 1582-10-15 for those of NumPy.
+    """
     attrs = {"units": units, "calendar": calendar}
     with suppress(LookupError, OverflowError, TypeError, ValueError):
-        _decode(numbers, ("x",), attrs, numpy.dtype("M8[%s]" % unit))
-        return True
+        times = _decode(numbers, ("x",), attrs, numpy.dtype("M8[%s]" % unit))
+        is_late = calendar == "proleptic_gregorian" or not (times < REFORM).any()
+        return is_late and not numpy.isnat(times).any()
     return False
 
 
