@@ -286,27 +286,39 @@ def _plain(value: object) -> Json:
 
 
 def with_mask(
-    attributes: JsonObject, dtype: DType, convert: Callable[[Any], Json]
+    attributes: JsonObject,
+    dtype: DType,
+    convert: Callable[[Any], Json],
+    kinds: str = "f",
 ) -> JsonObject:
-    """Return attributes with the float of missing items converted, if they have it.
+    """Return attributes with the number of missing items converted, if they have it.
 
-    A value of another form than expected stays unchanged.
+    It is converted if the dtype is of one of the `kinds`. A value of another form than
+    expected stays unchanged.
     """
     try:
-        if dtype.kind == "f":
+        if dtype.kind in kinds:
             return {**attributes, MASK: convert(attributes[MASK])}
     except (LookupError, TypeError, ValueError, struct.error):
         pass
     return attributes
 
 
-def encode_mask(value: Any) -> str:
-    """Return the float of missing items in the form of xarray."""
+def encode_mask(value: Any) -> Json:
+    """Return the number of missing items in the form of xarray.
+
+    It is the text of a float, or a list with those of the parts of a complex number.
+    """
+    if numpy.iscomplexobj(value):
+        return [encode_mask(numpy.real(value)), encode_mask(numpy.imag(value))]
     return base64.b64encode(struct.pack("<d", *numpy.ravel(value))).decode()
 
 
-def decode_mask(stored: Json) -> float:
-    """Return the float of missing items."""
+def decode_mask(stored: Json) -> float | complex:
+    """Return the number of missing items."""
+    if isinstance(stored, list):
+        real, imag = map(decode_mask, stored)
+        return complex(real, imag)
     value: float = struct.unpack("<d", base64.b64decode(stored, validate=True))[0]
     return value
 

@@ -28,7 +28,7 @@ from .._format.array_metadata import Labels, default_dims
 from .._format.dtypes import Array, DType
 from .._format.other_formats import ZARR_JSON
 from .._format.text import TEXT
-from .._format.zarr_metadata import encode_attributes
+from .._format.zarr_metadata import decode_mask, encode_attributes, with_mask
 from .._storage.local import begins_with
 from .._storage.paths import is_url
 from .._storage.urls import last_part
@@ -41,7 +41,7 @@ from ..dataset.layouts import detect, find_members
 from ..dataset.layouts.shard_files import RELOADS
 from ..dataset.node import changes_too_often
 from ..dataset.opening import Options
-from ..dataset.xarray_data import UNLIMITED
+from ..dataset.xarray_data import UNLIMITED, time_coders
 from ..lazy_array import LazyArray, open_ndarray
 
 Stored = dataset.Array | dataset.Table | dataset.Group
@@ -186,14 +186,20 @@ def _each(
             name = own["name"] or labels.name or _stem(file)
             labels.dims = labels.dims if own["dims"] is None else [*own["dims"]]
             encoded = _dataset(source, name, labels, dropped)
+            lazy = {**encoded.coords.variables}
         else:
             refused = {**opening, "dims": own["dims"], "storage_options": None}
             arrays, inner = _arrays_of(source, own["name"], dropped, refused)
             opened[:0] = arrays.values() if owned else []
             encoded = _Variables(source, arrays)
+            lazy = encoded.variables
             # Each item of an array is a text by itself.
             options.setdefault("concat_characters", False)
-        decoded: Dataset = decode_cf(encoded, drop_variables=dropped, **options)
+        decoding = {**options, "drop_variables": dropped}
+        if options.keys().isdisjoint(("decode_times", "use_cftime")):
+            # With an empty dictionary, bounds would stay numbers.
+            decoding["decode_times"] = time_coders(lazy) or True
+        decoded: Dataset = decode_cf(encoded, **decoding)
         decoded.set_close(partial(_close, opened))
         stack.pop_all()
     yield "/", decoded
@@ -409,7 +415,13 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
 
     def __init__(self, node: Stored, arrays: dict[str, dataset.Array]) -> None:
         self._node = node
-        self._arrays = arrays
+        dims = [ROW] if isinstance(node, dataset.Table) else None
+        self.variables: dict[Any, Variable] = {}
+        for name, array in arrays.items():
+            names = stored_dims(name, array.ndim, array.dims or dims)
+            blocks = array.shards or array.chunks
+            attrs = with_mask(array.attrs.asdict(), array.dtype, decode_mask, "c")
+            self.variables[name] = _variable(names, array, attrs, blocks)
 
     def _of_node(self) -> JsonObject:
         is_array = isinstance(self._node, dataset.Array)
@@ -423,13 +435,7 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
         return {UNLIMITED: {*unlimited}} if isinstance(unlimited, list) else {}
 
     def get_variables(self) -> dict[str, Variable]:
-        dims = [ROW] if isinstance(self._node, dataset.Table) else None
-        found = {}
-        for name, array in self._arrays.items():
-            names = stored_dims(name, array.ndim, array.dims or dims)
-            blocks = array.shards or array.chunks
-            found[name] = _variable(names, array, array.attrs.asdict(), blocks)
-        return found
+        return self.variables
 
 
 def metadata_of(array: DataArray) -> JsonObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from threading import Timer
 
 import numpy as np
 import pytest
@@ -132,9 +133,11 @@ APPENDED = {
         t=d.t.assign_attrs(units="degC")
     ),
     "'new': the group has no such": lambda d: d.assign(new=d.t),
-    "'rain': the values": lambda d: d.assign(rain=d.rain + 1e6),
-    "'t': .*values do not": lambda d: d.assign(t=d.t.astype("f8") + 1e300),
-    "'rain': .*values do not": lambda d: d.assign(rain=d.rain * 0 - 1.5),
+    "'rain': the value 1000003.0 does not fit": lambda d: d.assign(rain=d.rain + 1e6),
+    "'t': the value 1e.*300 does not": lambda d: d.assign(t=d.t.astype("f8") + 1e300),
+    "'rain': the value -1.5 does .*_FillValue.*as nan": lambda d: d.assign(
+        rain=d.rain * 0 - 1.5
+    ),
     "'name': .*does not fit": lambda d: d.assign(name=d.name.astype("U9") + "long"),
     "'t': expected numbers.*found text": lambda d: d.assign(t=d.t.astype(str)),
     "'time': expected times of .*gregorian'.*'noleap'": lambda d: d.convert_calendar(
@@ -143,7 +146,9 @@ APPENDED = {
     "'time': .*seconds since": lambda d: d.assign_coords(
         time=d.time + np.timedelta64(1, "ms")
     ),
-    "'lead': .*seconds": lambda d: d.assign_coords(lead=d.lead + np.timedelta64(1)),
+    "'lead': .*seconds": lambda d: d.assign_coords(
+        lead=d.lead + np.timedelta64(1, "ns")
+    ),
     "append_dim: expected": lambda d: d.rename(time="day"),
 }
 
@@ -193,7 +198,9 @@ def test_units_of_the_user():
     [(3600 * 10**9, "seconds"), (5 * 10**6, "milliseconds"), (1, "nanoseconds")],
 )
 def test_units_of_times(step, units):
-    times = np.datetime64("2020-01-01", "ns") + np.arange(4) * np.timedelta64(step)
+    times = np.datetime64("2020-01-01", "ns") + np.arange(4) * np.timedelta64(
+        step, "ns"
+    )
     times[2] = "NaT"
     data = xr.Dataset({"a": ("k", times), "b": ("k", times - times[0])})
     with dataset.from_xarray("g", data) as group:
@@ -281,7 +288,7 @@ def test_times_of_a_coarser_resolution_than_their_units(kind):
 )
 def test_times_that_their_encoding_can_not_hold(times, encoding):
     data = xr.Dataset({"a": ("time", times)})
-    with pytest.raises(UsageError, match="'a': the values do not fit"):
+    with pytest.raises(UsageError, match=r"'a': the values? .*do(es)? not fit"):
         dataset.from_xarray("g", data, encoding={"a": encoding})
     assert [] == os.listdir()
 
@@ -440,8 +447,11 @@ def test_wrong_arguments():
             dataset.from_xarray("g", data, **options)
     with pytest.raises(UsageError, match="is no group"):
         dataset.from_xarray("g/t", data, append_dim="time")
-    with pytest.raises(UsageError, match="DataTree"):
-        dataset.from_xarray("g", xr.DataTree(data), append_dim="time")
+    for name in ("compute", "consolidated", "write_inherited_coords"):
+        with pytest.raises(UsageError, match="lacks the parameter '%s' of to_z" % name):
+            dataset.from_xarray("h", data, **{name: True})
+    with pytest.raises(UsageError, match=r"^from_xarray has no setting 'clevl': did"):
+        dataset.from_xarray("h", data, clevl=3)
 
 
 # Trees, and arrays of Dask
@@ -462,6 +472,82 @@ def test_a_tree():
         xr.testing.assert_identical(tree, found)
     with pytest.raises(UsageError, match="no group 'out'"):
         dataset.from_xarray("h", tree, encoding={"/out": {}})
+
+
+PLACES = "g", "memory://test_xarray_changes/groups"
+
+
+@pytest.mark.parametrize("path", PLACES)
+def test_a_group_inside_of_another(path):
+    def written(data, **options):
+        with dataset.from_xarray(path, data, **options) as group:
+            assert "c" not in group
+            return group.to_xarray().load()
+
+    first, expected = part(0, 2), weather()
+    xr.testing.assert_identical(first, written(first, group="/a/b/", mode="w"))
+    xr.testing.assert_identical(first, written(first, group="a/c", mode="a"))
+    with pytest.raises(FileExistsError, match="b"):
+        written(first, group="a/b")
+    rest = part(2)
+    xr.testing.assert_identical(expected, written(rest, group="a/b", append_dim="time"))
+    xr.testing.assert_identical(expected, stored(path + "/a/b"))
+    xr.testing.assert_identical(first, stored(path + "/a/c"))
+    xr.testing.assert_identical(rest, written(rest, group="a/b", mode="w"))
+    more = first.assign(more=first.t)
+    xr.testing.assert_identical(more, written(more, group="a/c", mode="a"))
+    with pytest.raises(UsageError, match="there is no 'other'"):
+        written(rest, group="other", append_dim="time")
+    with pytest.raises(UsageError, match="t' is no group"):
+        written(rest, group="a/b/t", mode="a")
+    assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("path", [p + "-tree" for p in PLACES])
+def test_changes_of_a_tree(path):
+    """Groups without the dimension must be equal; all change in one commit."""
+
+    def tree(data, station=1, **more):
+        fixed = xr.Dataset({"station": ("k", [station, 2])})
+        groups = {"/": fixed, "/in": fixed + 1, "/in/w": data, **more}
+        return xr.DataTree.from_dict(groups)
+
+    def read():
+        with xr.open_datatree(path, engine="bloscpack") as found:
+            return found.load()
+
+    expected = weather()
+    dataset.from_xarray(path, tree(part(0, 2))).close()
+    dataset.from_xarray(path, tree(part(2)), append_dim="time").close()
+    xr.testing.assert_identical(tree(expected), read())
+    for message, wrong, options in (
+        ("'station': it has other", tree(part(2), 5), {"append_dim": "time"}),
+        ("there is no 'new'", tree(part(2), new=part(2)), {"append_dim": "time"}),
+        ("append_dim: expected", tree(part(2)), {"append_dim": "day"}),
+        ("region: expected", tree(part(2)), {"region": {"day": slice(1)}}),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dataset.from_xarray(path, wrong, **options)
+    xr.testing.assert_identical(tree(expected), read())
+    expected["t"] += 1
+    for region in ({"time": slice(2, None)}, "auto"):
+        changed = tree(part(2, None, expected))
+        dataset.from_xarray(path, changed, region=region).close()
+        assert (read()["in/w/t"][2:] == expected["t"][2:]).all()
+        expected["t"] -= 1
+    expected["t"][2:] += 1
+    new = {"/new": expected, "/new/a/b": expected[["rain"]]}
+    dataset.from_xarray(path, tree(expected, 7, **new), mode="a").close()
+    xr.testing.assert_identical(tree(expected, 7, **new), read())
+    assert dataset.verify(path).ok
+
+
+def test_a_group_that_another_writer_has_opened():
+    dataset.from_xarray("g", part(0, 2)).close()
+    with dataset.open("g", "r+") as group:
+        Timer(0.3, group.close).start()
+        dataset.from_xarray("g", part(2), append_dim="time", timeout=30).close()
+    xr.testing.assert_identical(weather(), stored())
 
 
 @pytest.mark.parametrize("chunks", [{"time": -1, "x": 25}, {"time": 10, "x": -1}])

@@ -59,6 +59,8 @@ OPTIONS = """\
     be -1 (default: -1, one axis)
 --chunks <n>,<n>...  shape of a chunk of a dataset, or its number of rows
 --shards <n>,<n>...  the same for a file of chunks
+--no-missing  the fill value of Zarr format 2 is a value like others, and
+    does not become _FillValue, the value of missing items
 --json  print an object
 source <source>  file or folder to convert
 target <target>  file or folder to be written
@@ -67,7 +69,11 @@ target <target>  file or folder to be written
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    add_options(parser, OPTIONS + DELIMITER, dtype={"action": "append", "default": []})
+    add_options(
+        *(parser, OPTIONS + DELIMITER),
+        dtype={"action": "append", "default": []},
+        no_missing={"dest": "missing", "action": "store_false"},
+    )
     group = parser.add_argument_group(title="blosc settings")
     add_codec_options(group, "that of the format")
     add_auto_option(group.add_mutually_exclusive_group(), kept=True)
@@ -106,6 +112,7 @@ def run(args: Namespace) -> None:
             shape=lengths_of_option("--shape", args.shape),
             chunks=rows_or_shape("--chunks", args.chunks),
             shards=rows_or_shape("--shards", args.shards),
+            missing=args.missing,
             nthreads=args.nthreads,
             sync=args.sync,
             progress=bar,
@@ -118,7 +125,7 @@ def run(args: Namespace) -> None:
             "'%s' can't hold %s of %s"
             % (done.target, _listed(done.lost), quoted_input(args.source))
         )
-    for text in done.recovered[:RECOVERED_SHOWN]:
+    for text in (*done.notes, *done.recovered[:RECOVERED_SHOWN]):
         log.notice("%s: %s" % (quoted_input(args.source), text))
     if args.json:
         say_json({**done.as_dict(), "source": plain_name(args.source)})

@@ -35,6 +35,7 @@ from ..layouts import LAYOUTS, find_any
 from . import contents
 from .array_formats import UNKNOWN_LENGTH
 from .contents import Request
+from .ome_zarr import with_new_images
 
 
 @dataclass
@@ -127,6 +128,8 @@ WRITTEN = {
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
+# Maximum number of names of arrays in a notice.
+NAMES_SHOWN = 5
 # Formats with text of variable length.
 HAVING_TEXT = ("csv", "parquet", "zarr")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
@@ -236,6 +239,8 @@ class Conversion:
         What the target can't hold, in words.
     recovered
         Sentences about the losses of an earlier `recover`.
+    notes
+        Sentences about what other programs read differently.
     """
 
     source: str
@@ -246,6 +251,7 @@ class Conversion:
     nbytes: int
     lost: list[str]
     recovered: list[str]
+    notes: list[str]
 
     def as_dict(self) -> JsonObject:
         """Return the attributes as a dictionary."""
@@ -264,6 +270,7 @@ def convert(
     shape: int | Sequence[int] | None = None,
     chunks: int | tuple[int, ...] | None = None,
     shards: int | tuple[int, ...] | None = None,
+    missing: bool = True,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
@@ -299,6 +306,9 @@ def convert(
         size of the file tells it. By default the array has one axis.
     chunks, shards
         Those of each array of a dataset, as for `create_array`.
+    missing
+        Whether items with the fill value of an array of Zarr format 2 with names of
+        axes are missing, as xarray reads them: then it becomes ``_FillValue``.
     nthreads
         Number of threads for ``.blp`` files; None for the default.
     sync
@@ -375,9 +385,11 @@ def convert(
         layout=wanted.layout,
         fixed_text=wanted.name not in HAVING_TEXT,
         progress=progress,
+        missing=missing,
     )
     with request.resources:
         content = found.read(in_name, request)
+        notes = _notes(content, found, wanted, request)
         if "group" not in wanted.holds:
             content = contents.without_group(content, request.note_loss)
         _check_kind(content, wanted, out_name)
@@ -394,7 +406,32 @@ def convert(
             if (text := told(node.attrs))
         ]
     names = shown_name(in_name), out_name, found.name, wanted.name
-    return Conversion(*names, content.kind, content.nbytes, request.lost, recovered)
+    return Conversion(
+        *names, content.kind, content.nbytes, request.lost, recovered, notes
+    )
+
+
+def _shown(names: list[str]) -> str:
+    """Return some names, for a message."""
+    more = " and %d more" % (len(names) - NAMES_SHOWN) * (len(names) > NAMES_SHOWN)
+    return ", ".join("'%s'" % shown_name(n) for n in names[:NAMES_SHOWN]) + more
+
+
+def _notes(
+    content: contents.Content, found: Format, wanted: Format, request: Request
+) -> list[str]:
+    """Return sentences about attributes of Zarr format 2, which may be converted."""
+    notes = []
+    if request.masked and wanted.attributes:
+        notes.append(
+            "the fill value of Zarr format 2 becomes the attribute '_FillValue' of %s: "
+            "xarray reads items that are equal to it as missing (--no-missing, or "
+            "missing=False, leaves it out)" % _shown(request.masked)
+        )
+    is_old = request.layout == "zarr" and found.name not in WRITTEN
+    if is_old and (note := with_new_images(content)):
+        notes.append(note)
+    return notes
 
 
 def _check_room(nbytes: int, wanted: Format, target: str) -> None:

@@ -85,6 +85,10 @@ class Request:
         Files to be closed after the conversion.
     lost
         What the target can't hold, in words.
+    missing
+        Whether the fill value of Zarr format 2 becomes the value of missing items.
+    masked
+        The paths of arrays of which it does.
     """
 
     target: str
@@ -104,6 +108,8 @@ class Request:
     progress: Progress | None = None
     resources: ExitStack = field(default_factory=ExitStack)
     lost: list[str] = field(default_factory=list)
+    missing: bool = True
+    masked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         given = self.delimiter

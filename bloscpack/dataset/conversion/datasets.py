@@ -22,7 +22,7 @@ import numpy
 from ... import dataset
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
-from ..._format.zarr_metadata import ZARR_JSON
+from ..._format.zarr_metadata import MASK, ZARR_JSON
 from ..._storage.paths import shown_name
 from ..._storage.zip_store import open_zip
 from ...constants import EXTENSION, MAX_BUFFERSIZE
@@ -101,6 +101,11 @@ def _content(found: Array | Table | Group, path: str, request: Request) -> Any:
         if found.dtype.kind in TEXT and (is_fixed or found.layout == "zarr-python"):
             return _text_content(found, path)
         fill, dims = found.fill_value, found.dims
+        if found._layout.masks_fill_value and fill == fill:
+            if request.missing:
+                request.masked.append(path)
+            else:
+                del attrs[MASK]
         return Rows(found.dtype, found.shape, found, attrs, fill, dims)
     if isinstance(found, Table):
         columns, length = {}, len(found)

@@ -321,6 +321,9 @@ class ArrayLayout(NodeLayout):
         Whether the layout stores text of variable length, objects of `str`.
     stored_dims
         The names in the file; None if there are none.
+    masks_fill_value
+        Whether the attributes have the fill value as that of missing items, which the
+        file does not have there.
     may_lack_files
         Whether this array has such items, so that files may be missing.
     leaves_out
@@ -345,6 +348,7 @@ class ArrayLayout(NodeLayout):
     has_dims = False
     has_text = False
     stored_dims: Sequence[str | None] | None = None
+    masks_fill_value = False
     may_lack_files = False
     leaves_out = False
     by_field = False

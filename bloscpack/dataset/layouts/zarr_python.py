@@ -34,7 +34,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._format.chunks import decompress
 from ..._format.dtypes import Array, DType, check_known
 from ..._format.grid import Grid, digits, lengths
-from ..._format.zarr_metadata import ZARR_JSON, why_not_native
+from ..._format.zarr_metadata import MASK, ZARR_JSON, why_not_native
 from ..._storage.base import MemoryStorage, Storage
 from ..._types import Buffer, Json, JsonObject
 from ...constants import MAX_BUFFERSIZE, MAX_DOCUMENT
@@ -430,6 +430,7 @@ class OtherArray(ArrayLayout):
             self.shards = getattr(found, "shards", None)
             self.fill_value = found.fill_value
             self.stored_dims, self._attributes = labels_of(found)
+            self.masks_fill_value = MASK in self._attributes.keys() - {*found.attrs}
             zeros = (0,) * len(self.shape)
             separator = self._document.get("dimension_separator") or "."
             first = separator.join(map(str, zeros)) or "0"

@@ -1,0 +1,199 @@
+"""Values that `from_xarray` writes are read as they were, or are refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import has_entry_points
+
+from bloscpack import dataset
+from bloscpack.exceptions import UsageError
+
+xr = pytest.importorskip("xarray", reason="xarray is not installed")
+pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
+pytest.importorskip("dask")
+pytest.importorskip("cftime")
+if not hasattr(xr, "coders"):
+    pytest.skip("this xarray has no far times", allow_module_level=True)
+
+from . import xarray_cases  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(not has_entry_points(), reason="the package is not installed"),
+    pytest.mark.filterwarnings("ignore"),  # of xarray and NumPy
+]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("call", [xarray_cases.check, xarray_cases.check_theirs])
+@pytest.mark.parametrize("start", range(0, 60, 15))
+def test_random_datasets(call, start, tmp_path):
+    for seed in range(start, start + 15):
+        call(seed, str(tmp_path))
+
+
+# Values that are equal to the one of missing items
+
+DAYS = np.array(["2000-01-01", "2000-01-02"], "M8[ns]")
+DAY = {"units": "days since 2000-01-01", "dtype": "i4"}
+PACKED = {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -32768}
+EQUAL = {
+    "packed": (np.array([-3276.8, 1]), PACKED),
+    "offset": (np.array([1.0, 7]), {"dtype": "u1", "add_offset": 7, "_FillValue": 0}),
+    "integers": (np.array([-9, 1], "i2"), {"_FillValue": -9}),
+    "missing_value": (np.array([-9, 1], "i2"), {"missing_value": -9}),
+    "unsigned": (
+        np.array([255, 1], "u1"),
+        {"dtype": "i1", "_Unsigned": "true", "_FillValue": 255},
+    ),
+    "floats": (np.array([-9, 1.0]), {"_FillValue": -9}),
+    "rounded": (np.array([-9 + 1e-12, 1.0]), {"_FillValue": -9, "dtype": "f4"}),
+    "complex": (np.array([1j, 1]), {"_FillValue": 1j}),
+    "text": (np.array(["a", "b"], object), {"_FillValue": "a"}),
+    "times": (DAYS, {**DAY, "_FillValue": 1}),
+    "durations": (DAYS - DAYS[0], {"units": "days", "dtype": "i4", "_FillValue": 1}),
+    "large": (np.array([2**53 + 1, 1]), {"_FillValue": -1}),
+}
+
+
+@pytest.mark.parametrize("way", ["memory", "dask", "tree", "group", "a", "append"])
+@pytest.mark.parametrize("name", EQUAL)
+def test_a_value_that_would_be_read_as_another(name, way):
+    values, encoding = EQUAL[name]
+    data = xr.Dataset({"v": ("x", values)})
+    given, options = {"encoding": {"v": encoding}}, {}
+    if way == "dask" and name not in ("text",):
+        data = data.chunk(x=1)
+    elif way == "tree":
+        data = xr.DataTree.from_dict({"/in": data})
+        given = {"encoding": {"in": given["encoding"]}}
+    elif way in ("group", "a"):
+        dataset.create_group("g").close()
+        options = {"group": "in"} if way == "group" else {"mode": "a"}
+    elif way == "append":
+        last = data.isel(x=slice(0, 0))
+        dataset.from_xarray("g", last, **given).close()
+        given, options = {}, {"append_dim": "x"}
+    with pytest.raises(UsageError, match=r"variable 'v': the value .* does not fit"):
+        dataset.from_xarray("g", data, **given, **options)
+
+
+def test_values_that_are_missing_already():
+    """The attributes of values that were read without decoding say so."""
+    data = xr.Dataset({"v": ("x", np.array([-9, 1], "i2"), {"_FillValue": -9})})
+    with dataset.from_xarray("g", data) as group:
+        xr.testing.assert_identical(data, group.to_xarray(mask_and_scale=False))
+        assert [True, False] == group.to_xarray().v.isnull().values.tolist()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_booleans_and_text_of_numpy_are_never_missing(lazy):
+    data = xr.Dataset({"b": ("x", [True, False]), "u": ("x", ["a", "b"])})
+    given = data.chunk(x=1) if lazy else data
+    packed = {"dtype": "i1", "_FillValue": 1, "scale_factor": 2}
+    encoding = {"b": packed, "u": {"_FillValue": "a"}}
+    with dataset.from_xarray("g", given, encoding=encoding) as group:
+        xr.testing.assert_identical(data, group.to_xarray().load())
+    xr.testing.assert_identical(data, xr.open_zarr("g", consolidated=False).load())
+
+
+# Far times
+
+FAR = {
+    "near": (["2000-01-01", "2000-01-02"], "ns"),
+    "missing": (["3000-01-01", "NaT"], "us"),
+    "five digits": (["99999-01-01", "2000-01-01"], "us"),
+    "before": (["0001-01-01", "1582-10-04"], "us"),
+    "very far": (["500000-01-01", "-400000-01-01"], "ms"),
+}
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("name", FAR)
+def test_far_times(name, lazy):
+    texts, unit = FAR[name]
+    times = np.array(texts, "M8[s]")
+    bounds = np.stack([times, times], 1)
+    data = xr.Dataset(
+        {"v": ("x", [1.0, 2]), "limits": (("x", "n"), bounds)},
+        {"t": ("x", times, {"bounds": "limits"}), "late": ("x", times - times[0])},
+    )
+    given = data.chunk(x=1) if lazy else data
+    with dataset.from_xarray("g", given) as group:
+        found = group.to_xarray().load()
+    xr.testing.assert_identical(data, found)
+    assert ("M8[%s]" % unit,) * 2 == (found.t.dtype, found.limits.dtype)
+    coder = xr.coders.CFDatetimeCoder(time_unit="s")
+    with xr.open_zarr("g", consolidated=False, decode_times=coder) as opened:
+        xr.testing.assert_equal(data, opened.load())
+    for options in ({"mode": "a"}, {"region": {"x": slice(0, 2)}}):
+        dataset.from_xarray("g", given, **options).close()
+        xr.testing.assert_identical(data, dataset.open("g").to_xarray())
+    dataset.from_xarray("g", data[["v"]] + 1, region={"x": slice(0, 2)}).close()
+    dataset.from_xarray("g", given, append_dim="x").close()
+    assert [2, 3, 1, 2] == dataset.open("g").to_xarray().v.values.tolist()
+    both = np.concatenate([times, times])
+    np.testing.assert_array_equal(both, dataset.open("g").to_xarray().t)
+
+
+@pytest.mark.parametrize("first", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("second", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("year", ["2000", "3000", "99999"])
+def test_a_coordinate_of_another_unit(first, second, year):
+    if year != "2000" and "ns" in (first, second):
+        pytest.skip("nanoseconds do not hold it")
+    days = np.datetime64(year + "-01-01", "s") + np.arange(4) * np.timedelta64(1, "D")
+    near = np.array(["NaT"], "M8[s]")
+    data = xr.Dataset(
+        {"v": ("t", np.arange(4.0))}, {"t": days.astype("M8[%s]" % first)}
+    )
+    dataset.from_xarray("g", data).close()
+    part = data.assign_coords(t=days.astype("M8[%s]" % second)).isel(t=slice(1, 3)) + 5
+    dataset.from_xarray("g", part, region="auto").close()
+    assert [0, 6, 7, 3] == dataset.open("g").to_xarray().v.values.tolist()
+    for wrong in (part.t + np.timedelta64(1, "ms"), near):
+        other = part.isel(t=slice(0, len(wrong))).assign_coords(t=np.asarray(wrong))
+        with pytest.raises(UsageError, match="other values of its coordinate"):
+            dataset.from_xarray("g", other, region="auto")
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian", "standard"])
+def test_far_times_of_other_calendars(calendar):
+    import cftime
+
+    make = cftime.datetime
+    times = [make(y, 1, 2, 3, 4, 5, 1, calendar=calendar) for y in (1, 1582, 99999)]
+    data = xr.Dataset({"v": ("x", times)})
+    with dataset.from_xarray("g", data) as group:
+        assert times == group.to_xarray().v.values.tolist()
+    dataset.from_xarray("g", data, append_dim="x").close()
+    assert times * 2 == dataset.open("g").to_xarray().v.values.tolist()
+
+
+def test_times_that_no_encoding_of_the_user_holds():
+    far = xr.Dataset({"v": ("x", np.array(["99999-01-01", "NaT"], "M8[s]"))})
+    for encoding in (
+        {"units": "nanoseconds since 1970-01-01"},
+        {"units": "days since 1970-01-01", "dtype": "i2"},
+        {"units": "seconds since 1970-01-01", "calendar": "noleap"},
+    ):
+        for data in (far, far.chunk(x=1)):
+            with pytest.raises(UsageError, match="'v'"):
+                dataset.from_xarray("g", data, encoding={"v": encoding})
+    encoding = {"v": {"units": "days since 2000-01-01", "dtype": "f8"}}
+    for data in (far, far.chunk(x=1)):
+        with dataset.from_xarray("g", data, encoding=encoding, mode="w") as group:
+            xr.testing.assert_identical(far, group.to_xarray().load())
+
+
+def test_floats_of_durations_stay():
+    """xarray changes the floats that it decodes."""
+    spans = np.array([24097588000000742, 7], "m8[ns]")
+    encoding = {"v": {"units": "seconds", "dtype": "f8"}}
+    data = xr.Dataset({"v": ("x", spans)})
+    with dataset.from_xarray("g", data, encoding=encoding) as group:
+        np.testing.assert_allclose(spans / np.timedelta64(1, "s"), group["v"][:])
