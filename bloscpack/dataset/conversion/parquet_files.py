@@ -37,6 +37,7 @@ from .contents import (
     Rows,
     Stream,
     as_table,
+    check_encodable,
     naming_file,
     new_table,
     rows_in_block,
@@ -332,6 +333,11 @@ def _missing(name: str) -> UsageValueError:
 
 
 # Writing
+
+
+def check_name(name: str, kind: str, request: Request) -> None:
+    """Raise `UsageError` for a name that UTF-8 does not have."""
+    check_encodable(name, "utf-8")
 
 
 def write(content: Content, request: Request) -> None:

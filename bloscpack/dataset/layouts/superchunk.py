@@ -52,7 +52,7 @@ from ..._format.dtypes import (
 )
 from ..._format.grid import Grid, Shape
 from ..._format.identity import KEY, Identity, check_identity, identified
-from ..._format.names import is_safe_part
+from ..._format.names import is_safe_part, is_too_long
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
 from ..._types import Json, JsonObject
@@ -160,7 +160,7 @@ def encode_name(name: str) -> str:
     if name in ("", ".", ".."):
         return name.replace(".", "%2E") or "%"
     encoded = UNSAFE.sub(lambda found: "%%%02X" % ord(found[0]), name)
-    if not is_safe_part(encoded):
+    if not is_safe_part(encoded) or is_too_long(encoded):
         raise UsageValueError("no folder can have the name of the field %.200r" % name)
     return encoded
 
