@@ -44,6 +44,7 @@ DECIMALS = (".", ",")
 # Blocks of rows of an array in Fortran order are larger by this factor: each of them
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
+NO_COLUMN = "a table must have a column"
 # Maximum number of columns that a table gets from an array with two axes.
 MAX_COLUMNS = 2**20
 
@@ -165,7 +166,7 @@ class Request:
         or check what is not wanted: `chosen` leaves it out.
         """
         paths = [*accumulate(names, inside)]
-        self._known[paths[-1]] = None
+        self._known.update(dict.fromkeys(paths))
         if not self._exclude.isdisjoint(paths):
             return False
         is_wanted = self.columns is None or not self._columns.isdisjoint(paths)
@@ -174,10 +175,12 @@ class Request:
     def wanted_columns(self, names: Iterable[str]) -> list[str]:
         """Return the wanted ones of the columns of a table.
 
-        Raises `UsageError` if others are wanted.
+        Raises `UsageError` if there are none, or if others are wanted.
         """
         found = [name for name in names if self.wants(name)]
         self._check_known("columns")
+        if not found:
+            raise UsageValueError(NO_COLUMN)
         return found
 
     def _check_known(self, what: str) -> None:
@@ -197,7 +200,7 @@ class Request:
         found = self._chosen(content, "", self.columns is None)
         self._check_known("members" if content.kind == "group" else "columns")
         if found is None:
-            raise UsageValueError("a table must have a column")
+            raise UsageValueError(NO_COLUMN)
         return found
 
     def _chosen(self, content: Content, where: str, is_whole: bool) -> Content | None:
@@ -220,10 +223,10 @@ class Request:
         for name in sorted(paths, key=lambda n: self._places.get(paths[n], 0)):
             path, member = paths[name], content.members[name]
             is_given = path in self._columns
-            of = paths[of_mask[name]] if name in of_mask else None
-            if path in self._exclude or (of is not None and not is_given):
+            of = inside(where, str(of_mask.get(name) or member.attrs.get(MASK_OF)))
+            if path in self._exclude or (of in self._known and not is_given):
                 continue  # a mask is added with its column
-            if of in self._columns:
+            if name in of_mask and of in self._columns:
                 continue
             if isinstance(member, Members) or member.columns:
                 inner = self._chosen(member, path, is_whole or is_given)
@@ -624,7 +627,7 @@ def new_table(
     read by itself.
     """
     if not columns:
-        raise UsageValueError("a table must have a column")
+        raise UsageValueError(NO_COLUMN)
     dtype = numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns.items()])
     # Copies, and no functions that know the table: a cycle would keep files open.
     table = Rows(dtype, (length,), attrs=attrs or {})
@@ -703,7 +706,7 @@ def as_table(content: Content) -> Rows:
             "two axes" % (shape, dtype)
         )
     if dtype.names == ():
-        raise UsageValueError("a table must have a column")
+        raise UsageValueError(NO_COLUMN)
     if not width:
         raise UsageValueError("an array without items in a row can't become a table")
     if dtype.names is None:

@@ -741,18 +741,14 @@ class _Scan:
 
     def _check_times(self, name: str) -> None:
         """Find out why a column with times can't become one of times."""
-        wanted = "convert --dtype '%s=M8[us]'" % name
-        if self.kinds != {"M"}:
-            self.why_no_times = (
-                "it has times, and other values; %s names the first one" % wanted
-            )
+        advice = "; convert --dtype '%s=M8[us]' " % name
+        is_near = (self._farthest + 1) * TIME_UNITS[self._unit] < 2**63
+        if self.kinds != {"M"} or not is_near:
+            why = "not all of its values are times that one unit holds"
+            self.why_no_times = why + advice + "names the first other one"
         elif len(self._has_zone) > 1:
-            self.why_no_times = (
-                "only some of its times have a time zone; %s takes the others for UTC"
-                % wanted
-            )
-        elif (self._farthest + 1) * TIME_UNITS[self._unit] >= 2**63:
-            self.why_no_times = "no unit of times holds all of its values"
+            why = "only some of its times have a time zone"
+            self.why_no_times = why + advice + "takes the others for UTC"
 
     def dtype(self, name: str) -> DType:
         """Return the type that holds all values, the given one if there is one."""
