@@ -12,7 +12,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack.dataset.conversion import contents, csv_files
+from bloscpack.dataset.conversion import contents, csv_files, datasets, parquet_files
 from bloscpack.exceptions import FormatError, NotReadable, UsageError
 
 
@@ -254,6 +254,38 @@ def test_options_that_are_only_for_csv():
             dataset.convert("a.npy", "b.npz", **options)
     with pytest.raises(UsageError, match="as the source"):
         dataset.convert("a.npy", "b.csv", times=True)
+
+
+# Hostile files
+
+
+def test_a_long_text_behind_many_short_ones(monkeypatch):
+    """The rows of a block follow the texts that are in it, and not the longest one."""
+    monkeypatch.setattr(datasets, "TABLE_NBYTES", 30_000)
+    monkeypatch.setattr(parquet_files, "BLOCK_TEXT_NBYTES", 4000)
+    with open("a.csv", "w") as fp:
+        fp.write("n,text\n" + "1,x\n" * 5000 + "2,%s\n" % ("x" * 10_000))
+    blocks = []
+    dataset.convert("a.csv", "b.zarr", progress=blocks.append)
+    assert 100 > len(blocks)
+    with dataset.open("b.zarr") as found:
+        assert ["x", "x" * 10_000] == found["text"][4999:].tolist()
+
+
+def test_a_quote_that_never_closes(monkeypatch):
+    """Not much more than the longest line is read."""
+    monkeypatch.setattr(csv_files, "MAX_LINE", 10_000)
+    monkeypatch.setattr(contents, "BLOCK_NBYTES", 100)
+    with open("a.csv", "w") as fp:
+        fp.write('n,text\n1,"x\n' + "1,2\n" * 100_000)
+    lengths = []
+    ends = csv_files._end_of_lines
+    monkeypatch.setattr(
+        csv_files, "_end_of_lines", lambda t, d: lengths.append(len(t)) or ends(t, d)
+    )
+    with pytest.raises(FormatError, match="lines of at most '10000' bytes"):
+        dataset.convert("a.csv", "b.npy")
+    assert 10_200 > max(lengths)
 
 
 # Other programs

@@ -235,7 +235,9 @@ class _File:
             text = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
             text = _behind_lines(self._request.skip_lines, text, file)
             while True:
-                more = file.read(max(self._part_nbytes, len(text)))
+                # Twice as much for a long line, but not much more than any has.
+                count = min(len(text), MAX_LINE + 1 - len(text))
+                more = file.read(max(self._part_nbytes, count))
                 text += more
                 end = _end_of_lines(text, self._delimiter) if more else len(text)
                 part, text = text[:end], text[end:]

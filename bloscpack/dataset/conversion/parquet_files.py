@@ -473,7 +473,7 @@ class Lengths:
         No block has many more bytes than it may, or than its longest text: a mean would
         let it, where long texts follow one another.
         """
-        most, totals = max(BLOCK_TEXT_NBYTES, self.most), numpy.array(self._totals)
+        most, totals = BLOCK_TEXT_NBYTES + self.most, numpy.array(self._totals)
         rows = ROWS_TOGETHER
         if totals.max() > most:
             return self.most
