@@ -257,6 +257,19 @@ DELIMITER = """\
 --delimiter <character>  character between the values of CSV: ';' or tab, say
     (default: a comma)
 """
+# The options of the verbs that read tables of any format.
+READING = (
+    DELIMITER
+    + """\
+--decimal <character>  character before the fraction of a number of CSV: , or .
+--encoding <name>  encoding of CSV: cp1252 or utf-16, say (default: utf-8)
+--skip-lines <n>  lines in front of the names in a CSV file
+--times  columns of ISO dates and times in CSV become times
+--columns <a,b>  only these columns of a table, or members of a group
+--exclude <a,b>  all but these
+--rename <old>=<new>  another name for a column or a member
+"""
+)
 CHUNKS = """\
 -z --chunk-size <size>  set desired chunk size or 'max' (default: {size})
 -k --checksum <checksum>  set desired checksum:
@@ -291,6 +304,10 @@ COMMON: dict[str, dict[str, Any]] = {
     "out_file": {"nargs": "?"},
     "more": {"nargs": "*"},
     "files": {"nargs": "*"},
+    "skip_lines": {"type": number_of("--skip-lines", int)},
+    "columns": {"action": "append"},
+    "exclude": {"action": "append"},
+    "rename": {"action": "append"},
 }
 
 
@@ -522,6 +539,34 @@ def blosc_settings(args: Namespace, **unset: object) -> dict[str, Any]:
 def given_delimiter(args: Namespace) -> dict[str, str]:
     """Return the delimiter of CSV as a setting, if there is one."""
     return {} if args.delimiter is None else {"delimiter": args.delimiter}
+
+
+# The options of `READING` about CSV.
+CSV_OPTIONS = ("delimiter", "decimal", "encoding", "skip_lines", "times")
+
+
+def given_reading(args: Namespace) -> dict[str, Any]:
+    """Return the options of `READING` as keywords of `Request` and `convert`."""
+    given = {name: getattr(args, name) for name in CSV_OPTIONS}
+    given = {name: given[name] for name in given if given[name] not in (None, False)}
+    for option in ("columns", "exclude"):
+        if getattr(args, option) is not None:
+            given[option] = _names(getattr(args, option))
+    if args.rename is not None:
+        given["rename"] = {}
+        for text in args.rename:
+            old, mark, new = text.rpartition("=")
+            if not mark:
+                raise WrongUsage("--rename must be old=new, not '%s'" % text)
+            given["rename"][old] = new
+    return given
+
+
+def _names(texts: list[str]) -> tuple[str, ...]:
+    """Return the names in the values of an option: a line of CSV in each."""
+    from csv import reader
+
+    return tuple(name for text in texts for name in next(reader([text]), None) or [""])
 
 
 def refuse_auto(args: Namespace) -> None:

@@ -47,7 +47,7 @@ from ..dataset.description import dtype_text
 from ..dataset.rows import joined, masks_of
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
-from .args import given_delimiter
+from .args import CSV_OPTIONS, given_delimiter
 from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import Refusal, WrongUsage
 from .target import begins_with, is_dataset, why_no_items
@@ -119,8 +119,10 @@ def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
     with request.resources:
         path, members = _split(name_of_input(name, seekable=True))
         found, content = _read(path, request)
-        if "delimiter" in settings and found != "csv":
-            raise WrongUsage("--delimiter is for CSV: %s is none" % quoted_input(name))
+        for option in CSV_OPTIONS:
+            if option in settings and found != "csv":
+                texts = option.replace("_", "-"), quoted_input(name)
+                raise WrongUsage("--%s is for CSV: %s is none" % texts)
         for number, member in enumerate(members):
             if member not in content.members:
                 inside = "/".join([shown_name(path), *members[:number]])

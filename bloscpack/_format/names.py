@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
 
+# Maximum number of bytes of the name of a file or folder, in nearly all file systems.
+MAX_PART = 255
+
+
 def is_safe_part(part: object) -> TypeGuard[str]:
     """Return whether text is the name of a file or folder, and no path."""
     if not isinstance(part, str) or part in ("", ".", ".."):
@@ -23,6 +27,11 @@ def is_safe_part(part: object) -> TypeGuard[str]:
     except UnicodeEncodeError:
         return False
     return not any(c in part for c in "/\\\0") and not (os.name == "nt" and ":" in part)
+
+
+def is_too_long(part: str) -> bool:
+    """Return whether a safe part is too long for the name of a file or folder."""
+    return len(part.encode("utf-8", "surrogateescape")) > MAX_PART
 
 
 def is_safe_name(name: object) -> bool:

@@ -16,14 +16,14 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from .._commit.change import Change, Pending, decode_json
 from .._commit.objects import is_leftover
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.identity import CONSOLIDATED, is_copy
-from .._format.names import check_name, is_safe_part
+from .._format.names import MAX_PART, check_name, is_safe_part, is_too_long
 from .._format.zarr_metadata import (
     OLD_CONSOLIDATED,
     ZARR_JSON,
@@ -35,7 +35,7 @@ from .._storage.paths import is_url, local_path
 from .._storage.store import FOUND_FILE, Store
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..constants import MAX_DOCUMENT
-from ..exceptions import DamageError, FormatError
+from ..exceptions import DamageError, FormatError, UsageValueError
 from ..serializers import encode_document
 
 Check = Callable[[bytes, JsonObject], object]
@@ -48,9 +48,10 @@ BAD_NAME = (
     "characters that can't be printed, and neither '.', '..' nor 'zarr.json'; found "
     "%.200r"
 )
+TOO_LONG = "the name of a %s has at most '%d' bytes, found %.60r"
 
 
-def is_member_name(part: object) -> bool:
+def is_member_name(part: object) -> TypeGuard[str]:
     """Return whether a member of a group, or a column of Zarr, can have this name.
 
     Zarr has reserved names that begin with two underscores, and xarray writes them.
@@ -62,6 +63,14 @@ def is_member_name(part: object) -> bool:
         and STAGING not in part  # also in the names of folders that are not complete
         and part.isprintable()
     )
+
+
+def check_member_name(what: str, name: object) -> None:
+    """Raise `UsageError` for a name that a member or a column can't have."""
+    if not is_member_name(name):
+        raise UsageValueError(BAD_NAME % (what, name))
+    if is_too_long(name):
+        raise UsageValueError(TOO_LONG % (what, MAX_PART, name))
 
 
 class Copies:

@@ -50,7 +50,7 @@ from .commit_rules import (
     remove_dataset,
     writer_for,
 )
-from .folder import BAD_NAME, Folder, is_member_name
+from .folder import Folder, check_member_name, is_member_name
 from .labels import given_attrs
 from .layouts.base import GroupLayout
 from .node import Node, one_call, reopened
@@ -522,8 +522,8 @@ class Group(Node, Mapping[str, Node]):
     ) -> Any:
         """Create a member and return it; within `change`, return None."""
         *outer, last = name.split("/") if isinstance(name, str) else [""]
-        if not all(map(is_member_name, (*outer, last))):
-            raise UsageValueError(BAD_NAME % ("member", name))
+        for part in (*outer, last):
+            check_member_name("member", part)
         if outer:
             group = self.require_group("/".join(outer))
             if group is None:

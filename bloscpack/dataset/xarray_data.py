@@ -35,7 +35,7 @@ from ..args import known_settings
 from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
 from .commit_rules import building, new_dataset
 from .dask_write import from_dask
-from .folder import BAD_NAME, Folder, is_member_name
+from .folder import Folder, check_member_name
 from .group import Group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
@@ -762,8 +762,7 @@ def _arrays_of(
             widest[variable.dims] = max(size, widest.get(variable.dims, 0))
     for name, variable in variables.items():
         with naming_column(name, "variable"):
-            if not is_member_name(name):
-                raise UsageValueError(BAD_NAME % ("variable", name))
+            check_member_name("variable", name)
             items: Any = _items_of(variable)
             attrs = _without_structure(variable.attrs)
             fill = numpy.nan if items.dtype.kind in "fc" else None

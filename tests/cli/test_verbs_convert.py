@@ -207,6 +207,45 @@ def test_wrong_text_from_standard_input(code, message, arguments):
     assert re.fullmatch("blpk: error: %s\n" % message, err)
 
 
+def test_columns_and_habits_of_csv(command):
+    """Names with commas are in quotes; the last `=` ends the old name."""
+    pytest.importorskip("pyarrow")
+    with open("a.csv", "w", encoding="cp1252") as fp:
+        fp.write("made in 2026\nday;km/h;a,b;a=b;note\n2026-01-05;1,5;2;3;\xe9\n")
+    reading = ["--skip-lines", "1", "--delimiter", ";", "--decimal", ",", "--times"]
+    reading += ["--encoding", "cp1252"]
+    names = ["--columns", 'note,"a,b"', "--columns", "km/h,a=b,day"]
+    renamed = ["--rename", "km/h=speed", "--rename", "a=b=c", "--exclude", '"a,b"']
+    command(*reading, *names, *renamed, "a.csv", "b.npy")
+    found = np.load("b.npy")
+    assert ("note", "speed", "c", "day") == found.dtype.names
+    assert [("\xe9", 1.5, 3)] == found[["note", "speed", "c"]].tolist()
+    assert np.array(["2026-01-05"], "M8[D]").tolist() == found["day"].tolist()
+    command("--exclude", "note,day", "b.npy", "c.csv")
+    with open("c.csv") as fp:
+        assert "speed,c\n1.5,3\n" == fp.read()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--columns", "x"), "there is no 'x'; the columns are a, b"),
+        (("--rename", "a"), "--rename must be old=new, not 'a'"),
+        (("--skip-lines", "x"), "--skip-lines must be a number from 0 on, not 'x'"),
+        (("--decimal", "x"), "a decimal point is '.' or ',', not 'x'"),
+        (("--encoding", "x"), "there is no encoding 'x' of text"),
+        (("--times",), "the search for times is for CSV files as the source"),
+    ],
+)
+def test_wrong_columns_and_habits(command, capsys, options, message):
+    np.save("t.npy", np.zeros(3, [("a", "i4"), ("b", "f8")]))
+    with pytest.raises(SystemExit) as caught:
+        command(*options, "t.npy", "b.csv" if options[0] != "--times" else "b.npz")
+    assert EXIT_USAGE == caught.value.code
+    assert message in capsys.readouterr().err
+    assert not os.path.exists("b.csv")
+
+
 def test_delimiter(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "c.csv").write_text("x;y\n1;2,5\n")

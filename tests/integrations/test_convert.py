@@ -340,11 +340,11 @@ class TestCsv:
         [
             (
                 "d\n2020-01-01\nNA\n",
-                "'d' of 'a.csv' has times.*convert --dtype 'd=M8.D.'",
+                "'d' of 'a.csv' has times.*convert --times makes them times",
             ),
-            ("d\n2020-01-01 10:00:59\n", "--dtype 'd=M8.s.'"),
-            ("d\n2020-01-01T10:00:00.5Z\n", "--dtype 'd=M8.us.'"),
-            ("d\n2020-01-01T10:00:00.123456789\n", "--dtype 'd=M8.ns.'"),
+            ("d\n2020-01-01 10:00:59\n", "convert --times"),
+            ("d\n2020-01-01T10:00:00.5Z\n", "convert --times"),
+            ("d\n2020-01-01T10:00:00.123456789\n", "convert --times"),
             ("d\n2020-01-01T10:00:59+01:00\nNaT\n", "'d' of 'a.csv' has times"),
             ("x,d\n1, 2020-01-01T10:00\n", "'d' of 'a.csv' has times"),
             ("1,2.5\n3,4.5\n", "the first line of 'a.csv' has numbers"),

@@ -9,10 +9,11 @@ from ... import log
 from ..._storage.paths import shown_name, without_url
 from ...exceptions import StorageError
 from ..args import (
-    DELIMITER,
+    READING,
     add_auto_option,
     add_codec_options,
     add_options,
+    given_reading,
     lengths_of_option,
     rows_or_shape,
 )
@@ -42,7 +43,8 @@ examples:
   %(prog)s data.npy data.zarr                  to a dataset of Zarr
   %(prog)s -c zstd prices.bcolz prices.parquet
   %(prog)s --dtype day=M8[D] prices.csv prices.zarr
-  %(prog)s --delimiter ';' prices.csv prices.zarr
+  %(prog)s --delimiter ';' --decimal , --times prices.csv prices.zarr
+  %(prog)s --columns time,speed --rename time=t log.parquet log.h5
   %(prog)s --to npy data.blp data
   %(prog)s climate.nc climate.zarr
   %(prog)s --dtype f4 --shape -1,300 raw.f32 data.zarr
@@ -70,7 +72,7 @@ target <target>  file or folder to be written
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_options(
-        *(parser, OPTIONS + DELIMITER),
+        *(parser, OPTIONS + READING),
         dtype={"action": "append", "default": []},
         no_missing={"dest": "missing", "action": "store_false"},
     )
@@ -107,7 +109,7 @@ def run(args: Namespace) -> None:
             to=args.to,
             force=args.force,
             dtypes=dtypes,
-            delimiter=args.delimiter,
+            **given_reading(args),
             dtype=dtype,
             shape=lengths_of_option("--shape", args.shape),
             chunks=rows_or_shape("--chunks", args.chunks),

@@ -29,7 +29,14 @@ from ..._types import JsonObject, Path
 from ...abstract_io import Progress
 from ...args import known_settings
 from ...constants import MAGIC
-from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
+from ...exceptions import (
+    NotReadable,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
+from ...log import printable
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
 from . import contents
@@ -77,13 +84,36 @@ class Format:
         return ATTRIBUTES in self.holds
 
     def read(self, path: str, request: Request) -> contents.Content:
-        """Return the contents of a file or folder."""
+        """Return the contents of a file or folder that a request wants."""
         found: contents.Content = self._function("read")(path, request)
-        return found
+        with contents.naming_file(path):
+            return request.chosen(found)
 
     def write(self, content: contents.Content, request: Request) -> None:
         """Write contents to the target of a request."""
         self._function("write")(content, request)
+
+    def check_names(
+        self, content: contents.Content, request: Request, where: str = ""
+    ) -> None:
+        """Raise `UsageError` if the target can't have the name of a column or a member.
+
+        The function ``check_name`` of the module raises one for a name. `where` is the
+        path of the contents.
+        """
+        # An array with fields stays one there.
+        if contents.is_table(content) and self.module != "array_formats":
+            content = contents.as_table(content)
+        for name, member in content.members.items():
+            path = contents.inside(where, name)
+            try:
+                self._function("check_name")(name, content.kind, request)
+            except UsageError as error:
+                raise UsageValueError(
+                    "'%.99s': %s; convert --rename '%.99s=NAME' gives it another name"
+                    % (printable(path), error, printable(path))
+                ) from error
+            self.check_names(member, request, path)
 
     def _function(self, verb: str) -> Any:
         module = import_module("." + self.module, __name__)
@@ -266,6 +296,13 @@ def convert(
     force: bool = False,
     dtypes: Mapping[str, object] | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    skip_lines: int | None = None,
+    times: bool = False,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
     dtype: DTypeLike | None = None,
     shape: int | Sequence[int] | None = None,
     chunks: int | tuple[int, ...] | None = None,
@@ -299,6 +336,23 @@ def convert(
     delimiter
         The character between the values of CSV files, also of one that is written; by
         default a comma. ``'tab'`` is a tab.
+    decimal
+        The character in front of the fraction of a number in CSV files, also in one
+        that is written: ``'.'`` or ``','``.
+    encoding
+        The encoding of CSV files, also of one that is written; by default UTF-8.
+    skip_lines
+        Number of lines in front of the line of names in a CSV file.
+    times
+        Whether the columns of a CSV file in which all values are ISO dates or times
+        become times, of the coarsest unit that holds them.
+    columns
+        The columns of a table, or the members of a group, that are wanted, in this
+        order. A member inside of a group has slashes in its name.
+    exclude
+        Columns or members that are not wanted.
+    rename
+        New names of columns or members, by their names in the source.
     dtype
         The type of the items in a source without a header: a file of raw items.
     shape
@@ -356,8 +410,17 @@ def convert(
         raise UsageTypeError(
             "types of columns are for text: '%s' has types" % shown_name(in_name)
         )
-    if delimiter is not None and FORMATS["csv"] not in (found, wanted):
-        raise UsageTypeError("a delimiter is for CSV files")
+    csv = FORMATS["csv"]
+    for what, value, formats in (
+        ("a delimiter", delimiter, (found, wanted)),
+        ("a decimal point", decimal, (found, wanted)),
+        ("an encoding", encoding, (found, wanted)),
+        ("a number of lines to skip", skip_lines, (found,)),
+        ("the search for times", times or None, (found,)),
+    ):
+        if value is not None and csv not in formats:
+            of_source = " as the source" * (formats == (found,))
+            raise UsageTypeError("%s is for CSV files%s" % (what, of_source))
     # Standard input, perhaps as a copy in a private file, limits no reader.
     is_device = in_name.startswith(DEVICES)
     streamed = contents.is_streamed(out_name)
@@ -380,6 +443,13 @@ def convert(
         shards=shards,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
         delimiter="," if delimiter is None else delimiter,
+        decimal="." if decimal is None else decimal,
+        encoding="utf-8" if encoding is None else encoding,
+        skip_lines=0 if skip_lines is None else index(skip_lines),
+        times=times,
+        columns=None if columns is None else _names(columns),
+        exclude=_names(exclude),
+        rename=rename or {},
         raw=raw,
         limits=None if is_url(in_name) or is_device else limits_of(_file_of(in_name)),
         layout=wanted.layout,
@@ -393,6 +463,7 @@ def convert(
         if "group" not in wanted.holds:
             content = contents.without_group(content, request.note_loss)
         _check_kind(content, wanted, out_name)
+        wanted.check_names(content, request)
         for what in _not_held(content, wanted):
             request.note_loss(what)
         if expect is not None:
@@ -446,6 +517,15 @@ def _check_room(nbytes: int, wanted: Format, target: str) -> None:
             "the content has '%d' bytes, and only '%d' are free" % (nbytes, free),
             target,
         )
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    """Return names as a tuple; a text is none."""
+    if isinstance(given, str):
+        raise UsageTypeError(
+            "expected a sequence of names, found the text '%s'" % given
+        )
+    return tuple(given)
 
 
 def _decode_raw(

@@ -196,6 +196,8 @@ def read_npz(path: str, request: Request) -> Members:
     for info in archive.infolist():
         if info.filename.endswith("/"):
             continue
+        if not request.wants(*info.filename.removesuffix(SUFFIX).split("/")):
+            continue
         name = "%s/%s" % (path, info.filename)
         if not info.filename.endswith(SUFFIX):
             raise NotReadable(
@@ -276,7 +278,8 @@ def read_archive(path: str, request: Request) -> Members:
     archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
     attrs = archive.metadata
     root = Members({}, attrs if isinstance(attrs, dict) else {})
-    add_arrays(root, archive, archive.files, path)
+    names = [name for name in archive.files if request.wants(*name.split("/"))]
+    add_arrays(root, archive, names, path)
     return root
 
 
@@ -336,6 +339,19 @@ def _metadata(attrs: JsonObject) -> Json:
 
 
 # Writing
+
+
+def check_name(name: str, kind: str, request: Request) -> None:
+    """Accept any name of a field."""
+
+
+def check_name_npz(name: str, kind: str, request: Request) -> None:
+    """Raise `UsageError` for a name that is a path, or no name of a file."""
+    if not is_safe_part(name):
+        raise UsageValueError(
+            "a ZIP file of arrays can't have the name %.200r, in which '/' would "
+            "separate folders" % name
+        )
 
 
 def write_npy(content: Rows, request: Request) -> None:

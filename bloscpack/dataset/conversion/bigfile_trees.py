@@ -20,6 +20,8 @@ from math import isfinite
 import numpy
 
 from ..._format.dtypes import Array, DType
+from ..._format.names import is_safe_part, is_too_long
+from ..._format.zarr_metadata import ZARR_JSON
 from ..._types import Json, JsonObject
 from ...bigfile import File, attributes, header
 from ...bigfile.attributes import Attribute, Attributes, files_of, load
@@ -34,9 +36,9 @@ from ...bigfile.tree import (
     check_new_name,
     is_data_file,
 )
-from ...exceptions import FormatError, UsageError, UsageTypeError
+from ...exceptions import FormatError, UsageError, UsageTypeError, UsageValueError
 from ..commit_rules import building
-from ..layouts import MAX_SEARCHED
+from ..layouts import MAX_SEARCHED, bcolz
 from .contents import (
     ByFunction,
     Content,
@@ -97,6 +99,8 @@ def read(path: str, request: Request) -> Content:
     tree = File(path, nthreads=request.nthreads)
     root = Members({}, _attributes(tree, "", {}))
     for name, is_block in sorted(tree._tree.walk()):
+        if not request.wants(*name.split("/")):
+            continue
         outer, _, last = name.rpartition("/")
         group: Content = root
         for part in filter(None, outer.split("/")):
@@ -151,6 +155,15 @@ def _attributes(tree: File, name: str, record: JsonObject) -> JsonObject:
 # Writing
 
 
+def check_name(name: str, kind: str, request: Request) -> None:
+    """Raise `UsageError` for a name that no block or group of a tree can have."""
+    if not is_safe_part(name) or is_too_long(name):
+        raise UsageValueError("no folder of a tree can have the name %.200r" % name)
+    check_new_name(name)
+    if name in (ZARR_JSON, bcolz.ATTRIBUTES, bcolz.COLUMNS):
+        raise UsageValueError("a folder with '%s' is a dataset, and no tree" % name)
+
+
 def write(content: Content, request: Request) -> None:
     """Write a tree, which gets its name when it is complete."""
     members = dict(_blocks_of(content))
@@ -184,8 +197,6 @@ def _blocks_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]
 
 def _plan(name: str, content: Content) -> header.Header | None:
     """Return the layout of a block; None for a group. Nothing has been written yet."""
-    if name:
-        check_new_name(name)
     layout = _recorded_layout(content.attrs.get(RECORD))
     if not isinstance(content, Rows) or content.columns:
         return layout if layout is not None and not content.members else None

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
@@ -28,7 +29,7 @@ from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ...log import printable
-from ..rows import dtype_of_rows, joined
+from ..rows import MASK_NAME, MASK_OF, dtype_of_rows, joined, masks_of
 
 Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"
@@ -38,9 +39,12 @@ Block = TypeVar("Block", Array, Columns)
 BLOCK_NBYTES = 8 * 2**20
 # Names of the tab as a delimiter.
 TAB_NAMES = {"tab": "\t", "\\t": "\t"}
+# The characters that may be in front of the fraction of a number.
+DECIMALS = (".", ",")
 # Blocks of rows of an array in Fortran order are larger by this factor: each of them
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
+NO_COLUMN = "a table must have a column"
 # Maximum number of columns that a table gets from an array with two axes.
 MAX_COLUMNS = 2**20
 
@@ -70,6 +74,21 @@ class Request:
         that says which these are, also if the file has none of this name.
     delimiter
         The character between the values of text files.
+    decimal
+        The character in front of the fraction of a number in text files.
+    encoding
+        The encoding of text files.
+    skip_lines
+        Number of lines in front of the names in a text file.
+    times
+        Whether ISO dates and times in a text file become times.
+    columns
+        The columns of a table, or the members of a group, that are wanted, in this
+        order; None for all. Slashes separate a member and the groups around it.
+    exclude
+        Those that are not wanted.
+    rename
+        The new names of some of them.
     raw
         The type and the shape of raw items; None for a file that states its own.
     limits
@@ -101,6 +120,13 @@ class Request:
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     masks: Mapping[str, str] = field(default_factory=dict)
     delimiter: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    skip_lines: int = 0
+    times: bool = False
+    columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
     raw: tuple[DType, tuple[int, ...]] | None = None
     limits: AccessLimits | None = None
     layout: str = ""
@@ -120,6 +146,119 @@ class Request:
                 "a delimiter is an ASCII character other than quotes and line ends, or "
                 "'tab', not '%s'" % printable(given)
             )
+        if self.decimal not in DECIMALS:
+            text = "a decimal point is '.' or ',', not '%s'"
+            raise UsageValueError(text % printable(self.decimal))
+        try:
+            "".encode(self.encoding)
+        except (LookupError, ValueError) as error:
+            text = "there is no encoding '%s' of text"
+            raise UsageValueError(text % printable(self.encoding)) from error
+        if self.skip_lines < 0:
+            raise UsageValueError("can't skip '%d' lines" % self.skip_lines)
+        # The paths that are known, and the places of the wanted ones, also of the
+        # groups around them.
+        self._known: dict[str, None] = {}
+        self._places: dict[str, int] = {}
+        for number, name in enumerate(self.columns or ()):
+            for path in (name, *accumulate(name.split("/"), inside)):
+                self._places.setdefault(path, number)
+        self._columns, self._exclude = {*(self.columns or ())}, {*self.exclude}
+
+    def wants(self, *names: str) -> bool:
+        """Return whether a column or a member is wanted, or perhaps a part of it.
+
+        `names` are those of the groups around it, and its own. A reader need not read
+        or check what is not wanted: `chosen` leaves it out.
+        """
+        paths = [*accumulate(names, inside)]
+        self._known.update(dict.fromkeys(paths))
+        if not self._exclude.isdisjoint(paths):
+            return False
+        is_wanted = self.columns is None or not self._columns.isdisjoint(paths)
+        return is_wanted or paths[-1] in self._places
+
+    def wanted_columns(self, names: Iterable[str]) -> list[str]:
+        """Return the wanted ones of the columns of a table.
+
+        Raises `UsageError` if there are none, or if others are wanted.
+        """
+        found = [name for name in names if self.wants(name)]
+        self._check_known("columns")
+        if not found:
+            raise UsageValueError(NO_COLUMN)
+        return found
+
+    def _check_known(self, what: str) -> None:
+        for name in (*(self.columns or ()), *self.exclude, *self.rename):
+            if name not in self._known:
+                texts = name, what, ", ".join(self._known)
+                raise UsageValueError("there is no '%s'; the %s are %.1000s" % texts)
+
+    def chosen(self, content: Content) -> Content:
+        """Return the wanted columns or members of contents, with their new names."""
+        if self.columns is None and not self.exclude and not self.rename:
+            return content
+        if is_table(content):
+            content = as_table(content)
+        if content.kind == "array":
+            raise UsageTypeError("an array has no columns to choose or to rename")
+        found = self._chosen(content, "", self.columns is None)
+        self._check_known("members" if content.kind == "group" else "columns")
+        if found is None:
+            raise UsageValueError(NO_COLUMN)
+        return found
+
+    def _chosen(self, content: Content, where: str, is_whole: bool) -> Content | None:
+        """Return the wanted part of a group or a table; None for a table of nothing."""
+        paths = {name: inside(where, name) for name in content.members}
+        self._known.update(dict.fromkeys(paths.values()))
+        masks = masks_of(content.columns) if isinstance(content, Rows) else {}
+        members: dict[str, Content] = {}
+        olds: dict[str, str] = {}
+
+        def add(new: str, old: str, member: Content) -> None:
+            if not new or new in members:
+                found = "two of the name '%s'" % new if new else "one without a name"
+                raise UsageValueError(
+                    "expected different names of columns and members, found " + found
+                )
+            members[new], olds[new] = member, old
+
+        of_mask = {mask: name for name, mask in masks.items()}
+        for name in sorted(paths, key=lambda n: self._places.get(paths[n], 0)):
+            path, member = paths[name], content.members[name]
+            is_given = path in self._columns
+            of = inside(where, str(of_mask.get(name) or member.attrs.get(MASK_OF)))
+            if path in self._exclude or (of in self._known and not is_given):
+                continue  # a mask is added with its column
+            if name in of_mask and of in self._columns:
+                continue
+            if isinstance(member, Members) or member.columns:
+                inner = self._chosen(member, path, is_whole or is_given)
+                if inner is None or not (inner.members or is_whole or is_given):
+                    continue
+                member = inner
+            elif not (is_whole or is_given):
+                continue
+            new = self.rename.get(path, name)
+            add(new, name, member)
+            if name in masks:
+                mask = masks[name]
+                if paths[mask] in self._exclude:
+                    text = "'%s' says which items of '%s' are missing: exclude both"
+                    raise UsageValueError(text % (mask, name))
+                column = content.members[mask]
+                attrs = {**column.attrs, MASK_OF: new}
+                add(MASK_NAME % new, mask, replace(column, attrs=attrs))
+        if isinstance(content, Members):
+            return replace(content, members=members)
+        if not members:
+            return None
+        table = content.only(olds)
+        for new, column in table.columns.items():
+            column.attrs = members[new].attrs
+        return table
 
     @property
     def syncs_folder(self) -> bool:
@@ -150,6 +289,20 @@ class Request:
         """Note something that the target can't hold."""
         if what not in self.lost:
             self.lost.append(what)
+
+
+def check_encodable(name: str, encoding: str) -> None:
+    """Raise `UsageError` for a name that an encoding does not have."""
+    try:
+        name.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise no_character(error, encoding) from error
+
+
+def no_character(error: UnicodeEncodeError, encoding: str) -> UsageValueError:
+    """Return the error about text that an encoding does not have."""
+    text = "text in %s has no character %a"
+    return UsageValueError(text % (encoding.upper(), error.object[error.start]))
 
 
 def is_streamed(target: str) -> bool:
@@ -235,6 +388,8 @@ class Stream:
         self, read: Callable[[], Iterable[Columns]], columns: Mapping[str, Rows]
     ) -> None:
         self._read = read
+        # Copies: the columns may know this stream, and a cycle would keep files open.
+        self._columns = {n: replace(c, array=None) for n, c in columns.items()}
         shapes = [column.shape or (1,) for column in columns.values()]
         self._length = shapes[0][0]
         self._empty = {
@@ -260,6 +415,15 @@ class Stream:
             if _length_of(self._rest):
                 raise DamageError("expected '%d' rows, found more" % self._length)
         return {name: rows[::step] for name, rows in found.items()}
+
+    def only(self, names: Mapping[str, str]) -> Stream:
+        """Return some columns, whose names here are the values of `names`."""
+
+        def read() -> Iterator[Columns]:
+            for block in self._read():
+                yield {new: block[old] for new, old in names.items()}
+
+        return Stream(read, {new: self._columns[old] for new, old in names.items()})
 
     def _fill(self) -> bool:
         """Read the next rows if there are none left; return whether there are some."""
@@ -421,12 +585,24 @@ class Rows:
         array = ByFunction(get)
         return replace(self, shape=shape, array=array, order="C")
 
-    def only(self, names: Iterable[str]) -> Rows:
-        """Return a table of some columns; the others are not read if possible."""
-        columns = {name: self.columns[name] for name in names}
+    def only(self, names: Iterable[str] | Mapping[str, str]) -> Rows:
+        """Return a table of some columns; the others are not read if possible.
+
+        A mapping gives columns new names, which are its keys.
+        """
+        olds = names if isinstance(names, Mapping) else {name: name for name in names}
+        columns = {new: self.columns[old] for new, old in olds.items()}
         table = new_table(columns, self.shape[0], None, self.attrs)
-        if not isinstance(self.array, ByColumns):
-            table.array = self.array
+        if isinstance(self.array, Stream):
+            table.array = self.array.only(olds)
+        elif not isinstance(self.array, ByColumns):
+            array = self.array
+
+            def get(key: Any) -> Any:
+                rows = array[key]
+                return {new: rows[old] for new, old in olds.items()}
+
+            table.array = ByFunction(get, getattr(array, "chunks", ()))
         return table
 
 
@@ -457,7 +633,7 @@ def new_table(
     read by itself.
     """
     if not columns:
-        raise UsageValueError("a table must have a column")
+        raise UsageValueError(NO_COLUMN)
     dtype = dtype_of_rows(columns)
     # Copies, and no functions that know the table: a cycle would keep files open.
     table = Rows(dtype, (length,), attrs=attrs or {})
@@ -536,7 +712,7 @@ def as_table(content: Content) -> Rows:
             "two axes" % (shape, dtype)
         )
     if dtype.names == ():
-        raise UsageValueError("a table must have a column")
+        raise UsageValueError(NO_COLUMN)
     if not width:
         raise UsageValueError("an array without items in a row can't become a table")
     if dtype.names is None:

@@ -10,9 +10,9 @@ becomes text. Integers with zeros in front, such as ``007``, are text.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-import math
 import re
 import warnings
 from bisect import bisect_left
@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate, islice, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy
 
@@ -72,6 +72,8 @@ OF_INTEGERS = b"0123456789+-" + BLANKS.encode()
 OF_FLOATS = OF_INTEGERS + b".eEinfatyINFATY"
 # Values in quotes, behind a delimiter. Quotes elsewhere are text.
 QUOTED = rb'(?:^|[%s\r\n])"[^"]*(?:""[^"]*)*"?'
+# The end of a line; a line feed may follow at the end of a part.
+LINE_END = re.compile(rb"\n|\r(?:\n|(?=.))", re.DOTALL)
 # In the text of a single column: a line of blanks, or a value in quotes, which is kept.
 BLANK_LINE = re.compile(
     rb'(?:^|(?<=[\r\n]))(?:("[^"]*(?:""[^"]*)*"?)|[ \t\v\f]+(?=[\r\n]|\Z))'
@@ -86,9 +88,14 @@ ZONE = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 PROBABLE_TIME = (
     r"^ ?[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$|^(?i:nat)$"
 )
-# The unit that holds times of at most this number of characters.
-TIME_UNITS = (10, "D"), (19, "s"), (26, "us"), (math.inf, "ns")
-BOOL, INT, FLOAT = map(numpy.dtype, ("?", "i8", "f8"))
+# Zeros at the end of the fraction of a time, which need no finer unit.
+ZEROS = r"(?:\.|(\.[0-9]*[1-9]))0+($|[^0-9])"
+# The units of times, and how many of each are in a second.
+TIME_UNITS = {
+    "D": 0, "s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15,
+    "as": 10**18,
+}  # fmt: skip
+BOOL, INT, FLOAT, TIMES = map(numpy.dtype, ("?", "i8", "f8", "M8"))
 
 
 # Reading
@@ -98,24 +105,28 @@ def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
         file = _File(path, request)
-        has_text = request.layout == "zarr"
-        scans = [_Scan(request.dtypes.get(name), has_text) for name in file.names]
+        scans = [_Scan(request, name) for name in file.wanted]
         length = 0
-        for batch, _ in file.batches(file.names):
+        for batch, _ in file.batches(file.wanted):
             length += batch.num_rows
             for scan, values in zip(scans, batch.columns, strict=True):
                 scan.add(values)
         dtypes: dict[str, DType] = {}
-        for name, scan in zip(file.names, scans, strict=True):
+        for name, scan in zip(file.wanted, scans, strict=True):
             dtypes[name] = scan.dtype(name)
-            if scan.kinds == {"M"} and request.target:
-                most = scan.lengths.most
-                unit = next(unit for length, unit in TIME_UNITS if most <= length)
+            if not request.target or dtypes[name].kind not in "UT":
+                continue
+            if scan.kinds == {"M"} and not request.times:
                 log.notice(
                     "the column '%s' of '%s' has times, which become text; convert "
-                    "--dtype '%s=M8[%s]' makes them times" % (name, path, name, unit)
+                    "--times makes them times" % (name, path)
                 )
-            elif "U" in scan.kinds and scan.kinds & {"i", "f"} and request.target:
+            elif scan.why_no_times:
+                log.notice(
+                    "the column '%s' of '%s' becomes text: %s"
+                    % (name, path, scan.why_no_times)
+                )
+            elif "U" in scan.kinds and scan.kinds & {"i", "f"}:
                 log.notice(
                     "the column '%s' of '%s' becomes text: it has numbers, and other "
                     "values; convert --dtype '%s=f8' names the first one"
@@ -126,7 +137,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
         column.array = contents.array_stream(read_column, column)
-    for name, scan in zip(file.names, scans, strict=True):
+    for name, scan in zip(file.wanted, scans, strict=True):
         column = columns[name]
         column.text_nbytes = scan.lengths.text_nbytes if column.dtype == TEXT else 0
     return contents.new_table(columns, length, partial(file.blocks, dtypes))
@@ -139,6 +150,8 @@ class _File:
     ----------
     names
         Those of its columns.
+    wanted
+        Those of the columns that are read.
     masks
         The columns whose missing values become zero, and the name of the column of
         booleans that says which these are.
@@ -149,9 +162,10 @@ class _File:
         from pyarrow import compute
 
         self._path, self._request = path, request
-        self._delimiter = request.delimiter
+        self._delimiter, self._decimal = request.delimiter, request.decimal
         self._part_nbytes = min(contents.BLOCK_NBYTES, PART_NBYTES)
         self.names: list[str] = []
+        self._unnamed = ""  # the name of a column without one
         # Blocks of rows of the columns that were read last, by name.
         self._kept: dict[str, list[Array]] = {}
         for start, text in self._parts():
@@ -164,22 +178,25 @@ class _File:
         if not self.names:
             raise NotReadable("it is no CSV: expected a line of names, found none")
         if not self.names[0] and len(self.names) > 1 and INDEX not in self.names:
-            self.names[0] = INDEX
+            self.names[0] = self._unnamed = INDEX
             log.notice(
                 "the first column of '%s' has no name, as the index of pandas: it is "
                 "called '%s'" % (path, INDEX)
             )
-        for name, count in Counter(self.names).items():
-            if not name or count > 1:
+        counts = Counter(self.names)
+        self.wanted = request.wanted_columns(self.names)
+        for name in self.wanted:
+            if counts[name] > 1 or not (name or name in request.rename):
+                found = "two columns '%s'" % name if name else "a column without a name"
                 raise NotReadable(
-                    "expected a line with a different name for each column, found '%s'"
-                    % (name or "a column without a name")
+                    "expected a line with a different name for each column, found %s; "
+                    "convert --columns reads some of the others" % found
                 )
         # Empty text is a text, and missing floats and times are NaN and NaT.
         self.masks = {
             name: mask
             for name, mask in request.masks.items()
-            if name in self.names and mask not in self.names
+            if name in self.wanted and mask not in self.names
             if name in request.dtypes and request.dtypes[name].kind in "biu"
         }
         known = {*self.names, *request.masks.values()}
@@ -189,8 +206,8 @@ class _File:
                 % (name, ", ".join(self.names))
             )
         # A part has many rows, even if there are many columns.
-        wanted = max(PART_NBYTES, 2**13 * len(self.names))
-        self._part_nbytes = min(contents.BLOCK_NBYTES, wanted)
+        most = max(PART_NBYTES, 2**13 * len(self.names))
+        self._part_nbytes = min(contents.BLOCK_NBYTES, most)
         for mark, (marks, option) in OTHER_MARKS.items():
             if mark in self.names[0] and len(self.names) == 1:
                 log.notice(
@@ -203,7 +220,8 @@ class _File:
         names = _as_arrow(tuple(self.names))
         is_time = compute.match_substring_regex(names, PROBABLE_TIME)
         others = names.filter(compute.invert(is_time))
-        if not is_array and (not len(others) or _parsed(others, FLOAT) is not None):
+        is_number = not len(others) or _parsed(others, FLOAT, self._decimal) is not None
+        if not is_array and is_number:
             log.notice(
                 "the first line of '%s' has numbers or times, which become the names "
                 "of the columns; is a line of names missing?" % path
@@ -213,19 +231,20 @@ class _File:
         """Yield parts of whole lines, behind the offset of each in the text."""
         start = 0
         with open(self._path, "rb") as fp:
-            text = fp.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
+            file = _Utf8(fp, self._request.encoding)
+            text = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
+            text = _behind_lines(self._request.skip_lines, text, file)
             while True:
-                more = fp.read(max(self._part_nbytes, len(text)))
+                # Twice as much for a long line, but not much more than any has.
+                count = min(len(text), MAX_LINE + 1 - len(text))
+                more = file.read(max(self._part_nbytes, count))
                 text += more
                 end = _end_of_lines(text, self._delimiter) if more else len(text)
                 part, text = text[:end], text[end:]
                 try:
                     part.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    raise NotReadable(
-                        "it is no CSV: expected text in UTF-8, found the byte 0x%02x: "
-                        "%s" % (part[error.start], error.reason)
-                    ) from error
+                    raise _no_text("UTF-8", error) from error
                 if part:
                     yield start, part
                     start += len(part)
@@ -240,7 +259,7 @@ class _File:
     def _lines_before(self, start: int) -> int:
         """Return the number of lines before the part at an offset."""
         before = takewhile(lambda part: part[0] < start, self._parts())
-        return sum(
+        return self._request.skip_lines + sum(
             part.count(b"\n") + part.count(b"\r") - part.count(b"\r\n")
             for _, part in before
         )
@@ -309,7 +328,7 @@ class _File:
                 ) from error
             skipped = 0
             if len(table) and not has_names:
-                if [c[0].as_py() or INDEX for c in table.columns] != [*names]:
+                if [c[0].as_py() or self._unnamed for c in table.columns] != [*names]:
                     raise NotReadable("it is no CSV: expected a line of names first")
                 has_names, skipped = True, 1
             for batch in table[skipped:].combine_chunks().to_batches():
@@ -330,7 +349,7 @@ class _File:
     def blocks(self, dtypes: Mapping[str, DType]) -> Iterator[contents.Columns]:
         """Yield blocks of rows of some columns."""
         step = contents.rows_in_block(sum(map(item_nbytes, dtypes.values())))
-        names = [name for name in self.names if name in dtypes]
+        names = [name for name in self.wanted if name in dtypes]
         with contents.naming_file(self._path):
             for batch, where in self.batches(names):
                 for start in range(0, batch.num_rows, step):
@@ -355,7 +374,7 @@ class _File:
     ) -> Iterator[Array]:
         """Yield blocks of rows of a column; keep some of the columns behind it."""
         if name not in self._kept:
-            names = self.names[self.names.index(name) :]
+            names = self.wanted[self.wanted.index(name) :]
             sizes = accumulate(length * item_nbytes(dtypes[each]) for each in names)
             count = sum(1 for _ in takewhile(COLUMNS_NBYTES.__ge__, sizes))
             if count < 2:
@@ -380,12 +399,14 @@ class _File:
                 _check(~is_cut, values, ENDS_IN_ZERO + ":")
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
-        found = _parsed(values, dtype)
+        found = _parsed(values, dtype, self._decimal)
         if found is None and (kind in "fcmM" or name in self.masks):
             missing = _are_missing(values)
             numbers = numpy.flatnonzero(~numbers_of(missing))
             present = values.filter(compute.invert(missing))
-            parsed = _parsed(present, dtype) if len(present) else numpy.empty(0, dtype)
+            parsed: Array | None = numpy.empty(0, dtype)
+            if len(present):
+                parsed = _parsed(present, dtype, self._decimal)
             if parsed is not None:
                 nothing = "nan" if kind in "fc" else "NaT" if kind in "mM" else 0
                 found = numpy.full(len(values), nothing, parsed.dtype)
@@ -394,7 +415,9 @@ class _File:
         if found is None:
             counts = range(1, len(present) + 1)
             wrong = bisect_left(
-                counts, True, key=lambda n: _parsed(present[:n], dtype) is None
+                counts,
+                True,
+                key=lambda n: _parsed(present[:n], dtype, self._decimal) is None,
             )
             text = "%s '%.100s'" % (refused, present[wrong].as_py())
             raise _WrongValue(int(numbers[wrong]), text)
@@ -432,6 +455,57 @@ class _File:
             between = "there are missing values or fractions, and the integer"
             _check(fits, values, between, inexact)
         return items
+
+
+class _Utf8:
+    """The text of a file of any encoding, read as UTF-8."""
+
+    def __init__(self, fp: BinaryIO, encoding: str) -> None:
+        self._fp, self._encoding, self._decoder = fp, encoding, None
+        if codecs.lookup(encoding).name != "utf-8":  # its bytes are checked later
+            self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def read(self, count: int) -> bytes:
+        """Return about as many bytes, at least one before the end."""
+        if self._decoder is None:
+            return self._fp.read(count)
+        found, more = b"", True
+        while more and not found:
+            data = self._fp.read(count)
+            more = bool(data)
+            try:
+                text: str = self._decoder.decode(data, not more)
+                found = text.encode("utf-8")
+            except UnicodeError as error:
+                raise _no_text(self._encoding, error) from error
+        return found
+
+
+def _no_text(encoding: str, error: UnicodeError) -> NotReadable:
+    """Return the error about bytes that are no text in an encoding."""
+    found = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        found = "the byte 0x%02x: %s" % (error.object[error.start], error.reason)
+    return NotReadable(
+        "it is no CSV: expected text in %s, found %s; convert --encoding names another "
+        "encoding, such as cp1252 or utf-16" % (encoding.upper(), found)
+    )
+
+
+def _behind_lines(count: int, text: bytes, file: _Utf8) -> bytes:
+    """Return text behind some lines; `text` was read from a file, and is its begin."""
+    while count:
+        more = file.read(PART_NBYTES)
+        text += more
+        end = 0
+        for found in islice(LINE_END.finditer(text), count):
+            count, end = count - 1, found.end()
+        text = text[end:]
+        if count:
+            text = text[-1:] if more else b""  # a line feed may follow
+            if not more:
+                break
+    return text
 
 
 def _without_blank_lines(text: bytes) -> bytes:
@@ -510,10 +584,11 @@ def _all_match(values: pyarrow.Array, pattern: str) -> bool:
     )
 
 
-def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
+def _parsed(values: pyarrow.Array, dtype: DType, decimal: str = ".") -> Array | None:
     """Return the values of items of a kind, in the finest type of this kind.
 
-    Returns None if one of the values is no such item.
+    Returns None if one of the values is no such item. `decimal` is in front of the
+    fractions of numbers.
     """
     import pyarrow
     from pyarrow import compute
@@ -526,12 +601,10 @@ def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
                 return None
             return numbers_of(compute.match_substring(values, "t", ignore_case=True))
         if kind == "M":
-            if not _all_match(values, TIME):
-                return None
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # NumPy warns of time zones
-                found = numpy.array(values.to_pylist(), "M8")
-            return found
+            return _times(values) if _all_match(values, TIME) else None
+        if decimal != "." and kind in "fc":
+            values = compute.replace_substring(values, ".", "?")
+            values = compute.replace_substring(values, decimal, ".")
         if kind != "c":
             float(values[0].as_py())  # the attempts below are slow for other text
         text = bytes_of(values).tobytes()
@@ -558,18 +631,40 @@ def _parsed(values: pyarrow.Array, dtype: DType) -> Array | None:
         return None
 
 
-def _is_number(values: pyarrow.Array) -> bool:
+def _times(values: pyarrow.Array) -> Array | None:
+    """Return times in the coarsest unit for all; None if none of NumPy holds them."""
+    from pyarrow import compute
+
+    has_fraction = b"." in bytes_of(values).tobytes()
+    if has_fraction:
+        values = compute.replace_substring_regex(values, ZEROS, r"\1\2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy warns of time zones
+        found: Array = numpy.array(values.to_pylist(), "M8")
+        if has_fraction:
+            # NumPy does not notice that a time is too far away for a fine unit.
+            values = compute.replace_substring_regex(values, r"\.[0-9]*", "")
+            seconds = numpy.array(values.to_pylist(), "M8[s]")
+            same = found.astype("M8[s]") == seconds
+            if not (same | numpy.isnat(seconds)).all():
+                return None
+    return found
+
+
+def _is_number(values: pyarrow.Array, decimal: str) -> bool:
     """Return whether values are numbers, in the usual form."""
-    return _parsed(values, FLOAT) is not None and not _all_match(values, ZERO_FIRST)
+    is_number = _parsed(values, FLOAT, decimal) is not None
+    return is_number and not _all_match(values, ZERO_FIRST)
 
 
 class _Scan:
-    """What the values of a column have in common; `given` is its type if known.
-
-    `has_text` says that text has any length.
+    """What the values of a column have in common, whose type a request may have.
 
     Attributes
     ----------
+    why_no_times
+        Why the times in the column do not make it one of times, where these are
+        wanted; empty if they do, or if there are hardly any.
     kinds
         The kinds of the values: ``?``, ``i``, ``f``, ``M`` for text that seems to be a
         time, and ``U`` for any other.
@@ -577,9 +672,13 @@ class _Scan:
         Those of the values, if they may become text.
     """
 
-    def __init__(self, given: DType | None, has_text: bool) -> None:
-        self._given = given
-        self._has_text = has_text
+    def __init__(self, request: contents.Request, name: str) -> None:
+        self._given = given = request.dtypes.get(name)
+        self._has_text = request.layout == "zarr"
+        self._finds_times, self._decimal = request.times, request.decimal
+        self._has_zone: set[bool] = set()
+        self._farthest = 0  # number of seconds between 1970 and a time
+        self.why_no_times, self._unit = "", "D"
         self._text_kind = "U" if given is None else given.kind
         self.kinds: set[str] = set()
         self.lengths = Lengths()
@@ -607,23 +706,60 @@ class _Scan:
             kind = "i"
             self._low = min(self._low, int(numbers.min()))
             self._high = max(self._high, int(numbers.max()))
-        elif _parsed(values, FLOAT) is not None:
+        elif _parsed(values, FLOAT, self._decimal) is not None:
             kind = "f"
         elif _parsed(values, BOOL) is not None:
             kind = "?"
         else:
-            kind = "M" if _all_match(values, PROBABLE_TIME) else "U"
+            kind = self._kind_of_text(values)
         if kind in "if":
             zeros = compute.match_substring_regex(values, ZERO_FIRST)
             kind = "U" if compute.any(zeros).as_py() else kind
-        elif kind == "U" and _is_number(values.slice(0, 1)):
+        elif kind == "U" and _is_number(values.slice(0, 1), self._decimal):
             self.kinds.add("f")  # the other values may be mistakes
         self.kinds.add(kind)
+
+    def _kind_of_text(self, values: pyarrow.Array) -> str:
+        """Return the kind of values that are no numbers: ``M`` for times, or ``U``."""
+        from pyarrow import compute
+
+        if not self._finds_times:
+            return "M" if _all_match(values, PROBABLE_TIME) else "U"
+        is_time = numbers_of(compute.match_substring_regex(values, PROBABLE_TIME))
+        found = _parsed(values, TIMES) if is_time.all() else None
+        if found is None:
+            if is_time.mean() > 0.5:
+                self.kinds.add("M")  # the other values may be mistakes
+            return "U"
+        unit = numpy.datetime_data(found.dtype)[0]
+        units = [*TIME_UNITS]
+        unit = unit if unit in units else "s"
+        self._unit = max(self._unit, unit, key=units.index)
+        seconds = found[~numpy.isnat(found)].astype("M8[s]").astype("i8")
+        self._farthest = max(self._farthest, int(abs(seconds).max(initial=0)))
+        has_zone = numbers_of(compute.match_substring_regex(values, ZONE))
+        self._has_zone.update(has_zone[~numpy.isnat(found)].tolist())
+        return "M"
+
+    def _check_times(self, name: str) -> None:
+        """Find out why a column with times can't become one of times."""
+        advice = "; convert --dtype '%s=M8[us]' " % name
+        is_near = (self._farthest + 1) * TIME_UNITS[self._unit] < 2**63
+        if self.kinds != {"M"} or not is_near:
+            why = "not all of its values are times that one unit holds"
+            self.why_no_times = why + advice + "names the first other one"
+        elif len(self._has_zone) > 1:
+            why = "only some of its times have a time zone"
+            self.why_no_times = why + advice + "takes the others for UTC"
 
     def dtype(self, name: str) -> DType:
         """Return the type that holds all values, the given one if there is one."""
         if self._given is not None and self._given not in UNSIZED:
             return self._given
+        if self._finds_times and "M" in self.kinds:
+            self._check_times(name)
+            if not self.why_no_times:
+                return numpy.dtype("M8[%s]" % self._unit)
         if self.kinds == {"?"} and not self._has_missing:
             return BOOL
         if self.kinds == {"i"} and not self._has_missing:
@@ -639,6 +775,11 @@ class _Scan:
 
 
 # Writing
+
+
+def check_name(name: str, kind: str, request: contents.Request) -> None:
+    """Raise `UsageError` for a name that the encoding of the file does not have."""
+    contents.check_encodable(name, request.encoding)
 
 
 def write(content: contents.Content, request: contents.Request) -> None:
@@ -658,7 +799,7 @@ def write(content: contents.Content, request: contents.Request) -> None:
     step = max(1, WRITTEN_VALUES // len(table.columns))
     step = min(step, contents.rows_in_block(table.row_nbytes))
     with request.new_file() as out_fp:
-        text = io.TextIOWrapper(out_fp, "utf-8", newline="")
+        text = io.TextIOWrapper(out_fp, request.encoding, newline="")
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(
@@ -666,14 +807,17 @@ def write(content: contents.Content, request: contents.Request) -> None:
             delimiter=request.delimiter,
             lineterminator="\r\n",
         )
-        writer.writerow(table.columns)
-        for block in request.counted(table.read(step)):
-            lists = [_texts(rows, name) for name, rows in block.items()]
-            writer.writerows(zip(*lists, strict=True))
+        try:
+            writer.writerow(table.columns)
+            for block in request.counted(table.read(step)):
+                lists = [_texts(*each, request.decimal) for each in block.items()]
+                writer.writerows(zip(*lists, strict=True))
+        except UnicodeEncodeError as error:
+            raise contents.no_character(error, request.encoding) from error
         text.detach()  # flushes, and leaves the file open
 
 
-def _texts(rows: Array, name: str) -> Sequence[object]:
+def _texts(name: str, rows: Array, decimal: str) -> Sequence[object]:
     """Return a column as values whose texts can be read again without a loss."""
     kind = rows.dtype.kind
     if kind in "USO":
@@ -688,6 +832,8 @@ def _texts(rows: Array, name: str) -> Sequence[object]:
         found = rows.astype("i8").tolist()
     else:
         found = rows.tolist()
+    if kind in "fc" and decimal != ".":
+        found = [str(value).replace(".", decimal) for value in found]
     if kind in "fmM":
         missing = numpy.isnan(rows) if kind == "f" else numpy.isnat(rows)
         for i in numpy.flatnonzero(missing).tolist():

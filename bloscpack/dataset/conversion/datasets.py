@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate, chain, islice
-from os.path import isfile, join
+from os.path import isfile, join, lexists
 from typing import Any
 
 import numpy
@@ -30,7 +30,7 @@ from ...exceptions import NotANumpyArray, UsageError, UsageTypeError, UsageValue
 from ...zip_io import loadz
 from ..array import Array
 from ..commit_rules import building, creating
-from ..folder import BAD_NAME, is_member_name
+from ..folder import check_member_name
 from ..group import Group
 from ..labels import name_of, stored_dims
 from ..layouts import (
@@ -42,7 +42,7 @@ from ..layouts import (
     table_class,
 )
 from ..layouts.base import NewArray
-from ..rows import RowStream
+from ..rows import MASK_OF, RowStream
 from ..table import Table, new_column
 from .array_formats import add_arrays, read_blp
 from .contents import (
@@ -54,6 +54,7 @@ from .contents import (
     as_table,
     inside,
     is_table,
+    naming_file,
     new_table,
     nodes_of,
 )
@@ -76,6 +77,7 @@ def read(path: str, request: Request) -> Content:
     with open_zip(path) as opened:
         listed = opened.namelist()
     names = [n.removesuffix(EXTENSION) for n in listed if n.endswith(EXTENSION)]
+    names = [name for name in names if request.wants(*name.split("/"))]
     if names and ZARR_JSON in listed:
         archive = loadz(path, nthreads=request.nthreads)
         add_arrays(content, request.resources.enter_context(archive), names, path)
@@ -92,8 +94,13 @@ def read(path: str, request: Request) -> Content:
     return content
 
 
-def _content(found: Array | Table | Group, path: str, request: Request) -> Any:
-    """Return the contents of an open dataset, and close it in the end."""
+def _content(
+    found: Array | Table | Group, path: str, request: Request, *where: str
+) -> Any:
+    """Return the contents of an open dataset, and close it in the end.
+
+    `where` are the names of the groups around it, and its own.
+    """
     request.resources.enter_context(found)
     attrs = found.attrs.asdict()
     if isinstance(found, Array):
@@ -109,7 +116,12 @@ def _content(found: Array | Table | Group, path: str, request: Request) -> Any:
         return Rows(found.dtype, found.shape, found, attrs, fill, dims)
     if isinstance(found, Table):
         columns, length = {}, len(found)
+        if not where:
+            with naming_file(shown_name(path)):
+                request.wanted_columns(found.names)
         for name, column in found.columns.items():
+            if not request.wants(*where, name) and MASK_OF not in column.attrs:
+                continue
             columns[name] = _content(column, path, request)
             # An interrupted writer of bcolz leaves columns of different lengths.
             columns[name].shape, columns[name].dims = (length, *column.shape[1:]), None
@@ -118,10 +130,14 @@ def _content(found: Array | Table | Group, path: str, request: Request) -> Any:
     folder = found._layout.folder
     group = Members({}, attrs)
     for name, _ in find_members(folder, skip_unreadable=False):
-        group.members[name] = _content(found[name], join(path, name), request)
+        if request.wants(*where, name):
+            inner = join(path, name)
+            group.members[name] = _content(found[name], inner, request, *where, name)
     # An unzipped archive of `savez` has such arrays as files.
     for file in blp_files(folder) if folder.store.can_rename else ():
         name = file.removesuffix(EXTENSION)
+        if not request.wants(*where, name):
+            continue
         with suppress(NotANumpyArray):
             if name not in group.members:
                 group.members[name] = content = read_blp(join(path, file), request)
@@ -160,6 +176,14 @@ def _text_content(array: Array, path: str) -> Rows:
 # Writing
 
 
+def check_name(name: str, kind: str, request: Request) -> None:
+    """Raise `UsageError` for a name that no column or member of a dataset can have."""
+    if kind == "table":
+        table_class(request.layout).check_column_name(name)
+    else:
+        check_member_name("member", name)
+
+
 def write(content: Content, request: Request) -> None:
     """Write a dataset, which appears when it is complete."""
     mode, sync = "w" if request.force else "x", request.syncs_folder
@@ -175,9 +199,11 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
         group = layout if "group" in LAYOUTS[layout].kinds else "zarr"
         dataset.create_group(path, layout=group, attrs=content.attrs).close()
         for name, member in content.members.items():
-            if not is_member_name(name):
-                raise UsageValueError(BAD_NAME % ("member", name))
+            check_member_name("member", name)
             inner = join(where, name)
+            if lexists(join(path, name)):  # as on a disk that ignores case
+                text = "the file system takes the name '%s' for that of another member"
+                raise UsageValueError(text % inner)
             try:
                 _write(member, request, join(path, name), inner)
             except UsageError as error:

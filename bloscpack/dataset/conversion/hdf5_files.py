@@ -40,6 +40,7 @@ from .contents import (
     Request,
     Rows,
     as_table,
+    check_encodable,
     is_streamed,
     is_table,
     joined_arrays,
@@ -59,6 +60,8 @@ MISSING = "HDF5 needs the package %s"
 WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
 # Attributes that HDF5 and netCDF use themselves.
 RESERVED = STRUCTURE["h5py"]
+# The ends of the names of netCDF files, and the most bytes that a name in one has.
+NETCDF, MAX_NETCDF_NAME = (".nc", ".nc4"), 256
 DIMENSION_ID, DIMENSION_IDS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
 SCALE = "DIMENSION_SCALE"
 # The name that netCDF gives a scale that has no items, and only a length.
@@ -217,18 +220,21 @@ class _Tree:
                 continue
             member = h5py.h5o.open(group.id, link)
             content: Content | None = None
+            name = self.text_of(link).removeprefix(NO_COORDINATE)
+            wanted = self._request.wants(*self.text_of(path).split("/")[1:], name)
             if self._paths.setdefault(self._address(member), inner) != inner:
                 self._lose("the link '%s'", inner)
             elif isinstance(member, h5py.h5g.GroupID):
-                content = self.group(h5py.Group(member), inner, depth + 1)
+                if wanted:
+                    content = self.group(h5py.Group(member), inner, depth + 1)
             elif not isinstance(member, h5py.h5d.DatasetID):
                 self._lose("the type '%s'", inner)
             else:
                 try:
-                    content = self._array(member, inner)
+                    content = self._array(member, inner, wanted)
                 except UsageError as error:
-                    self._lose("'%s' (%s)", inner, str(error))
-            name = self.text_of(link).removeprefix(NO_COORDINATE)
+                    if wanted:
+                        self._lose("'%s' (%s)", inner, str(error))
             if name in found.members:  # the same name in another encoding
                 self._lose("'%s'", inner)
             elif content is not None:
@@ -243,8 +249,11 @@ class _Tree:
         del self._axes[narrays:]  # the axes of columns have no names
         return table
 
-    def _array(self, found: Any, path: bytes) -> Rows | None:
-        """Return an array; raise `UsageError` for items that no array has."""
+    def _array(self, found: Any, path: bytes, wanted: bool) -> Rows | None:
+        """Return an array; raise `UsageError` for items that no array has.
+
+        An array that is not wanted may still be the scale of an axis.
+        """
         h5d, settings = self.h5py.h5d, found.get_create_plist()
         # The shape of a virtual dataset may be that of other files.
         if settings.get_layout() == h5d.VIRTUAL or settings.get_external_count():
@@ -268,7 +277,8 @@ class _Tree:
                 group, _, link = path.rpartition(b"/")
                 self._unlimited.setdefault(group, []).append(self.text_of(link))
         name = self._plain(self._value(dataset, "NAME")) if is_scale else None
-        if isinstance(name, str) and name.startswith(NO_VARIABLE):
+        is_bare = isinstance(name, str) and name.startswith(NO_VARIABLE)
+        if is_bare or not wanted:
             return None
         items, shape = _Items(self, dataset, path), dataset.shape
         array = Rows(items.dtype, shape + items.inner, items, may_be_lost=True)
@@ -497,6 +507,23 @@ class _Items:
 # Writing
 
 
+def check_name(name: str, kind: str, request: Request) -> None:
+    """Raise `UsageError` for a name that HDF5 or netCDF would change."""
+    check_encodable(name, "utf-8")
+    if name == "." or not {"/", "\0"}.isdisjoint(name):
+        raise UsageValueError(
+            "HDF5 can't have the name %.200r: '/' separates groups, a zero character "
+            "ends a name, and '.' is the group itself" % name
+        )
+    if name.startswith(NO_COORDINATE):
+        raise UsageValueError("netCDF uses names that begin with '%s'" % NO_COORDINATE)
+    is_netcdf = request.target.lower().endswith(NETCDF)
+    if is_netcdf and len((NO_COORDINATE + name).encode()) > MAX_NETCDF_NAME:
+        raise UsageValueError(
+            "a name in a netCDF file has at most '%d' bytes" % MAX_NETCDF_NAME
+        )
+
+
 def write(content: Content, request: Request) -> None:
     """Write a file; an array without a name is called ``data``."""
     h5py = import_extra("h5py", "hdf5", MISSING)
@@ -639,7 +666,7 @@ class _Writer:
         """
         if dim in scales and scales[dim].shape[0] == length:
             return scales[dim]
-        if "/" in dim or dim in taken or dim in group:
+        if not {"/", "\0"}.isdisjoint(dim) or dim in taken or dim in group:
             return None
         most = None if dim in unlimited else length
         bare = group.create_dataset(dim, (length,), ">f4", maxshape=(most,))
@@ -716,7 +743,7 @@ class _Writer:
         """Write attributes; a notice names those that HDF5 can't hold."""
         for name in attrs:
             try:
-                if name in RESERVED:
+                if name in RESERVED or "\0" in name:
                     raise ValueError("the name has another meaning in HDF5")
                 stored = _attribute(name, attrs, dtype)
                 is_text = stored.dtype.kind == "O"

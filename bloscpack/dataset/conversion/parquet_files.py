@@ -37,6 +37,7 @@ from .contents import (
     Rows,
     Stream,
     as_table,
+    check_encodable,
     naming_file,
     new_table,
     rows_in_block,
@@ -334,6 +335,11 @@ def _missing(name: str) -> UsageValueError:
 # Writing
 
 
+def check_name(name: str, kind: str, request: Request) -> None:
+    """Raise `UsageError` for a name that UTF-8 does not have."""
+    check_encodable(name, "utf-8")
+
+
 def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
     pyarrow = _pyarrow()
@@ -467,7 +473,7 @@ class Lengths:
         No block has many more bytes than it may, or than its longest text: a mean would
         let it, where long texts follow one another.
         """
-        most, totals = max(BLOCK_TEXT_NBYTES, self.most), numpy.array(self._totals)
+        most, totals = BLOCK_TEXT_NBYTES + self.most, numpy.array(self._totals)
         rows = ROWS_TOGETHER
         if totals.max() > most:
             return self.most

@@ -38,7 +38,7 @@ from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
 from ...serializers import encode_document
-from ..folder import Folder
+from ..folder import Folder, check_member_name
 from .array_files import DescriptionCheck, allocate_checked
 from .base import (
     ArrayLayout,
@@ -429,6 +429,9 @@ class BcolzTable(BcolzNode, TableLayout):
                 "the name of a column must be an identifier of Python, not %.200r"
                 % (name,)
             )
+        if name in (COLUMNS, ATTRIBUTES):
+            raise UsageValueError("'%s' is the name of a file of a table" % name)
+        check_member_name("column", name)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""

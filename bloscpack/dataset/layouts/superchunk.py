@@ -23,7 +23,6 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -53,7 +52,7 @@ from ..._format.dtypes import (
 )
 from ..._format.grid import Grid, Shape
 from ..._format.identity import KEY, Identity, check_identity, identified
-from ..._format.names import is_safe_part
+from ..._format.names import is_safe_part, is_too_long
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
 from ..._types import Json, JsonObject
@@ -98,8 +97,6 @@ TABLE = re.compile(rb'"kind"\s*:\s*"table"')
 # Settings that users can choose, and their defaults. `spare` is the number of bytes
 # that stay free at the end of each chunk.
 SETTINGS = {**DEFAULT_SETTINGS, "shuffle": 1, "spare": 0}
-# Maximum number of bytes in the name of a folder, in most file systems.
-MAX_NAME = 255
 # Characters that the name of a folder can't have everywhere. `%` is what they become.
 UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 
@@ -164,7 +161,7 @@ def encode_name(name: str) -> str:
     if name in ("", ".", ".."):
         return name.replace(".", "%2E") or "%"
     encoded = UNSAFE.sub(lambda found: "%%%02X" % ord(found[0]), name)
-    if not is_safe_part(encoded) or len(os.fsencode(encoded)) > MAX_NAME:
+    if not is_safe_part(encoded) or is_too_long(encoded):
         raise UsageValueError("no folder can have the name of the field %.200r" % name)
     return encoded
 

@@ -86,7 +86,7 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
-from ..folder import BAD_NAME, Folder, is_member_name
+from ..folder import Folder, check_member_name, is_member_name
 from ..labels import ROW, stored_dims
 from .array_files import DescriptionCheck, FileNames
 from .base import (
@@ -926,8 +926,7 @@ class ZarrTable(ZarrNode, TableLayout):
     @classmethod
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` unless a member of a group can have the name."""
-        if not is_member_name(name):
-            raise UsageValueError(BAD_NAME % ("column", name))
+        check_member_name("column", name)
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""

@@ -1,0 +1,285 @@
+"""Columns and members are chosen and renamed, and a door keeps a name or refuses it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from bloscpack import dataset
+from bloscpack.exceptions import NotReadable, UsageError
+
+# Names that some format, file system or program takes for something else.
+NAMES = (
+    *("km/h", "/x", "x/", "a//b", ".", "..", "...", "./a", "a\\b", "a:b", "a%2fb"),
+    *("a b", " ", "a\tb", "a\nb", "a\0b", "\udcff", "\u202e", "~", "-x", "%41", "a,b"),
+    *("zarr.json", ".zarray", ".zattrs", ".zgroup", ".bloscpack", "c", "meta", "data"),
+    *("__x", "__init__", "__rootdirs__", "__attrs__", "header", "attr-v2", "sizes"),
+    *("_nc4_non_coord_x", "row", "index", "arr_0", "a.npy", "a=b", 'say "x"', "NUL"),
+    *("x" * 240, "x" * 255, "x" * 256, "x" * 300, "\xe9" * 127, "\xe9" * 130),
+)
+FILES = "csv", "npy", "npz", "blp", "parquet", "h5", "nc"
+TARGETS = *FILES, "bigfile", "zarr", "bcolz", "superchunk"
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
+def converted(source, target, **options):
+    """Convert, and return what the target is as an array with fields."""
+    if os.path.isdir(target):
+        shutil.rmtree(target)
+    dataset.convert(source, target, force=True, **options)
+    dataset.convert(target, "back.npy", force=True)
+    return np.load("back.npy")
+
+
+@pytest.fixture
+def frame():
+    found = pd.DataFrame(
+        {"day": ["mon", "tue"], "km/h": [1.5, 2.5], "n": [1, 2], "ok": [True, False]}
+    )
+    found.to_parquet("frame.parquet")
+    return found
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [*(("parquet", t) for t in TARGETS), ("npy", "npz"), ("npy", "h5")],
+)
+def test_the_name_of_a_column_is_kept_or_refused(source, target):
+    """A refused name is in the message, with the option that gives it another one."""
+    refused = {}
+    for name in NAMES:
+        rows = np.zeros(3, [(name, "i4"), ("other", "f8")])
+        rows[name] = [1, 2, 3]
+        if source == "npy":
+            np.save("a.npy", rows)
+        elif name.isascii() or "\udcff" not in name:
+            columns = {key: pa.array(rows[key]) for key in rows.dtype.names}
+            parquet.write_table(pa.table(columns), "a.parquet")
+        else:
+            continue  # Parquet has no such name
+        try:
+            found = converted("a." + source, "b." + target)
+        except UsageError as error:
+            refused[name] = str(error)
+            found = converted("a." + source, "b." + target, rename={name: "new"})
+            name = "new"
+        # A tree, and some other programs, sort the names.
+        assert {name, "other"} == {*found.dtype.names}
+        assert [1, 2, 3] == found[name].tolist()
+    assert all("; convert --rename '" in message for message in refused.values())
+    is_strict = target in ("npz", "h5", "nc", "bigfile", "zarr", "bcolz")
+    if is_strict and (source, target) != ("npy", "npz"):
+        assert {"km/h", "/x", "x/", "a//b", ".", "./a", "a\0b"} <= {*refused}
+    if target in ("bigfile", "zarr", "bcolz", "superchunk"):
+        assert {"x" * 256, "x" * 300, "\xe9" * 130} <= {*refused}
+        assert "x" * 255 not in refused
+    assert "c" not in refused
+
+
+def test_names_in_csv(frame):
+    """The names of columns are no paths."""
+    frame.to_csv("a.csv", index=False)
+    for target in ("h5", "npz", "bigfile", "zarr"):
+        with pytest.raises(
+            UsageError, match=r"'km/h': .* convert --rename 'km/h=NAME'"
+        ):
+            dataset.convert("a.csv", "b." + target, columns=["n", "km/h"])
+        assert not os.path.lexists("b." + target)
+    dataset.convert("a.csv", "b.h5", rename={"km/h": "kmh"})
+    with h5py.File("b.h5") as file:
+        assert {"day", "kmh", "n", "ok"} <= {*file}
+        assert [1.5, 2.5] == file["kmh"][:].tolist()
+
+
+@pytest.mark.parametrize("source", ["npz", "h5"])
+@pytest.mark.parametrize("target", ["zarr", "superchunk", "bigfile"])
+def test_names_of_members(source, target):
+    """A long name is blamed, and not the target."""
+    name = "x" * 300
+    if source == "npz":
+        np.savez("a.npz", **{name: np.arange(3), "g/a b": np.arange(4)})
+    else:
+        with h5py.File("a.h5", "w") as file:
+            file[name], file["g/a b"] = np.arange(3), np.arange(4)
+    with pytest.raises(UsageError, match=r"'x{99}': .*--rename 'x{99}=NAME'") as caught:
+        dataset.convert("a." + source, "b." + target, columns=[name])
+    assert "b." + target not in str(caught.value)
+    names = {name: "long", "g/a b": "ab"}
+    dataset.convert("a." + source, "b." + target, rename=names)
+    dataset.convert("b." + target, "c.npz")
+    with np.load("c.npz") as found:
+        assert {"long", "g/ab"} == {*found}
+        assert [0, 1, 2, 3] == found["g/ab"].tolist()
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "\xe9" * 128])
+def test_long_names_in_calls(name):
+    columns = {name: [1]}
+    for layout in ("zarr", "superchunk", "bcolz"):
+        with pytest.raises(UsageError, match="name"):
+            dataset.create_table("t", columns, layout=layout)
+    with dataset.create_group("g") as group:
+        for member in (name, "a/" + name):
+            with pytest.raises(UsageError, match="at most '255' bytes"):
+                group.create_array(member, [1])
+
+
+def test_names_in_attributes_of_hdf5():
+    """HDF5 would end a name at a zero character."""
+    dataset.create_array("a.zarr", [1], attrs={"a\0b": 1, "c": 2}).close()
+    done = dataset.convert("a.zarr", "b.h5")
+    assert ["the attribute 'a\0b' of '/data'"] == done.lost
+    with h5py.File("b.h5") as file:
+        assert "a" not in file["data"].attrs
+
+
+def test_names_that_the_file_system_takes_for_one(monkeypatch):
+    """On a file system that ignores case, the first name is there already."""
+    np.savez("a.npz", a=[1], A=[2])
+    monkeypatch.setattr(dataset.conversion.datasets, "lexists", lambda path: True)
+    with pytest.raises(UsageError, match="'a' for that of another member"):
+        dataset.convert("a.npz", "b.zarr")
+
+
+# Columns
+
+
+@pytest.mark.parametrize("source", TARGETS)
+def test_columns(frame, source):
+    """Columns are chosen as by pandas; those of a tree are in the order of names."""
+    name = "a." + source
+    if source == "bigfile":  # it has no text
+        frame = frame.assign(day=[3, 4])
+        frame.to_parquet("frame.parquet")
+    rename = {"km/h": "kmh"}
+    dataset.convert("frame.parquet", name, rename=rename)
+    frame = frame.rename(columns=rename)
+    if source == "bigfile":
+        frame = frame[sorted(frame)]
+    for options, expected in (
+        ({"columns": ["ok", "kmh"]}, frame[["ok", "kmh"]]),
+        ({"columns": ("n", "n", "ok")}, frame[["n", "ok"]]),
+        ({"exclude": ["day", "ok"]}, frame.drop(columns=["day", "ok"])),
+        (
+            {"rename": {"n": "m", "ok": "n"}},
+            frame.rename(columns={"n": "m", "ok": "n"}),
+        ),
+        (
+            {"columns": ["n", "day"], "rename": {"day": "n", "n": "day"}},
+            frame[["n", "day"]].rename(columns={"day": "n", "n": "day"}),
+        ),
+        ({"columns": ["n", "day", "ok"], "exclude": ["n"]}, frame[["day", "ok"]]),
+    ):
+        dataset.convert(name, "b.parquet", force=True, **options)
+        found = pd.read_parquet("b.parquet")
+        assert expected.to_dict("list") == found.to_dict("list")
+        assert [*expected] == [*found]
+    for options in ({"columns": ["x"]}, {"exclude": ["x"]}, {"rename": {"x": "y"}}):
+        with pytest.raises(UsageError, match=r"there is no 'x'; the [a-z]+ are .*kmh"):
+            dataset.convert(name, "c.npy", **options)
+    for new in ("n", ""):
+        with pytest.raises(UsageError, match="expected different names"):
+            dataset.convert(name, "c.npy", rename={"ok": new})
+    with pytest.raises(UsageError, match=r"must have a column|no rows|can't hold"):
+        dataset.convert(name, "c.npy", exclude=[*frame])
+
+
+def test_members_of_groups():
+    np.savez("a.npz", **{"a": [1], "g/b": [2], "g/c": [3], "h/i/d": [4], "h/e": [5]})
+    for options, expected in (
+        ({"columns": ["g", "h/i"]}, ["g/b", "g/c", "h/i/d"]),
+        ({"columns": ["h/e", "a"]}, ["h/e", "a"]),
+        ({"exclude": ["g/b", "h"]}, ["a", "g/c"]),
+        ({"rename": {"g": "G", "g/b": "B", "a": "A"}}, ["A", "G/B", "G/c"]),
+    ):
+        dataset.convert("a.npz", "b.npz", force=True, **options)
+        with np.load("b.npz") as found:
+            assert expected == [*found][: len(expected)]
+    with pytest.raises(
+        UsageError, match="there is no 'g/x'; the members are a, g, g/b"
+    ):
+        dataset.convert("a.npz", "c.npz", columns=["g/x"])
+
+
+def test_a_mask_belongs_to_its_column():
+    columns = {"a": np.ma.array([1, 2, 3], mask=[0, 1, 0]), "b": [1.0, 2.0, 3.0]}
+    dataset.create_table("a.zarr", columns).close()
+    for options, name in (
+        ({"columns": ["a"]}, "a"),
+        ({"exclude": ["b"], "rename": {"a": "x"}}, "x"),
+        ({"columns": ["b", "a"], "rename": {"a": "x"}}, "x"),
+    ):
+        dataset.convert("a.zarr", "b.parquet", force=True, **options)
+        found = pd.read_parquet("b.parquet", dtype_backend="pyarrow")
+        assert [1, None, 3] == found[name].astype(object).replace(pd.NA, None).tolist()
+    dataset.convert("a.zarr", "c.zarr", rename={"a": "x"})
+    with dataset.open("c.zarr") as found:
+        assert ["x", "x_missing", "b"] == found.names
+        assert {"mask-of": "x"} == found["x_missing"].attrs.asdict()
+    converted("a.zarr", "d.npy", exclude=["a"])
+    assert ("b",) == np.load("d.npy").dtype.names
+    assert ("a_missing",) == converted(
+        "a.zarr", "d.npy", columns=["a_missing"]
+    ).dtype.names
+    with pytest.raises(UsageError, match="says which items of 'a' are missing"):
+        dataset.convert("a.zarr", "e.npy", exclude=["a_missing"])
+
+
+def test_what_is_left_out_is_not_read():
+    """A column that can't be read is no obstacle if it is not wanted."""
+    with open("a.csv", "w") as fp:
+        fp.write("a,,b,b\n1,2,3,4\n")
+    with pytest.raises(
+        NotReadable, match=r"found a column without a name; .*--columns"
+    ):
+        dataset.convert("a.csv", "a.npy")
+    with pytest.raises(NotReadable, match=r"found two columns 'b'; .*--columns"):
+        dataset.convert("a.csv", "a.npy", columns=["a", "b"])
+    assert [(1,)] == converted("a.csv", "a.npy", columns=["a"]).tolist()
+    assert [(1,)] == converted("a.csv", "a.npy", exclude=["b", ""]).tolist()
+    found = converted("a.csv", "a.npy", exclude=["b"], rename={"": "x"})
+    assert (("a", "x"), [(1, 2)]) == (found.dtype.names, found.tolist())
+
+    with zipfile.ZipFile("b.npz", "w") as archive:
+        archive.writestr("bad.npy", b"\x93NUMPY")
+    with zipfile.ZipFile("b.npz", "a") as archive, archive.open("a.npy", "w") as fp:
+        np.save(fp, np.arange(3))
+    dataset.convert("b.npz", "b.npy", exclude=["bad"])
+    assert [0, 1, 2] == np.load("b.npy").tolist()
+
+    with h5py.File("c.h5", "w") as file:
+        file["a"], file["void"] = np.arange(3), h5py.Empty("f4")
+    assert ["'/void' (it has no items, and no shape)"] == (
+        dataset.convert("c.h5", "c.npy").lost
+    )
+    assert [] == dataset.convert("c.h5", "c.npy", columns=["a"], force=True).lost
+    assert [] == dataset.convert("c.h5", "c.npy", exclude=["void"], force=True).lost
+
+    dataset.create_table("d.zarr", {"a": [1], "bad": ["x"]}).close()
+    shutil.rmtree("d.zarr/bad/c")
+    assert [(1,)] == converted("d.zarr", "d.npy", columns=["a"]).tolist()
+    assert [(1,)] == converted("d.zarr", "d.npy", exclude=["bad"]).tolist()
+
+
+def test_calls_that_can_not_choose_columns():
+    np.save("a.npy", np.arange(6).reshape(2, 3))
+    for options in ({"columns": ["0"]}, {"exclude": ["0"]}, {"rename": {"0": "a"}}):
+        with pytest.raises(UsageError, match=r"'a.npy': an array has no columns"):
+            dataset.convert("a.npy", "b.npy", **options)
+    with pytest.raises(UsageError, match="a sequence of names, found the text 'ab'"):
+        dataset.convert("a.npy", "b.npy", columns="ab")
