@@ -253,10 +253,22 @@ AUTO = """\
 --auto=ratio  a small file, up to 30 times as slowly
 """
 NO_AUTO = "--no-auto  use fixed settings (default)"
+# How files are read, in all verbs that read every format; `reading_options` has them.
 DELIMITER = """\
 --delimiter <character>  character between the values of CSV: ';' or tab, say
     (default: a comma)
 """
+READING = (
+    """\
+--dtype [<name>=]<type>  type of a column of a CSV file, as NumPy names it:
+    i4, f8, M8[D], U10, U (the longest text); without a
+    name, of the items in a file without a header
+--shape <n>,<n>...  shape of the array in such a file; one number may
+    be -1 (default: -1, one axis)
+"""
+    + DELIMITER
+)
+READING_PROPERTIES = {"dtype": {"action": "append", "default": []}}
 CHUNKS = """\
 -z --chunk-size <size>  set desired chunk size or 'max' (default: {size})
 -k --checksum <checksum>  set desired checksum:
@@ -522,6 +534,34 @@ def blosc_settings(args: Namespace, **unset: object) -> dict[str, Any]:
 def given_delimiter(args: Namespace) -> dict[str, str]:
     """Return the delimiter of CSV as a setting, if there is one."""
     return {} if args.delimiter is None else {"delimiter": args.delimiter}
+
+
+def reading_options(args: Namespace) -> dict[str, Any]:
+    """Return how a file is read, as keywords of `convert`, those given only."""
+    dtypes, dtype = _types(args.dtype)
+    shape = lengths_of_option("--shape", args.shape)
+    given = {"dtypes": dtypes or None, "dtype": dtype, "shape": shape}
+    given.update(given_delimiter(args))
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _types(given: list[str]) -> tuple[dict[str, str], str | None]:
+    """Return the types of columns by name, and the type of raw items."""
+    columns, raw = {}, []
+    for text in given:
+        name, _, dtype = text.rpartition("=")
+        if name and not dtype:
+            raise WrongUsage(
+                "--dtype must be a type, or a name and a type, like day=M8[D], not '%s'"
+                % text
+            )
+        if name:
+            columns[name] = dtype
+        else:  # "=f4" is a type of the byte order of the machine
+            raw.append(text)
+    if len(raw) > 1 or (raw and columns):
+        raise WrongUsage("--dtype names one type, or the types of columns: %s" % given)
+    return columns, raw[0] if raw else None
 
 
 def refuse_auto(args: Namespace) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import numpy
 
+from ..._format.dtypes import Array
 from ..._storage.paths import shown_name
 from ..._types import Json, JsonObject
 from ...constants import EXTENSION
@@ -22,10 +24,11 @@ from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
 from ...log import printable
 from .. import exit_codes
+from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import STREAM, console
-from ..contents import BYTES, Opened, bytes_of, opened
+from ..contents import BYTES, Opened, bytes_of, check_options, opened
 from ..progress import shown
-from ..row_text import json_values
+from ..row_text import MISSING, json_values
 from ..text import json_text, say_json, shorten, table
 
 EXIT_DIFFERENT = 1
@@ -42,12 +45,19 @@ examples:
   %(prog)s old.zarr new.zarr
   %(prog)s data.npy data.blp
   %(prog)s data.csv data.csv.blp        the file and its plain bytes
+  %(prog)s --dtype day=M8[D] days.csv days.parquet
 """
-OPTIONS = """\
+OPTIONS = (
+    """\
 --json  print an object with all differences
+"""
+    + READING
+    + """\
 a <a>  file, dataset, folder or URL
 b <b>  file, dataset, folder or URL to compare with
 """
+)
+PROPERTIES = READING_PROPERTIES
 
 
 def run(args: Namespace) -> int:
@@ -76,7 +86,9 @@ def run(args: Namespace) -> int:
 
 def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
     """Open two contents, both as plain bytes if one of them is."""
-    a, b = (_open(stack, name, args.nthreads) for name in (args.a, args.b))
+    options = reading_options(args)
+    a, b = (_open(stack, name, args.nthreads, options) for name in (args.a, args.b))
+    check_options(options, a, b)
     if "bytes" in (a.content.kind, b.content.kind):
         for found in (a, b):
             if found.content.kind != "bytes" and found.is_plain_file:
@@ -84,9 +96,11 @@ def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
     return a, b
 
 
-def _open(stack: ExitStack, name: str, nthreads: int) -> Opened:
+def _open(
+    stack: ExitStack, name: str, nthreads: int, options: Mapping[str, Any]
+) -> Opened:
     try:
-        return stack.enter_context(opened(name, nthreads))
+        return stack.enter_context(opened(name, nthreads, options))
     except NotReadable:
         if name.endswith(EXTENSION) or not os.path.isfile(name):
             raise
@@ -135,7 +149,8 @@ def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
         yield "%s%d of %d items differ" % (where, items.differing, items.total)
         rows = [("index", "first", "second")]
         for index, left, right in items.first:
-            if left.dtype.kind in "fc" and right.dtype.kind in "fc":  # all digits
+            if all(isinstance(value, numpy.inexact) for value in (left, right)):
+                # All digits of both.
                 left, right = numpy.asarray([left, right])
             rows.append((str(list(index)), _text_of(left), _text_of(right)))
         yield from ("  " + line for line in table(rows, left=(0, 1)))
@@ -153,8 +168,13 @@ def _value(value: Json) -> str:
 
 
 def _text_of(value: object) -> str:
-    return shown_items(numpy.asarray([value]))[0]
+    return MISSING if value is numpy.ma.masked else shown_items(_array_of(value))[0]
 
 
 def _json_of(value: object) -> Json:
-    return json_values(numpy.asarray([value]))[0]
+    return None if value is numpy.ma.masked else json_values(_array_of(value))[0]
+
+
+def _array_of(value: object) -> Array:
+    array: Array = numpy.asarray([value])
+    return array

@@ -4,6 +4,11 @@ Strategy: a reader returns `Rows`, an array or a table, or `Members`, a group of
 The items of `Rows` are any array-like, which is read by slices of rows; `Stream` is one
 for a source that can only be read in order, such as text. A table is an array with
 fields, of which each column may have attributes.
+
+A column with missing items has zeros or empty text in their place, and a mask: another
+column, of booleans, that says which these are. `Rows.masks` knows the masks, and
+`Rows.masked` makes masked arrays of both. A writer either uses these, or writes the
+mask as any other column: see `Format.holds`.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ...log import printable
-from ..rows import joined
+from ..rows import joined, masks_of
 
 Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"
@@ -41,6 +46,8 @@ TAB_NAMES = {"tab": "\t", "\\t": "\t"}
 # Blocks of rows of an array in Fortran order are larger by this factor: each of them
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
+# What a format can't hold that has no missing values, and keeps the mask as a column.
+MASKS = "the missing values of the column '%s' (the column '%s' marks them)"
 # Maximum number of columns that a table gets from an array with two axes.
 MAX_COLUMNS = 2**20
 
@@ -343,6 +350,27 @@ class Rows:
         return {**self.columns}
 
     @property
+    def masks(self) -> dict[str, str]:
+        """The columns of a table with missing items, and the names of the masks."""
+        return masks_of(self.columns)
+
+    @property
+    def visible(self) -> dict[str, Rows]:
+        """The columns of a table without masks."""
+        masks = {*self.masks.values()}
+        return {n: column for n, column in self.columns.items() if n not in masks}
+
+    def masked(self, block: Any) -> Columns:
+        """Return a block of rows by visible columns; those with a mask are masked."""
+        masks = self.masks
+        return {
+            name: numpy.ma.array(block[name], mask=block[masks[name]])
+            if name in masks
+            else block[name]
+            for name in self.visible
+        }
+
+    @property
     def fortran(self) -> bool:
         """Whether the items are in Fortran order in the source."""
         return self.order == "F" and len(self.shape) > 1
@@ -416,7 +444,12 @@ class Rows:
         return replace(self, shape=shape, array=array, order="C")
 
     def only(self, names: Iterable[str]) -> Rows:
-        """Return a table of some columns; the others are not read if possible."""
+        """Return a table of some columns; the others are not read if possible.
+
+        The masks of these columns are behind the others.
+        """
+        names, masks = [*names], self.masks
+        names += [masks[name] for name in names if name in masks]
         columns = {name: self.columns[name] for name in names}
         table = new_table(columns, self.shape[0], None, self.attrs)
         if not isinstance(self.array, ByColumns):

@@ -98,7 +98,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
         file = _File(path, request)
-        has_text = request.layout == "zarr"
+        has_text = not request.fixed_text
         scans = [_Scan(request.dtypes.get(name), has_text) for name in file.names]
         length = 0
         for batch, _ in file.batches(file.names):
@@ -644,7 +644,7 @@ class _Scan:
 def write(content: contents.Content, request: contents.Request) -> None:
     """Write a table, or an array with one or two axes."""
     table = contents.as_table(content)
-    for name, column in table.columns.items():
+    for name, column in table.visible.items():
         if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUSO":
             raise UsageTypeError(
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
@@ -662,20 +662,31 @@ def write(content: contents.Content, request: contents.Request) -> None:
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(
-            _LineWriter(text.write, shown, len(table.columns) == 1),
+            _LineWriter(text.write, shown, len(table.visible) == 1),
             delimiter=request.delimiter,
             lineterminator="\r\n",
         )
-        writer.writerow(table.columns)
+        writer.writerow(table.visible)
         for block in request.counted(table.read(step)):
-            lists = [_texts(rows, name) for name, rows in block.items()]
+            columns = table.masked(block).items()
+            lists = [_texts(rows, name, request) for name, rows in columns]
             writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
 
 
-def _texts(rows: Array, name: str) -> Sequence[object]:
-    """Return a column as values whose texts can be read again without a loss."""
+def _texts(rows: Array, name: str, request: contents.Request) -> Sequence[object]:
+    """Return a column as values whose texts can be read again without a loss.
+
+    Missing values are empty; a notice names columns of text, whose empty texts are
+    empty, too.
+    """
     kind = rows.dtype.kind
+    if numpy.ma.is_masked(rows):
+        if kind in "USO":
+            request.note_loss("which texts of the column '%s' are missing" % name)
+        texts = _texts(numpy.ma.getdata(rows), name, request)
+        masked = numpy.ma.getmaskarray(rows).tolist()
+        return ["" if m else text for text, m in zip(texts, masked, strict=True)]
     if kind in "USO":
         return decoded(rows, name)
     if kind == "M":
