@@ -269,6 +269,11 @@ READING = (
     + DELIMITER
 )
 READING_PROPERTIES = {"dtype": {"action": "append", "default": []}}
+# The properties for verbs whose help names `convert` in place of these options.
+HIDDEN_READING = {
+    name.replace("-", "_"): {**READING_PROPERTIES.get(name, {}), "help": SUPPRESS}
+    for name in re.findall("(?m)^--([a-z-]+)", READING)
+}
 CHUNKS = """\
 -z --chunk-size <size>  set desired chunk size or 'max' (default: {size})
 -k --checksum <checksum>  set desired checksum:

@@ -157,8 +157,11 @@ def check_options(options: Iterable[str], *found: Opened) -> None:
         if not any(name in each.used for each in found):
             names = " and ".join(quoted_input(each.name) for each in found)
             raise WrongUsage(
-                "--%s is for %s: %s is none"
-                % (name.removesuffix("s"), USES.get(name, "CSV"), names)
+                "--%s is for %s: %s %s none"
+                % (
+                    *(name.removesuffix("s"), USES.get(name, "CSV"), names),
+                    "are" if found[1:] else "is",
+                )
             )
 
 

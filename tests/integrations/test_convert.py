@@ -317,7 +317,7 @@ class TestCsv:
             assert texts == np.load("b.npy")["text"].tolist()
             assert {7} == set(np.load("b.npy")["n"].tolist())
 
-    @pytest.mark.parametrize("value", ["abc", "1.5", "", "0x1f", "1_0", "128", "+-1"])
+    @pytest.mark.parametrize("value", ["abc", "1.5", " ", "0x1f", "1_0", "128", "+-1"])
     def test_line_of_a_wrong_value(self, value):
         rows = '"two\nlines",1\n\n' + "a,2\n" * 500
         with open("a.csv", "w") as fp:
@@ -550,10 +550,16 @@ class TestParquet:
         assert ["NaT", "1970-01-01T00:00:00.005"] == np.load("b.npy")["x"].astype(
             str
         ).tolist()
-        for values in ([1, None], ["a", None], [True, None], [b"a", None], [None]):
+        for values in ([1, None], ["a", None], [True, None], [b"a", None]):
             self.write(pyarrow, pyarrow.array(values))
-            with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
-                dataset.convert("a.parquet", "c.npy")
+            done = dataset.convert("a.parquet", "b.npy", force=True)
+            assert ["the missing values of the column 'x' (the column"] == [
+                lost.partition(" 'x_missing'")[0] for lost in done.lost
+            ]
+            assert [False, True] == np.load("b.npy")["x_missing"].tolist()
+        self.write(pyarrow, pyarrow.array([None]))
+        with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
+            dataset.convert("a.parquet", "c.npy")
 
     @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
     @pytest.mark.parametrize(
@@ -660,7 +666,7 @@ class TestParquet:
 
         monkeypatch.setattr(parquet_files, "lengths_of", watched)
         before = pyarrow.total_allocated_bytes()
-        request = contents.Request("")
+        request = contents.Request("", fixed_text=True)
         with request.resources:
             found = parquet_files.read("a.parquet", request)
         assert np.dtype("U1000000") == found.columns["x"].dtype

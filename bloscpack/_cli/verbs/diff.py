@@ -24,7 +24,7 @@ from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
 from ...log import printable
 from .. import exit_codes
-from ..args import READING, READING_PROPERTIES, reading_options
+from ..args import HIDDEN_READING, READING, reading_options
 from ..console import STREAM, console
 from ..contents import BYTES, Opened, bytes_of, check_options, opened
 from ..progress import shown
@@ -39,7 +39,9 @@ HELP = """\
 compare two files, datasets or folders of any formats that convert reads:
 dtype, shape, items and attributes; exit code 0 if they are equal, 1 if
 not, 2 if one can't be read, 3 if one is damaged. Nothing is printed if
-they are equal; -q prints nothing at all. NaN equals NaN.
+they are equal; -q prints nothing at all. NaN equals NaN, and a missing
+value another one. Options by which convert reads a file, such as --dtype
+and --delimiter, are for each file that they fit.
 
 examples:
   %(prog)s old.zarr new.zarr
@@ -57,7 +59,7 @@ a <a>  file, dataset, folder or URL
 b <b>  file, dataset, folder or URL to compare with
 """
 )
-PROPERTIES = READING_PROPERTIES
+PROPERTIES = HIDDEN_READING
 
 
 def run(args: Namespace) -> int:

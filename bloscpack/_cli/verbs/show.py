@@ -19,7 +19,7 @@ from ...dataset.conversion.contents import Rows
 from ...dataset.conversion.statistics import Summary, summaries
 from ...dataset.description import dtype_text
 from ...log import printable
-from ..args import READING, READING_PROPERTIES, reading_options
+from ..args import HIDDEN_READING, READING, reading_options
 from ..console import console, shown_input
 from ..contents import Opened, check_options, describe, opened, rows_of, selected
 from ..progress import Bar, shown
@@ -34,7 +34,8 @@ TIME, SECONDS = "T", 19
 
 HELP = """\
 show the shape, the sizes and the first and last rows of a file or dataset;
-all formats that convert reads. A member is named behind the file: a.zip/x.
+all formats that convert reads, with its options for that, such as --dtype
+and --delimiter. A member is named behind the file: a.zip/x.
 
 examples:
   %(prog)s --rows 10:20 --fields time,price prices.zarr
@@ -52,7 +53,7 @@ OPTIONS = (
 file_ <file>  file, dataset, folder or URL; - may be a pipe
 """
 )
-PROPERTIES = READING_PROPERTIES
+PROPERTIES = HIDDEN_READING
 
 
 def run(args: Namespace) -> None:

@@ -35,7 +35,7 @@ from ..._format.text import TEXT, item_nbytes
 from ...exceptions import DoesNotFit, NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
-from ..rows import ENDS_IN_ZERO
+from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF
 from . import contents
 from .parquet_files import (
     UNSIZED,
@@ -121,8 +121,16 @@ def read(path: str, request: contents.Request) -> contents.Content:
                     "values; convert --dtype '%s=f8' names the first one"
                     % (name, path, name)
                 )
-    dtypes.update(dict.fromkeys(file.masks.values(), BOOL))
-    columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
+    columns: dict[str, contents.Rows] = {}
+    for name, scan in zip(file.names, scans, strict=True):
+        columns[name] = contents.Rows(dtypes[name], (length,))
+        if scan.has_missing and dtypes[name].kind in "biu":
+            mask = MASK_NAME % name
+            if mask not in file.names:
+                file.masks[name] = mask
+        if name in file.masks:
+            attrs = {MASK_OF: name}
+            columns[file.masks[name]] = contents.Rows(BOOL, (length,), attrs=attrs)
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
         column.array = contents.array_stream(read_column, column)
@@ -354,6 +362,11 @@ class _File:
         self, name: str, dtypes: Mapping[str, DType], length: int
     ) -> Iterator[Array]:
         """Yield blocks of rows of a column; keep some of the columns behind it."""
+        for masked, mask in self.masks.items():
+            if name == mask:
+                for block in self.blocks({masked: dtypes[masked]}):
+                    yield block[mask]
+                return
         if name not in self._kept:
             names = self.names[self.names.index(name) :]
             sizes = accumulate(length * item_nbytes(dtypes[each]) for each in names)
@@ -575,6 +588,8 @@ class _Scan:
         time, and ``U`` for any other.
     lengths
         Those of the values, if they may become text.
+    has_missing
+        Whether there are words for a missing value, unless they are text.
     """
 
     def __init__(self, given: DType | None, has_text: bool) -> None:
@@ -583,7 +598,7 @@ class _Scan:
         self._text_kind = "U" if given is None else given.kind
         self.kinds: set[str] = set()
         self.lengths = Lengths()
-        self._has_missing = False
+        self.has_missing = False
         self._low = self._high = 0  # of the integers
 
     def add(self, values: pyarrow.Array) -> None:
@@ -592,6 +607,9 @@ class _Scan:
 
         if self._given is None or self._given in UNSIZED:
             self.lengths.add_lengths(lengths_of(values, self._text_kind))
+        if self._given is not None and self._given.kind in "biu":
+            missing = _are_missing(values)
+            self.has_missing = self.has_missing or compute.any(missing).as_py()
         if self._given is not None or "U" in self.kinds:
             return
         numbers = _parsed(values, INT)
@@ -599,7 +617,7 @@ class _Scan:
             missing = _are_missing(values)
             present = values.filter(compute.invert(missing))
             if len(present) < len(values):
-                self._has_missing, values = True, present
+                self.has_missing, values = True, present
                 if not len(present):
                     return
                 numbers = _parsed(present, INT)
@@ -624,9 +642,9 @@ class _Scan:
         """Return the type that holds all values, the given one if there is one."""
         if self._given is not None and self._given not in UNSIZED:
             return self._given
-        if self.kinds == {"?"} and not self._has_missing:
+        if self.kinds == {"?"}:
             return BOOL
-        if self.kinds == {"i"} and not self._has_missing:
+        if self.kinds == {"i"} and not self.has_missing:
             for dtype in (INT, numpy.dtype("u8")):
                 info = numpy.iinfo(dtype)
                 if info.min <= self._low and self._high <= info.max:
