@@ -135,7 +135,7 @@ def test_a_new_column_may_have_missing_items(tmp_path):
     pandas = pytest.importorskip("pandas")
     columns = {
         "i": pandas.array([LARGE, None], "Int64"),
-        "b": np.ma.array([True, False], mask=[False, True]),
+        "b": numpy.ma.array([True, False], mask=[False, True]),
         "s": pandas.Series(["", None]),
     }
     with dataset.create_table(tmp_path / "t", columns) as table:
