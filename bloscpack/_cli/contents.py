@@ -47,6 +47,7 @@ from ..dataset.conversion.contents import (
     Stream,
     as_table,
     is_table,
+    member_of,
     with_rows,
     without_group,
 )
@@ -143,10 +144,7 @@ def opened(
                 names = shorten(", ".join(content.members) or "no members", MOST_SHOWN)
                 text = "there is no '%s' in '%s', which has %s"
                 raise Refusal(text % (member, inside, names))
-            if isinstance(content, Rows) and member in content.masks:
-                content = content.only([member])  # an array has no mask
-            else:
-                content = content.members[member]
+            content = member_of(content, member)
         member = "/".join(members)
         yield Opened(plain_name(name), path, member, found, content, used)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 
+import numpy
 import pytest
 
 import bloscpack as bp

@@ -136,6 +136,8 @@ PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
 # Formats with text of variable length.
 HAVING_TEXT = ("csv", "parquet", "zarr")
+# Formats in which each column has a name, and an array alone is no column.
+NAMING = ("csv", "parquet")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
 # Settings that have no effect on formats without Blosc, as defaults of a user may not.
@@ -389,7 +391,8 @@ def convert(
     with request.resources:
         content = found.read(in_name, request)
         if "group" not in wanted.holds:
-            content = contents.without_group(content, request.note_loss)
+            has_names = wanted.name in NAMING
+            content = contents.without_group(content, request.note_loss, has_names)
         _check_kind(content, wanted, out_name)
         for what in _not_held(content, wanted):
             request.note_loss(what)
@@ -528,9 +531,7 @@ def _not_held(content: contents.Content, wanted: Format) -> Iterator[str]:
     is_partial = wanted.name == "blp" and content.kind == "table"
     masks: set[str] = set()
     for name, node in contents.nodes_of(content):
-        for column, mask in (
-            node.masks.items() if isinstance(node, contents.Rows) else ()
-        ):
+        for column, mask in node.masks.items():
             masks.add(contents.inside(name, mask))
             if MASKS not in wanted.holds:
                 yield MASKS % (contents.inside(name, column), mask)

@@ -48,6 +48,8 @@ TAB_NAMES = {"tab": "\t", "\\t": "\t"}
 FORTRAN_FACTOR = 4
 # What a format can't hold that has no missing values, and keeps the mask as a column.
 MASKS = "the missing values of the column '%s' (the column '%s' marks them)"
+# The names of arrays that have none, in files that need them.
+NO_NAMES = ("arr_0", "data")
 # Maximum number of columns that a table gets from an array with two axes.
 MAX_COLUMNS = 2**20
 
@@ -467,6 +469,11 @@ class Members:
     kind: ClassVar[str] = "group"
 
     @property
+    def masks(self) -> dict[str, str]:
+        """The arrays with missing items, and the names of the masks."""
+        return masks_of({n: m for n, m in self.members.items() if m.kind == "array"})
+
+    @property
     def nbytes(self) -> int:
         """Number of plain bytes of all members."""
         return sum(member.nbytes for member in self.members.values())
@@ -514,6 +521,16 @@ def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
     yield name, content
     for inner, member in content.members.items():
         yield from nodes_of(member, inside(name, inner))
+
+
+def member_of(content: Content, name: str) -> Content:
+    """Return a member; one with missing items as a table, which has its mask, too."""
+    if name not in content.masks:
+        return content.members[name]
+    if isinstance(content, Rows):
+        return content.only([name])
+    columns = {n: content.members[n] for n in (name, content.masks[name])}
+    return joined_arrays(Members(columns)) or content.members[name]
 
 
 def inside(name: str, inner: str) -> str:
@@ -598,17 +615,25 @@ def as_table(content: Content) -> Rows:
 
 
 def without_group(
-    content: Content, note_loss: Callable[[str], object] = str
+    content: Content,
+    note_loss: Callable[[str], object] = str,
+    has_names: bool = False,
 ) -> Content:
     """Return contents for a format that can't hold groups, if there are any.
 
     A group of one member becomes that member, and a group of arrays of the same length
-    a table. `note_loss` is told if the attributes of a group are left out.
+    a table; with `has_names` also a group of one array with one axis. `note_loss` is
+    told if the attributes or the name of a group are left out.
     """
     while isinstance(content, Members) and len(content.members) == 1:
+        ((name, member),) = content.members.items()
+        if member.kind == "array" and not is_table(member) and name not in NO_NAMES:
+            if has_names and len(member.shape) == 1:  # type: ignore[union-attr]
+                break
+            note_loss("the name '%s'" % name)
         if content.attrs:
             note_loss("the attributes of the group")
-        content = next(iter(content.members.values()))
+        content = member
     return joined_arrays(content) or content
 
 

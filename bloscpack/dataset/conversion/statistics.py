@@ -14,7 +14,7 @@ import numpy
 
 from ..._format.dtypes import Array, DType
 from ...abstract_io import Progress
-from .contents import Content, Members, Rows, inside
+from .contents import Content, Members, Rows, inside, member_of
 
 # Kinds of types that have an order and a mean: truth values, numbers and times.
 ORDERED = "biufmM"
@@ -106,8 +106,10 @@ def summaries(
     number of plain bytes of each.
     """
     if isinstance(content, Members):
-        for inner, member in content.members.items():
-            yield from summaries(member, progress, inside(name, inner))
+        for inner in [n for n in content.members if n not in content.masks.values()]:
+            member = member_of(content, inner)
+            where = name if inner in content.masks else inside(name, inner)
+            yield from summaries(member, progress, where)
         return
     found: dict[str, Summary] = {}
     for block in chain([numpy.empty(0, content.dtype)], content.stored()):
