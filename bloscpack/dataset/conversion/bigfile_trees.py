@@ -20,6 +20,7 @@ from math import isfinite
 import numpy
 
 from ..._format.dtypes import Array, DType
+from ..._format.zarr_metadata import ZARR_JSON
 from ..._types import Json, JsonObject
 from ...bigfile import File, attributes, header
 from ...bigfile.attributes import Attribute, Attributes, files_of, load
@@ -186,6 +187,9 @@ def _plan(name: str, content: Content) -> header.Header | None:
     """Return the layout of a block; None for a group. Nothing has been written yet."""
     if name:
         check_new_name(name)
+    if name == ZARR_JSON:
+        text = "the folder of a block '%s' would make the tree a damaged Zarr store"
+        raise UsageTypeError(text % name)
     layout = _recorded_layout(content.attrs.get(RECORD))
     if not isinstance(content, Rows) or content.columns:
         return layout if layout is not None and not content.members else None

@@ -623,14 +623,13 @@ def without_group(
 
     A group of one member becomes that member, and a group of arrays of the same length
     a table; with `has_names` also a group of one array with one axis. `note_loss` is
-    told if the attributes or the name of a group are left out.
+    told if the attributes of a group are left out.
     """
     while isinstance(content, Members) and len(content.members) == 1:
         ((name, member),) = content.members.items()
-        if member.kind == "array" and not is_table(member) and name not in NO_NAMES:
-            if has_names and len(member.shape) == 1:  # type: ignore[union-attr]
-                break
-            note_loss("the name '%s'" % name)
+        is_array = isinstance(member, Rows) and len(member.shape) == 1
+        if has_names and is_array and not is_table(member) and name not in NO_NAMES:
+            break
         if content.attrs:
             note_loss("the attributes of the group")
         content = member

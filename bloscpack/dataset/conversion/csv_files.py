@@ -644,7 +644,9 @@ class _Scan:
             return self._given
         if self.kinds == {"?"}:
             return BOOL
-        if self.kinds == {"i"} and not self.has_missing:
+        # Integers beside missing ones become floats if these hold them.
+        most = max(-self._low, self._high)
+        if self.kinds == {"i"} and not (self.has_missing and most < EXACT):
             for dtype in (INT, numpy.dtype("u8")):
                 info = numpy.iinfo(dtype)
                 if info.min <= self._low and self._high <= info.max:
