@@ -253,13 +253,21 @@ AUTO = """\
 --auto=ratio  a small file, up to 30 times as slowly
 """
 NO_AUTO = "--no-auto  use fixed settings (default)"
+# How files are read, in all verbs that read every format; `reading_options` has them.
 DELIMITER = """\
 --delimiter <character>  character between the values of CSV: ';' or tab, say
     (default: a comma)
 """
-# The options of the verbs that read tables of any format.
+# The options that say how the verbs that read any format read a file.
 READING = (
-    DELIMITER
+    """\
+--dtype [<name>=]<type>  type of a column of a CSV file, as NumPy names it:
+    i4, f8, M8[D], U10, U (the longest text); without a
+    name, of the items in a file without a header
+--shape <n>,<n>...  shape of the array in such a file; one number may
+    be -1 (default: -1, one axis)
+"""
+    + DELIMITER
     + """\
 --decimal <character>  character before the fraction of a number of CSV: , or .
 --encoding <name>  encoding of CSV: cp1252 or utf-16, say (default: utf-8)
@@ -270,6 +278,12 @@ READING = (
 --rename <old>=<new>  another name for a column or a member
 """
 )
+READING_PROPERTIES: dict[str, Any] = {"dtype": {"action": "append", "default": []}}
+# The properties for verbs whose help names `convert` in place of these options.
+HIDDEN_READING = {
+    name.replace("-", "_"): {**READING_PROPERTIES.get(name, {}), "help": SUPPRESS}
+    for name in re.findall("(?m)^--([a-z-]+)", READING)
+}
 CHUNKS = """\
 -z --chunk-size <size>  set desired chunk size or 'max' (default: {size})
 -k --checksum <checksum>  set desired checksum:
@@ -545,21 +559,18 @@ def given_delimiter(args: Namespace) -> dict[str, str]:
 CSV_OPTIONS = ("delimiter", "decimal", "encoding", "skip_lines", "times")
 
 
-def given_reading(args: Namespace) -> dict[str, Any]:
-    """Return the options of `READING` as keywords of `Request` and `convert`."""
-    given = {name: getattr(args, name) for name in CSV_OPTIONS}
-    given = {name: given[name] for name in given if given[name] not in (None, False)}
+def reading_options(args: Namespace) -> dict[str, Any]:
+    """Return how a file is read, as keywords of `convert`, those given only."""
+    dtypes, dtype = _types(args.dtype)
+    shape = lengths_of_option("--shape", args.shape)
+    given: dict[str, Any] = {"dtypes": dtypes or None, "dtype": dtype, "shape": shape}
+    given |= {name: getattr(args, name) or None for name in CSV_OPTIONS}
     for option in ("columns", "exclude"):
-        if getattr(args, option) is not None:
-            given[option] = _names(getattr(args, option))
+        texts = getattr(args, option)
+        given[option] = None if texts is None else _names(texts)
     if args.rename is not None:
-        given["rename"] = {}
-        for text in args.rename:
-            old, mark, new = text.rpartition("=")
-            if not mark:
-                raise WrongUsage("--rename must be old=new, not '%s'" % text)
-            given["rename"][old] = new
-    return given
+        given["rename"] = dict(map(_new_name, args.rename))
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _names(texts: list[str]) -> tuple[str, ...]:
@@ -567,6 +578,33 @@ def _names(texts: list[str]) -> tuple[str, ...]:
     from csv import reader
 
     return tuple(name for text in texts for name in next(reader([text]), None) or [""])
+
+
+def _new_name(text: str) -> tuple[str, str]:
+    """Return the old and the new name in a value of ``--rename``."""
+    old, mark, new = text.rpartition("=")
+    if not mark:
+        raise WrongUsage("--rename must be old=new, not '%s'" % text)
+    return old, new
+
+
+def _types(given: list[str]) -> tuple[dict[str, str], str | None]:
+    """Return the types of columns by name, and the type of raw items."""
+    columns, raw = {}, []
+    for text in given:
+        name, _, dtype = text.rpartition("=")
+        if name and not dtype:
+            raise WrongUsage(
+                "--dtype must be a type, or a name and a type, like day=M8[D], not '%s'"
+                % text
+            )
+        if name:
+            columns[name] = dtype
+        else:  # "=f4" is a type of the byte order of the machine
+            raw.append(text)
+    if len(raw) > 1 or (raw and columns):
+        raise WrongUsage("--dtype names one type, or the types of columns: %s" % given)
+    return columns, raw[0] if raw else None
 
 
 def refuse_auto(args: Namespace) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,14 @@ from .._format.other_formats import ZIP
 from .._storage.paths import is_url, shown_name
 from .._types import JsonObject
 from ..constants import MAGIC, NPY_MAGIC
-from ..dataset.conversion import FORMATS, RAW, source_format
+from ..dataset.conversion import (
+    FORMATS,
+    HAVING_TEXT,
+    RAW,
+    options_for,
+    request_fields,
+    source_format,
+)
 from ..dataset.conversion.array_formats import (
     UNKNOWN_LENGTH,
     attributes_of,
@@ -40,6 +47,7 @@ from ..dataset.conversion.contents import (
     Stream,
     as_table,
     is_table,
+    member_of,
     with_rows,
     without_group,
 )
@@ -47,7 +55,7 @@ from ..dataset.description import dtype_text
 from ..dataset.rows import joined, masks_of
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
-from .args import CSV_OPTIONS, given_delimiter
+from .args import given_delimiter
 from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import Refusal, WrongUsage
 from .target import begins_with, is_dataset, why_no_items
@@ -58,6 +66,9 @@ ARCHIVE, BYTES = "archive", "bytes"
 BYTE = numpy.dtype("u1")
 # Maximum number of characters of names of members in a message.
 MOST_SHOWN = 60
+NO_OPTIONS: Mapping[str, Any] = {}
+# The files for which options are that are not for CSV.
+USES = dict.fromkeys(("dtype", "shape"), "items without a header")
 # The ends of the names of files that hold tables or archives of arrays.
 SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
 
@@ -88,6 +99,8 @@ class Opened:
         The name of the format.
     content
         The contents.
+    used
+        The names of the options that say how it was read.
     """
 
     name: str
@@ -95,6 +108,7 @@ class Opened:
     member: str
     format: str
     content: Content
+    used: Collection[str] = ()
 
     @property
     def holds_attributes(self) -> bool:
@@ -110,27 +124,39 @@ class Opened:
 
 
 @contextmanager
-def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
+def opened(
+    name: str, nthreads: int, options: Mapping[str, Any] = NO_OPTIONS, **settings: Any
+) -> Iterator[Opened]:
     """Open what has a name; it is closed when the context ends.
 
-    `settings` are further fields of the `Request`.
+    `options` are keywords of `convert` that say how it is read: those for files of
+    another kind have no effect. `settings` are further fields of the `Request`.
     """
-    request = Request("", nthreads=nthreads, **settings)
+    path, members = _split(name_of_input(name, seekable=True))
+    used = options_for(path, options)
+    fields = request_fields(path, used)
+    request = Request("", nthreads=nthreads, **fields, **settings)
     with request.resources:
-        path, members = _split(name_of_input(name, seekable=True))
         found, content = _read(path, request)
-        for option in CSV_OPTIONS:
-            if option in settings and found != "csv":
-                texts = option.replace("_", "-"), quoted_input(name)
-                raise WrongUsage("--%s is for CSV: %s is none" % texts)
         for number, member in enumerate(members):
             if member not in content.members:
                 inside = "/".join([shown_name(path), *members[:number]])
                 names = shorten(", ".join(content.members) or "no members", MOST_SHOWN)
                 text = "there is no '%s' in '%s', which has %s"
                 raise Refusal(text % (member, inside, names))
-            content = content.members[member]
-        yield Opened(plain_name(name), path, "/".join(members), found, content)
+            content = member_of(content, member)
+        member = "/".join(members)
+        yield Opened(plain_name(name), path, member, found, content, used)
+
+
+def check_options(options: Iterable[str], *found: Opened) -> None:
+    """Raise `WrongUsage` for an option of which none of some files has a use."""
+    for name in options:
+        if not any(name in each.used for each in found):
+            names = " and ".join(quoted_input(each.name) for each in found)
+            option = "dtype" if name == "dtypes" else name.replace("_", "-")
+            texts = option, USES.get(name, "CSV"), names, "are" if found[1:] else "is"
+            raise WrongUsage("--%s is for %s: %s %s none" % texts)
 
 
 def _split(path: str) -> tuple[str, list[str]]:
@@ -270,7 +296,7 @@ def new_rows(
 ) -> Iterator[object]:
     """Yield the rows in a file or another dataset, for the array or table `found`."""
     path = name_of_input(new_file, seekable=True)
-    settings: dict[str, object] = {**given_delimiter(args)}
+    options, settings = given_delimiter(args), dict[str, object]()
     if not (args.npy or _has_format(path, args)):
         wrong = why_no_items(path, args)
         if found.dtype.hasobject:
@@ -280,9 +306,10 @@ def new_rows(
         settings["raw"] = found.dtype, (UNKNOWN_LENGTH, *found.shape[1:])
     elif isinstance(found, dataset.Table):
         settings["dtypes"] = {name: found.dtype[name].base for name in found.names}
-        settings["layout"] = found.layout  # text and missing values are read as there
+        settings["fixed_text"] = found.layout not in HAVING_TEXT
         settings["masks"] = masks_of({name: found[name] for name in found.names})
-    with opened(path, args.nthreads, **settings) as source:
+    with opened(path, args.nthreads, options, **settings) as source:
+        check_options(options, source)
         yield _rows_in(source, found)
 
 

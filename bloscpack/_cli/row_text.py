@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy
 
@@ -31,6 +32,8 @@ MOST_BYTES, LINE_BYTES = 256, 16
 DIGITS, FLOATS, MOST_CHARACTERS = 8, ".8g", 32
 MORE_COLUMNS = "columns left out: %d (--fields selects some)"
 UNKNOWN_CHARACTER = "\ufffd"
+# What is shown of an item that the mask of its column names.
+MISSING = "<missing>"
 LIMIT = "(%d rows are shown at most)" % MOST_ROWS
 
 
@@ -95,6 +98,8 @@ def _table_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
 
 def _cells(rows: Array) -> list[str]:
     """Return a short text for each row of a column."""
+    if numpy.ma.isMaskedArray(rows):
+        return _instead(_cells(numpy.ma.getdata(rows)), rows, MISSING)
     kind = rows.dtype.kind if rows.ndim == 1 else ""
     if kind in ("S", "U", "O"):
         return [shorten(printable(text), MOST_CHARACTERS) for text in texts_of(rows)]
@@ -103,6 +108,12 @@ def _cells(rows: Array) -> list[str]:
         return texts
     pairs = zip(texts, rows.tolist(), strict=True)
     return [t if len(t) <= DIGITS + 2 else format(v, FLOATS) for t, v in pairs]
+
+
+def _instead(values: list[Any], items: Array, missing: object) -> list[Any]:
+    """Return values of items, of which those that are masked become `missing`."""
+    masked = numpy.ma.getmaskarray(items).tolist()
+    return [missing if m else v for v, m in zip(values, masked, strict=True)]
 
 
 def texts_of(items: Array) -> list[str]:
@@ -116,7 +127,9 @@ def texts_of(items: Array) -> list[str]:
 def _column_blocks(part: Rows) -> Iterator[dict[str, Array]]:
     """Yield blocks of rows by column: the fields, or the items of a row."""
     for rows in part.blocks():
-        if is_table(part):
+        if part.columns:
+            yield part.masked(rows)
+        elif is_table(part):
             yield {name: rows[name] for name in rows.dtype.names or ()}
         elif rows.ndim == 2:
             yield {str(i): rows[:, i] for i in range(rows.shape[1])}
@@ -218,6 +231,8 @@ def block_values(block: dict[str, Array]) -> list[Json]:
 
 def json_values(items: Array) -> list[Json]:
     """Return items as JSON: what JSON lacks is text, and what is missing is null."""
+    if numpy.ma.isMaskedArray(items):
+        return _instead(json_values(numpy.ma.getdata(items)), items, None)
     if items.ndim > 1:
         flat: Array = numpy.empty(items.size, object)
         flat[:] = json_values(items.reshape(-1))

@@ -39,6 +39,7 @@ from .rows import (
     masks_of,
     named_columns,
     naming_column,
+    with_masks,
 )
 
 if TYPE_CHECKING:
@@ -478,14 +479,15 @@ class Table(StoredRows, ItemsNode):
         attrs: dict[str, Json] | None = None,
         **settings: object,
     ) -> None:
-        """Add a column.
+        """Add a column, and behind it the mask if items are missing.
 
         Parameters
         ----------
         name
             The name.
         values
-            As many rows as the table has; a table without columns takes any number.
+            The items, as for `create_table`: as many rows as the table has; a table
+            without columns takes any number.
         position
             The number that the column gets; None for the last.
         chunks, shards, fill_value, attrs, settings
@@ -495,23 +497,28 @@ class Table(StoredRows, ItemsNode):
         with writer.turn():
             writer.flush()
             layout.check_column_name(name)
-            self._check_free([name])
-            rows = items_of(values, keeps_text=layout.array_class.has_text)
-            if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
-                raise exceptions.DoesNotFit(
-                    "expected '%d' rows, found an array of shape %s"
-                    % (len(self), rows.shape)
+            given, new = with_masks({name: values}), {}
+            self._check_free(given)
+            for each, (items, of_mask) in given.items():
+                is_mask = each != name
+                layout.check_column_name(each)
+                rows = items_of(items, keeps_text=layout.array_class.has_text)
+                if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
+                    raise exceptions.DoesNotFit(
+                        "expected '%d' rows, found an array of shape %s"
+                        % (len(self), rows.shape)
+                    )
+                new[each] = new_column(
+                    *(type(layout), each, rows),
+                    of_mask if is_mask else given_attrs(attrs or {}),
+                    chunks=chunks,
+                    shards=shards,
+                    settings=settings,
+                    fill_value=None if is_mask else fill_value,
                 )
-            new = new_column(
-                *(type(layout), name, rows, given_attrs(attrs or {})),
-                chunks=chunks,
-                shards=shards,
-                settings=settings,
-                fill_value=fill_value,
-            )
-            names = self.names
-            names.insert(len(names) if position is None else position, name)
-            self._change_columns(names, {name: new})
+            names, at = self.names, position
+            at = len(names) if at is None else at
+            self._change_columns([*names[:at], *new, *names[at:]], new)
 
     def _check_free(self, names: Iterable[str]) -> None:
         check_different(list(names))

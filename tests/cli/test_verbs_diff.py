@@ -403,3 +403,17 @@ def test_damage(run):
 
 def test_help():
     assert_help_fits("diff")
+
+
+def test_options_are_for_the_files_that_they_fit(run):
+    np.arange(3, dtype="f4").tofile("a.raw")
+    np.save("a.npy", np.arange(3, dtype="f4"))
+    assert 0 == run("diff", "--dtype", "f4", "a.raw", "a.npy")[0]
+    assert 0 == run("diff", "--dtype", "f4", "a.npy", "a.raw")[0]
+    assert 2 == run("diff", "--dtype", "f4", "a.npy", "a.npy")[0]
+    with open("a.csv", "w") as fp:
+        fp.write("x;y\n1;2\n")
+    np.save("b.npy", np.array([(1, 2)], [("x", "i2"), ("y", "i8")]))
+    options = "--delimiter", ";", "--dtype", "x=i2"
+    assert 0 == run("diff", *options, "a.csv", "b.npy")[0]
+    assert 1 == run("diff", *options[:2], "a.csv", "b.npy")[0]

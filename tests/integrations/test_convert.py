@@ -317,7 +317,7 @@ class TestCsv:
             assert texts == np.load("b.npy")["text"].tolist()
             assert {7} == set(np.load("b.npy")["n"].tolist())
 
-    @pytest.mark.parametrize("value", ["abc", "1.5", "", "0x1f", "1_0", "128", "+-1"])
+    @pytest.mark.parametrize("value", ["abc", "1.5", " ", "0x1f", "1_0", "128", "+-1"])
     def test_line_of_a_wrong_value(self, value):
         rows = '"two\nlines",1\n\n' + "a,2\n" * 500
         with open("a.csv", "w") as fp:
@@ -329,7 +329,8 @@ class TestCsv:
     def test_inexact_integer_of_any_block(self):
         """An integer that a float holds is a float, wherever it is in the file."""
         with open("a.csv", "w") as fp:
-            fp.write("x,y\n" + "1,1\n" * 500 + "%d,%d\n,\n" % (2**60, 2**60 + 1))
+            fp.write("x,y\n" + "1,1\n" * 500)
+            fp.write("%d,%d\n0.5,0.5\n" % (2**60, 2**60 + 1))
         with pytest.raises(UsageError, match=r"'y', line 502.*504606846977"):
             dataset.convert("a.csv", "b.npy")
         dataset.convert("a.csv", "b.npy", dtypes={"y": "U"})
@@ -550,10 +551,16 @@ class TestParquet:
         assert ["NaT", "1970-01-01T00:00:00.005"] == np.load("b.npy")["x"].astype(
             str
         ).tolist()
-        for values in ([1, None], ["a", None], [True, None], [b"a", None], [None]):
+        for values in ([1, None], ["a", None], [True, None], [b"a", None]):
             self.write(pyarrow, pyarrow.array(values))
-            with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
-                dataset.convert("a.parquet", "c.npy")
+            done = dataset.convert("a.parquet", "b.npy", force=True)
+            assert ["the missing values of the column 'x' (the column"] == [
+                lost.partition(" 'x_missing'")[0] for lost in done.lost
+            ]
+            assert [False, True] == np.load("b.npy")["x_missing"].tolist()
+        self.write(pyarrow, pyarrow.array([None]))
+        with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
+            dataset.convert("a.parquet", "c.npy")
 
     @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
     @pytest.mark.parametrize(
@@ -660,7 +667,7 @@ class TestParquet:
 
         monkeypatch.setattr(parquet_files, "lengths_of", watched)
         before = pyarrow.total_allocated_bytes()
-        request = contents.Request("")
+        request = contents.Request("", fixed_text=True)
         with request.resources:
             found = parquet_files.read("a.parquet", request)
         assert np.dtype("U1000000") == found.columns["x"].dtype
@@ -746,6 +753,107 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 # zarr warns of the types of text.
 UNSTABLE = pytest.mark.filterwarnings("ignore:.*Zarr V3 specification")
+
+
+class TestMissingValues:
+    """Values that a mask names are missing in every format, and in show and diff."""
+
+    @pytest.fixture(autouse=True)
+    def source(self, pyarrow):
+        columns = {
+            "i": pyarrow.array([5, None, 7, None], "i2"),
+            "u": pyarrow.array([255, None, 254, 0], "u1"),
+            "b": [True, None, False, None],
+            "s": ["x", None, "", "é"],
+            "t": ["x", None, "y", None],
+            "f": [0.5, None, 2.5, 1.5],
+        }
+        pyarrow.parquet.write_table(pyarrow.table(columns), "a.parquet")
+
+    @pytest.fixture
+    def pyarrow(self):
+        pytest.importorskip("pyarrow.parquet")
+        import pyarrow
+
+        return pyarrow
+
+    @pytest.mark.parametrize("first", ["zarr", "superchunk", "bcolz", "h5", "parquet"])
+    @pytest.mark.parametrize("second", ["zarr", "bcolz", "nc", "parquet"])
+    def test_diff_after_any_two_conversions(self, run, first, second):
+        if {first, second} & {"h5", "nc"}:
+            pytest.importorskip("h5py")
+        dataset.convert("a.parquet", "b." + first)
+        dataset.convert("b." + first, "c." + second)
+        for path in ("b." + first, "c." + second):
+            assert (0, "", "") == run("diff", "a.parquet", path)
+        [row] = json.loads(run("show", "--json", "--rows", "1:2", path)[1])["parts"]
+        assert {None} == {*row["rows"][0].values()}
+
+    @pytest.mark.parametrize("end", ["parquet", "zarr", "nc"])
+    def test_statistics(self, run, end):
+        if end == "nc":
+            pytest.importorskip("h5py")
+        if end != "parquet":
+            dataset.convert("a.parquet", "a." + end)
+        [found] = json.loads(
+            run("show", "--stats", "--json", "--fields", "i", "a." + end)[1]
+        )["stats"]
+        assert [5, 6, 7] == [found[key] for key in ("min", "mean", "max")]
+        assert [2, 2] == [found["count"], found["missing"]]
+
+    def test_csv(self, run):
+        lost = dataset.convert("a.parquet", "a.csv").lost
+        assert ["which texts of the column '%s' are missing" % n for n in "st"] == lost
+        lines = Path("a.csv").read_text("utf-8").splitlines()
+        assert ["i,u,b,s,t,f", "5,255,True,x,x,0.5", ",,,,,"] == lines[:3]
+        options = "--dtype", "i=i2", "--dtype", "u=u1", "--dtype", "b=?"
+        dataset.convert("a.csv", "b.zarr", dtypes={"i": "i2", "u": "u1"})
+        assert (0, "", "") == run("diff", *options, "a.csv", "b.zarr")
+        with dataset.open_table("b.zarr") as found:
+            assert {"i", "u", "b"} == {*found._masks()}
+
+    def test_booleans_and_large_integers_of_csv(self):
+        Path("b.csv").write_text("b,n\nTrue,9007199254740993\n,\n")
+        dataset.convert("b.csv", "b.zarr")
+        with dataset.open_table("b.zarr") as found:
+            assert ["b", "b_missing", "n", "n_missing"] == found.names
+            assert [2**53 + 1, 0] == found["n"][:].tolist()
+            assert [False, True] == found["b_missing"][:].tolist()
+
+    def test_netcdf(self):
+        xarray = pytest.importorskip("xarray")
+        pytest.importorskip("h5netcdf")
+        lost = dataset.convert("a.parquet", "a.nc").lost
+        kept = ["the missing values of the column '%s' (the" % name for name in "bs"]
+        assert kept == [text[: len(kept[0])] for text in lost]
+        with xarray.open_dataset("a.nc", engine="h5netcdf") as found:
+            np.testing.assert_array_equal([5, np.nan, 7, np.nan], found["i"])
+            np.testing.assert_array_equal([255, np.nan, 254, 0], found["u"])
+
+    @pytest.mark.parametrize("dtype", ["i1", "u1"])
+    def test_hdf5_without_a_free_value(self, run, pyarrow, dtype):
+        pytest.importorskip("h5py")
+        info = np.iinfo(dtype)
+        items = pyarrow.array([*range(info.min, info.max + 1), None], dtype)
+        pyarrow.parquet.write_table(pyarrow.table({"x": items}), "b.parquet")
+        assert 1 == len(dataset.convert("b.parquet", "b.h5").lost)
+        assert (0, "", "") == run("diff", "b.parquet", "b.h5")
+
+    @pytest.mark.parametrize("end", ["npy", "npz", "blp"])
+    def test_formats_without_missing_values(self, end):
+        lost = dataset.convert("a.parquet", "a." + end).lost
+        named = [(name, name + "_missing") for name in "iubst"]
+        assert [contents.MASKS % names for names in named] == lost
+
+    def test_a_tree_of_bigfile(self, run):
+        with dataset.create_table("b.zarr", {"i": np.ma.array([1, 2], mask=[0, 1])}):
+            pass
+        dataset.convert("b.zarr", "b.bigfile")
+        assert "items differ" not in run("diff", "b.zarr", "b.bigfile")[1]
+        [found] = json.loads(run("show", "--stats", "--json", "b.bigfile")[1])["stats"]
+        assert ["i", 1, 1] == [found[key] for key in ("name", "count", "missing")]
+        done = dataset.convert("b.bigfile", "b.npz")
+        assert contents.MASKS % ("i", "i_missing") in done.lost
 
 
 class TestZarr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 
+import numpy
 import pytest
 
 import bloscpack as bp
@@ -108,9 +109,9 @@ def test_columns_of_other_packages_keep_integers_beside_missing_ones(tmp_path):
                 table.append({"a": items})
             with pytest.raises(exceptions.DoesNotFit, match="missing"):
                 table["a"] = items
-            with pytest.raises(exceptions.UsageError):
-                table.add_column("b", items)
             assert [0.5, 1] == table["a"][:].tolist()
+            with pytest.raises(exceptions.UsageError):
+                table.add_column("b", [LARGE, None])
 
 
 def test_arrays_of_pandas_with_missing_items_are_columns(tmp_path):
@@ -129,6 +130,26 @@ def test_arrays_of_pandas_with_missing_items_are_columns(tmp_path):
     assert [1, LARGE] == found["i"].dropna().tolist()
     assert [True, True] == found["b"].dropna().tolist()
     assert [0.5, 0.5] == found["f"].dropna().tolist()
+
+
+def test_a_new_column_may_have_missing_items(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "i": pandas.array([LARGE, None], "Int64"),
+        "b": numpy.ma.array([True, False], mask=[False, True]),
+        "s": pandas.Series(["", None]),
+    }
+    with dataset.create_table(tmp_path / "t", columns) as table:
+        expected = table.to_arrow()
+    with dataset.create_table(tmp_path / "u", {"a": [0.5, 1]}) as table:
+        for name, items in columns.items():
+            table.add_column(name, items, position=-1)
+        names = [*columns, *(name + "_missing" for name in columns), "a"]
+        assert sorted(names) == sorted(table.names)
+        assert "a" == table.names[-1]
+        assert expected == table.to_arrow(list(columns))
+        with pytest.raises(exceptions.UsageError, match="i_missing"):
+            table.add_column("i_missing", [1, 2])
 
 
 def test_arrays_of_arrow_and_polars_with_missing_items_are_columns(tmp_path):

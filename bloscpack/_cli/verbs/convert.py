@@ -10,11 +10,11 @@ from ..._storage.paths import shown_name, without_url
 from ...exceptions import StorageError
 from ..args import (
     READING,
+    READING_PROPERTIES,
     add_auto_option,
     add_codec_options,
     add_options,
-    given_reading,
-    lengths_of_option,
+    reading_options,
     rows_or_shape,
 )
 from ..console import (
@@ -54,11 +54,6 @@ examples:
 
 OPTIONS = """\
 --to <format>  format of the target (default: the end of its name)
---dtype [<name>=]<type>  type of a column of a CSV file, as NumPy names it:
-    i4, f8, M8[D], U10, U (the longest text); without a
-    name, of the items in a file without a header
---shape <n>,<n>...  shape of the array in such a file; one number may
-    be -1 (default: -1, one axis)
 --chunks <n>,<n>...  shape of a chunk of a dataset, or its number of rows
 --shards <n>,<n>...  the same for a file of chunks
 --no-missing  the fill value of Zarr format 2 is a value like others, and
@@ -73,8 +68,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_options(
         *(parser, OPTIONS + READING),
-        dtype={"action": "append", "default": []},
         no_missing={"dest": "missing", "action": "store_false"},
+        **READING_PROPERTIES,
     )
     group = parser.add_argument_group(title="blosc settings")
     add_codec_options(group, "that of the format")
@@ -97,7 +92,7 @@ def run(args: Namespace) -> None:
     settings = {name: settings[name] for name in settings if settings[name] is not None}
     if args.auto:
         settings["auto"] = args.auto
-    dtypes, dtype = _types(args.dtype)
+    options = reading_options(args)
     source = name_of_input(args.source, seekable=True)
     log.verbose("input file is: '%s'" % shown_name(args.source))
     log.verbose("output file is: '%s'" % args.target)
@@ -108,10 +103,6 @@ def run(args: Namespace) -> None:
             name_of_output(args.target),
             to=args.to,
             force=args.force,
-            dtypes=dtypes,
-            **given_reading(args),
-            dtype=dtype,
-            shape=lengths_of_option("--shape", args.shape),
             chunks=rows_or_shape("--chunks", args.chunks),
             shards=rows_or_shape("--shards", args.shards),
             missing=args.missing,
@@ -119,6 +110,7 @@ def run(args: Namespace) -> None:
             sync=args.sync,
             progress=bar,
             expect=None if bar is None else bar.expect,
+            **options,
             **settings,
         )
     clock.log(done.nbytes)
@@ -148,25 +140,6 @@ def _check_target(args: Namespace) -> None:
         check_free(args.target, args)
     elif not args.force:
         raise StorageError("output file '%s' exists!" % args.target)
-
-
-def _types(given: list[str]) -> tuple[dict[str, str], str | None]:
-    """Return the types of columns by name, and the type of raw items."""
-    columns, raw = {}, []
-    for text in given:
-        name, _, dtype = text.rpartition("=")
-        if name and not dtype:
-            raise WrongUsage(
-                "--dtype must be a type, or a name and a type, like day=M8[D], not '%s'"
-                % text
-            )
-        if name:
-            columns[name] = dtype
-        else:  # "=f4" is a type of the byte order of the machine
-            raw.append(text)
-    if len(raw) > 1 or (raw and columns):
-        raise WrongUsage("--dtype names one type, or the types of columns: %s" % given)
-    return columns, raw[0] if raw else None
 
 
 def _listed(words: list[str]) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import numpy
 
+from ..._format.dtypes import Array
 from ..._storage.paths import shown_name
 from ..._types import Json, JsonObject
 from ...constants import EXTENSION
@@ -22,10 +24,11 @@ from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
 from ...log import printable
 from .. import exit_codes
+from ..args import HIDDEN_READING, READING, reading_options
 from ..console import STREAM, console
-from ..contents import BYTES, Opened, bytes_of, opened
+from ..contents import BYTES, Opened, bytes_of, check_options, opened
 from ..progress import shown
-from ..row_text import json_values
+from ..row_text import MISSING, json_values
 from ..text import json_text, say_json, shorten, table
 
 EXIT_DIFFERENT = 1
@@ -36,18 +39,27 @@ HELP = """\
 compare two files, datasets or folders of any formats that convert reads:
 dtype, shape, items and attributes; exit code 0 if they are equal, 1 if
 not, 2 if one can't be read, 3 if one is damaged. Nothing is printed if
-they are equal; -q prints nothing at all. NaN equals NaN.
+they are equal; -q prints nothing at all. NaN equals NaN, and a missing
+value another one. Options by which convert reads a file, such as --dtype
+and --delimiter, are for each file that they fit.
 
 examples:
   %(prog)s old.zarr new.zarr
   %(prog)s data.npy data.blp
   %(prog)s data.csv data.csv.blp        the file and its plain bytes
+  %(prog)s --dtype day=M8[D] days.csv days.parquet
 """
-OPTIONS = """\
+OPTIONS = (
+    """\
 --json  print an object with all differences
+"""
+    + READING
+    + """\
 a <a>  file, dataset, folder or URL
 b <b>  file, dataset, folder or URL to compare with
 """
+)
+PROPERTIES = HIDDEN_READING
 
 
 def run(args: Namespace) -> int:
@@ -76,7 +88,9 @@ def run(args: Namespace) -> int:
 
 def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
     """Open two contents, both as plain bytes if one of them is."""
-    a, b = (_open(stack, name, args.nthreads) for name in (args.a, args.b))
+    options = reading_options(args)
+    a, b = (_open(stack, name, args.nthreads, options) for name in (args.a, args.b))
+    check_options(options, a, b)
     if "bytes" in (a.content.kind, b.content.kind):
         for found in (a, b):
             if found.content.kind != "bytes" and found.is_plain_file:
@@ -84,9 +98,11 @@ def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
     return a, b
 
 
-def _open(stack: ExitStack, name: str, nthreads: int) -> Opened:
+def _open(
+    stack: ExitStack, name: str, nthreads: int, options: Mapping[str, Any]
+) -> Opened:
     try:
-        return stack.enter_context(opened(name, nthreads))
+        return stack.enter_context(opened(name, nthreads, options))
     except NotReadable:
         if name.endswith(EXTENSION) or not os.path.isfile(name):
             raise
@@ -111,7 +127,7 @@ def _as_json(items: Items) -> JsonObject:
         "compared": items.total,
         "differing": items.differing,
         "first": [
-            {"index": list(index), "a": json_values(a)[0], "b": json_values(b)[0]}
+            {"index": list(index), "a": _json_of(a), "b": _json_of(b)}
             for index, a, b in items.first
         ],
     }
@@ -136,9 +152,8 @@ def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
         rows = [("index", "first", "second")]
         for index, left, right in items.first:
             if left.dtype.kind in "fc" and right.dtype.kind in "fc":  # all digits
-                left, right = numpy.asarray([left, right])
-            (first,), (second,) = shown_items(left), shown_items(right)
-            rows.append((str(list(index)), first, second))
+                left, right = numpy.ma.asanyarray([left, right])
+            rows.append((str(list(index)), _text_of(left), _text_of(right)))
         yield from ("  " + line for line in table(rows, left=(0, 1)))
         if items.differing > len(items.first):
             yield "  ..."
@@ -151,3 +166,11 @@ def _sides(note: JsonObject) -> tuple[Json, Json]:
 def _value(value: Json) -> str:
     text = value if isinstance(value, str) else json_text(value, True)
     return shorten(text, MOST_SHOWN)
+
+
+def _text_of(item: Array) -> str:
+    return MISSING if numpy.ma.is_masked(item) else shown_items(item)[0]
+
+
+def _json_of(item: Array) -> Json:
+    return None if numpy.ma.is_masked(item) else json_values(item)[0]

@@ -19,9 +19,9 @@ from ...dataset.conversion.contents import Rows
 from ...dataset.conversion.statistics import Summary, summaries
 from ...dataset.description import dtype_text
 from ...log import printable
-from ..args import DELIMITER, given_delimiter
+from ..args import HIDDEN_READING, READING, reading_options
 from ..console import console, shown_input
-from ..contents import Opened, describe, opened, rows_of, selected
+from ..contents import Opened, check_options, describe, opened, rows_of, selected
 from ..progress import Bar, shown
 from ..row_text import MOST_ROWS, fitted, json_rows, row_lines, shown_spans
 from ..text import UNKNOWN, member_lines, say_json, short, size_text
@@ -34,7 +34,8 @@ TIME, SECONDS = "T", 19
 
 HELP = """\
 show the shape, the sizes and the first and last rows of a file or dataset;
-all formats that convert reads. A member is named behind the file: a.zip/x.
+all formats that convert reads, with its options for that, such as --dtype
+and --delimiter. A member is named behind the file: a.zip/x.
 
 examples:
   %(prog)s --rows 10:20 --fields time,price prices.zarr
@@ -45,23 +46,26 @@ OPTIONS = (
 --rows <A:B:C>  rows from A to B, every C-th one, as in Python
 --fields <a,b>  only these fields or columns
 """
-    + DELIMITER
+    + READING
     + """\
 --stats  read all items: least, greatest, mean, and how many
 --json  print an object with description and rows
 file_ <file>  file, dataset, folder or URL; - may be a pipe
 """
 )
+PROPERTIES = HIDDEN_READING
 
 
 def run(args: Namespace) -> None:
     """Show the contents."""
     rows = None if args.rows is None else parse_rows(args.rows)
+    options = reading_options(args)
     fields = None if args.fields is None else args.fields.split(",")
     with (
         shown(args.file_, None, args.progress) as bar,
-        opened(args.file_, args.nthreads, **given_delimiter(args)) as found,
+        opened(args.file_, args.nthreads, options) as found,
     ):
+        check_options(options, found)
         _show(args, found, rows, fields, bar)
 
 

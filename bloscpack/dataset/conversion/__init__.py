@@ -39,9 +39,10 @@ from ...exceptions import (
 from ...log import printable
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
+from ..rows import MASK_OF
 from . import contents
 from .array_formats import UNKNOWN_LENGTH
-from .contents import Request
+from .contents import MASKS, Request
 from .ome_zarr import with_new_images
 
 
@@ -59,7 +60,9 @@ class Format:
     suffixes
         The ends of the names of such files.
     holds
-        What the writer takes: kinds of contents, and `ATTRIBUTES`, `FILL` and `AXES`.
+        What the writer takes: kinds of contents, and `ATTRIBUTES`, `FILL`, `AXES` and
+        `MASKS`. With these, the writer keeps which items of a column are missing; else
+        the mask becomes a column as any other, and a notice names it.
     begins
         The first bytes of each file; empty if they say nothing.
     layout
@@ -130,21 +133,25 @@ FORMATS = {
         Format("npy", "array_formats", (".npy",), ROWS, b"\x93NUMPY"),
         Format("npz", "array_formats", (".npz",), ALL),
         Format("blp", "array_formats", (".blp",), DATA, MAGIC),
-        Format("csv", "csv_files", (".csv",), ROWS),
-        Format("parquet", "parquet_files", (".parquet", ".pq"), DATA, b"PAR1"),
+        Format("csv", "csv_files", (".csv",), (*ROWS, MASKS)),
+        Format(
+            "parquet", "parquet_files", (".parquet", ".pq"), (*DATA, MASKS), b"PAR1"
+        ),
         Format(
             "hdf5",
             "hdf5_files",
             HDF5,
-            (*ALL, ATTRIBUTES, FILL, AXES),
+            (*ALL, ATTRIBUTES, FILL, AXES, MASKS),
             b"\x89HDF\r\n\x1a\n",
         ),
-        Format("bigfile", "bigfile_trees", (".bigfile",), (*ALL[1:], ATTRIBUTES)),
+        Format(
+            "bigfile", "bigfile_trees", (".bigfile",), (*ALL[1:], ATTRIBUTES, MASKS)
+        ),
         *(
             Format(name, "datasets", ("." + name,), holds, layout=name)
             for name, found in LAYOUTS.items()
             for kinds in [ALL if found.fits_groups else ROWS]
-            for holds in [(*kinds, ATTRIBUTES, FILL, *[AXES] * (name == "zarr"))]
+            for holds in [(*kinds, ATTRIBUTES, FILL, MASKS, *[AXES] * (name == "zarr"))]
             if "array" in found.kinds
         ),
     )
@@ -162,10 +169,15 @@ MAX_RATIO = 1000
 NAMES_SHOWN = 5
 # Formats with text of variable length.
 HAVING_TEXT = ("csv", "parquet", "zarr")
+# Formats in which each column has a name, and an array alone is no column.
+NAMING = ("csv", "parquet")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
 # Settings that have no effect on formats without Blosc, as defaults of a user may not.
 UNUSED_SETTINGS = ("cname", "clevel", "shuffle", "auto")
+# The options that say how CSV is read, and items without a header.
+OF_TEXT = ("dtypes", "delimiter", "decimal", "encoding", "skip_lines", "times")
+OF_RAW = ("dtype", "shape")
 # A plain folder of datasets, and a ZIP file of `savez`.
 FOLDER, ARCHIVE = Format("folder", "datasets"), Format("archive", "datasets")
 # What a file of an unknown format is called.
@@ -461,7 +473,8 @@ def convert(
         content = found.read(in_name, request)
         notes = _notes(content, found, wanted, request)
         if "group" not in wanted.holds:
-            content = contents.without_group(content, request.note_loss)
+            has_names = wanted.name in NAMING
+            content = contents.without_group(content, request.note_loss, has_names)
         _check_kind(content, wanted, out_name)
         wanted.check_names(content, request)
         for what in _not_held(content, wanted):
@@ -503,6 +516,33 @@ def _notes(
     if is_old and (note := with_new_images(content)):
         notes.append(note)
     return notes
+
+
+def options_for(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of `convert` that say how a file is read, of those given.
+
+    The others are for CSV, or for items without a header, and the file is neither.
+    """
+    try:
+        found = source_format(path).name if options else None
+    except NotReadable:
+        found = None
+    is_raw = found is None or path.startswith(DEVICES)
+    return {
+        name: value
+        for name, value in options.items()
+        if not (name in OF_TEXT and found != "csv")
+        and not (name in OF_RAW and not is_raw)
+    }
+
+
+def request_fields(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `Request` for keywords of `convert`."""
+    fields = {name: options[name] for name in options if name not in OF_RAW}
+    if "dtypes" in fields:
+        fields["dtypes"] = {n: decode_type(t) for n, t in fields["dtypes"].items()}
+    raw = [options.get(name) for name in OF_RAW]
+    return {**fields, "raw": _decode_raw(path, *raw)} if any(raw) else fields
 
 
 def _check_room(nbytes: int, wanted: Format, target: str) -> None:
@@ -606,7 +646,14 @@ def _not_held(content: contents.Content, wanted: Format) -> Iterator[str]:
     """Yield what a format can't hold of the contents, in words."""
     # A .blp file of a table has no field for the attributes of columns.
     is_partial = wanted.name == "blp" and content.kind == "table"
+    masks: set[str] = set()
     for name, node in contents.nodes_of(content):
+        for column, mask in node.masks.items():
+            masks.add(contents.inside(name, mask))
+            if MASKS not in wanted.holds:
+                yield MASKS % (contents.inside(name, column), mask)
+        if name in masks and node.attrs.keys() == {MASK_OF}:
+            continue
         if node.attrs and (not wanted.attributes or (is_partial and name)):
             yield ATTRIBUTES
         if isinstance(node, contents.Rows):

@@ -1,6 +1,6 @@
 """Compare the contents of two files or folders, item by item, in bounded memory.
 
-NaN equals NaN, and NaT equals NaT.
+A missing item equals another one: NaN, NaT, or an item that the mask of a column names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .contents import (
     with_rows,
     without_group,
 )
-from .statistics import leaves
+from .statistics import are_missing, leaves_of
 
 # Number of differing items that are kept of each array.
 FIRST = 10
@@ -150,7 +150,7 @@ class Comparison:
         """Compare the columns that both have, which are read together, once."""
         self._note(name, "rows", *a.shape, *b.shape)
         length, names = min(*a.shape, *b.shape), []
-        columns = a.columns, b.columns
+        columns = a.visible, b.visible
         for column in self._in_both("columns", *columns, name):
             left, right = (  # without the rows that one table lacks
                 replace(side[column], shape=(length, *side[column].shape[1:]))
@@ -177,7 +177,11 @@ class Comparison:
         for start in range(0, length, step):
             count = min(step, length - start)
             rows = [stream.take(count) for stream in streams]
-            pairs = zip(*(leaves(name, side) for side in rows), strict=True)
+            found_leaves = (
+                leaves_of(side, block, name)
+                for side, block in zip((a, b), rows, strict=True)
+            )
+            pairs = zip(*found_leaves, strict=True)
             for (leaf, left), (_, right) in pairs:
                 if leaf not in found:
                     found[leaf] = Items(leaf, length * prod(left.shape[1:]))
@@ -219,12 +223,18 @@ def _are_comparable(a: DType, b: DType) -> bool:
 
 def _differ(a: Array, b: Array) -> Array:
     """Return which items differ."""
+    found: Array
+    if numpy.ma.isMaskedArray(a) or numpy.ma.isMaskedArray(b):
+        x, y = are_missing(a), are_missing(b)
+        found = _differ(numpy.ma.getdata(a), numpy.ma.getdata(b))
+        found = numpy.where(x | y, x != y, found)
+        return found
     kind, kinds = a.dtype.kind, a.dtype.kind + b.dtype.kind
     if kind == "V":
         a, b = (numpy.ascontiguousarray(side) for side in (a, b))
         shape = *a.shape, a.dtype.itemsize
         sides = [numpy.ndarray(shape, "u1", side) for side in (a, b)]
-        found: Array = (sides[0] != sides[1]).any(axis=-1)
+        found = (sides[0] != sides[1]).any(axis=-1)
         return found
     if kind in "SUO":
         check_text(a)

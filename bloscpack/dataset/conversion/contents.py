@@ -4,6 +4,11 @@ Strategy: a reader returns `Rows`, an array or a table, or `Members`, a group of
 The items of `Rows` are any array-like, which is read by slices of rows; `Stream` is one
 for a source that can only be read in order, such as text. A table is an array with
 fields, of which each column may have attributes.
+
+A column with missing items has zeros or empty text in their place, and a mask: another
+column, of booleans, that says which these are. `Rows.masks` knows the masks, and
+`Rows.masked` makes masked arrays of both. A writer either uses these, or writes the
+mask as any other column: see `Format.holds`.
 """
 
 from __future__ import annotations
@@ -45,6 +50,10 @@ DECIMALS = (".", ",")
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
 NO_COLUMN = "a table must have a column"
+# What a format can't hold that has no missing values, and keeps the mask as a column.
+MASKS = "the missing values of the column '%s' (the column '%s' marks them)"
+# The names of arrays that have none, in files that need them.
+NO_NAMES = ("arr_0", "data")
 # Maximum number of columns that a table gets from an array with two axes.
 MAX_COLUMNS = 2**20
 
@@ -513,6 +522,27 @@ class Rows:
         return {**self.columns}
 
     @property
+    def masks(self) -> dict[str, str]:
+        """The columns of a table with missing items, and the names of the masks."""
+        return masks_of(self.columns)
+
+    @property
+    def visible(self) -> dict[str, Rows]:
+        """The columns of a table without masks."""
+        masks = {*self.masks.values()}
+        return {n: column for n, column in self.columns.items() if n not in masks}
+
+    def masked(self, block: Any) -> Columns:
+        """Return a block of rows by visible columns; those with a mask are masked."""
+        masks = self.masks
+        return {
+            name: numpy.ma.array(block[name], mask=block[masks[name]])
+            if name in masks
+            else block[name]
+            for name in self.visible
+        }
+
+    @property
     def fortran(self) -> bool:
         """Whether the items are in Fortran order in the source."""
         return self.order == "F" and len(self.shape) > 1
@@ -588,9 +618,14 @@ class Rows:
     def only(self, names: Iterable[str] | Mapping[str, str]) -> Rows:
         """Return a table of some columns; the others are not read if possible.
 
-        A mapping gives columns new names, which are its keys.
+        A mapping gives columns new names, which are its keys. The masks of these
+        columns are behind the others.
         """
-        olds = names if isinstance(names, Mapping) else {name: name for name in names}
+        olds = dict(names) if isinstance(names, Mapping) else {n: n for n in names}
+        taken = {*olds.values()}
+        for name, mask in self.masks.items():
+            if name in taken and mask not in taken:
+                olds[mask] = mask
         columns = {new: self.columns[old] for new, old in olds.items()}
         table = new_table(columns, self.shape[0], None, self.attrs)
         if isinstance(self.array, Stream):
@@ -614,6 +649,11 @@ class Members:
     attrs: JsonObject = field(default_factory=dict)
 
     kind: ClassVar[str] = "group"
+
+    @property
+    def masks(self) -> dict[str, str]:
+        """The arrays with missing items, and the names of the masks."""
+        return masks_of({n: m for n, m in self.members.items() if m.kind == "array"})
 
     @property
     def nbytes(self) -> int:
@@ -663,6 +703,16 @@ def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
     yield name, content
     for inner, member in content.members.items():
         yield from nodes_of(member, inside(name, inner))
+
+
+def member_of(content: Content, name: str) -> Content:
+    """Return a member; one with missing items as a table, which has its mask, too."""
+    if name not in content.masks:
+        return content.members[name]
+    if isinstance(content, Rows):
+        return content.only([name])
+    columns = {n: content.members[n] for n in (name, content.masks[name])}
+    return joined_arrays(Members(columns)) or content.members[name]
 
 
 def inside(name: str, inner: str) -> str:
@@ -747,17 +797,24 @@ def as_table(content: Content) -> Rows:
 
 
 def without_group(
-    content: Content, note_loss: Callable[[str], object] = str
+    content: Content,
+    note_loss: Callable[[str], object] = str,
+    has_names: bool = False,
 ) -> Content:
     """Return contents for a format that can't hold groups, if there are any.
 
     A group of one member becomes that member, and a group of arrays of the same length
-    a table. `note_loss` is told if the attributes of a group are left out.
+    a table; with `has_names` also a group of one array with one axis. `note_loss` is
+    told if the attributes of a group are left out.
     """
     while isinstance(content, Members) and len(content.members) == 1:
+        ((name, member),) = content.members.items()
+        is_array = isinstance(member, Rows) and len(member.shape) == 1
+        if has_names and is_array and not is_table(member) and name not in NO_NAMES:
+            break
         if content.attrs:
             note_loss("the attributes of the group")
-        content = next(iter(content.members.values()))
+        content = member
     return joined_arrays(content) or content
 
 

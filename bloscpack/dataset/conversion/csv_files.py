@@ -35,7 +35,7 @@ from ..._format.text import TEXT, item_nbytes
 from ...exceptions import DoesNotFit, NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
-from ..rows import ENDS_IN_ZERO
+from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF
 from . import contents
 from .parquet_files import (
     UNSIZED,
@@ -132,8 +132,16 @@ def read(path: str, request: contents.Request) -> contents.Content:
                     "values; convert --dtype '%s=f8' names the first one"
                     % (name, path, name)
                 )
-    dtypes.update(dict.fromkeys(file.masks.values(), BOOL))
-    columns = {name: contents.Rows(dtype, (length,)) for name, dtype in dtypes.items()}
+    columns: dict[str, contents.Rows] = {}
+    for name, scan in zip(file.wanted, scans, strict=True):
+        columns[name] = contents.Rows(dtypes[name], (length,))
+        if scan.has_missing and dtypes[name].kind in "biu":
+            mask = MASK_NAME % name
+            if mask not in file.names:
+                file.masks[name] = mask
+        if name in file.masks:
+            attrs = {MASK_OF: name}
+            columns[file.masks[name]] = contents.Rows(BOOL, (length,), attrs=attrs)
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
         column.array = contents.array_stream(read_column, column)
@@ -373,6 +381,11 @@ class _File:
         self, name: str, dtypes: Mapping[str, DType], length: int
     ) -> Iterator[Array]:
         """Yield blocks of rows of a column; keep some of the columns behind it."""
+        for masked, mask in self.masks.items():
+            if name == mask:
+                for block in self.blocks({masked: dtypes[masked]}):
+                    yield block[mask]
+                return
         if name not in self._kept:
             names = self.wanted[self.wanted.index(name) :]
             sizes = accumulate(length * item_nbytes(dtypes[each]) for each in names)
@@ -670,11 +683,13 @@ class _Scan:
         time, and ``U`` for any other.
     lengths
         Those of the values, if they may become text.
+    has_missing
+        Whether there are words for a missing value, unless they are text.
     """
 
     def __init__(self, request: contents.Request, name: str) -> None:
         self._given = given = request.dtypes.get(name)
-        self._has_text = request.layout == "zarr"
+        self._has_text = not request.fixed_text
         self._finds_times, self._decimal = request.times, request.decimal
         self._has_zone: set[bool] = set()
         self._farthest = 0  # number of seconds between 1970 and a time
@@ -682,7 +697,7 @@ class _Scan:
         self._text_kind = "U" if given is None else given.kind
         self.kinds: set[str] = set()
         self.lengths = Lengths()
-        self._has_missing = False
+        self.has_missing = False
         self._low = self._high = 0  # of the integers
 
     def add(self, values: pyarrow.Array) -> None:
@@ -691,6 +706,9 @@ class _Scan:
 
         if self._given is None or self._given in UNSIZED:
             self.lengths.add_lengths(lengths_of(values, self._text_kind))
+        if self._given is not None and self._given.kind in "biu":
+            missing = _are_missing(values)
+            self.has_missing = self.has_missing or compute.any(missing).as_py()
         if self._given is not None or "U" in self.kinds:
             return
         numbers = _parsed(values, INT)
@@ -698,7 +716,7 @@ class _Scan:
             missing = _are_missing(values)
             present = values.filter(compute.invert(missing))
             if len(present) < len(values):
-                self._has_missing, values = True, present
+                self.has_missing, values = True, present
                 if not len(present):
                     return
                 numbers = _parsed(present, INT)
@@ -760,9 +778,11 @@ class _Scan:
             self._check_times(name)
             if not self.why_no_times:
                 return numpy.dtype("M8[%s]" % self._unit)
-        if self.kinds == {"?"} and not self._has_missing:
+        if self.kinds == {"?"}:
             return BOOL
-        if self.kinds == {"i"} and not self._has_missing:
+        # Integers beside missing ones become floats if these hold them.
+        most = max(-self._low, self._high)
+        if self.kinds == {"i"} and not (self.has_missing and most < EXACT):
             for dtype in (INT, numpy.dtype("u8")):
                 info = numpy.iinfo(dtype)
                 if info.min <= self._low and self._high <= info.max:
@@ -785,7 +805,7 @@ def check_name(name: str, kind: str, request: contents.Request) -> None:
 def write(content: contents.Content, request: contents.Request) -> None:
     """Write a table, or an array with one or two axes."""
     table = contents.as_table(content)
-    for name, column in table.columns.items():
+    for name, column in table.visible.items():
         if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUSO":
             raise UsageTypeError(
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
@@ -803,23 +823,34 @@ def write(content: contents.Content, request: contents.Request) -> None:
         # A terminal would obey some characters.
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(
-            _LineWriter(text.write, shown, len(table.columns) == 1),
+            _LineWriter(text.write, shown, len(table.visible) == 1),
             delimiter=request.delimiter,
             lineterminator="\r\n",
         )
         try:
-            writer.writerow(table.columns)
+            writer.writerow(table.visible)
             for block in request.counted(table.read(step)):
-                lists = [_texts(*each, request.decimal) for each in block.items()]
+                columns = table.masked(block).items()
+                lists = [_texts(rows, name, request) for name, rows in columns]
                 writer.writerows(zip(*lists, strict=True))
         except UnicodeEncodeError as error:
             raise contents.no_character(error, request.encoding) from error
         text.detach()  # flushes, and leaves the file open
 
 
-def _texts(name: str, rows: Array, decimal: str) -> Sequence[object]:
-    """Return a column as values whose texts can be read again without a loss."""
+def _texts(rows: Array, name: str, request: contents.Request) -> Sequence[object]:
+    """Return a column as values whose texts can be read again without a loss.
+
+    Missing values are empty; a notice names columns of text, whose empty texts are
+    empty, too.
+    """
     kind = rows.dtype.kind
+    if numpy.ma.is_masked(rows):
+        if kind in "USO":
+            request.note_loss("which texts of the column '%s' are missing" % name)
+        texts = _texts(numpy.ma.getdata(rows), name, request)
+        masked = numpy.ma.getmaskarray(rows).tolist()
+        return ["" if m else text for text, m in zip(texts, masked, strict=True)]
     if kind in "USO":
         return decoded(rows, name)
     if kind == "M":
@@ -832,8 +863,8 @@ def _texts(name: str, rows: Array, decimal: str) -> Sequence[object]:
         found = rows.astype("i8").tolist()
     else:
         found = rows.tolist()
-    if kind in "fc" and decimal != ".":
-        found = [str(value).replace(".", decimal) for value in found]
+    if kind in "fc" and request.decimal != ".":
+        found = [str(value).replace(".", request.decimal) for value in found]
     if kind in "fmM":
         missing = numpy.isnan(rows) if kind == "f" else numpy.isnat(rows)
         for i in numpy.flatnonzero(missing).tolist():

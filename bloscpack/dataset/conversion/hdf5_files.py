@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 from types import ModuleType
@@ -25,6 +26,7 @@ import numpy
 from ..._compat import import_extra
 from ..._format.dtypes import Array, DType, check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
+from ..._format.text import empty_item
 from ..._format.zarr_metadata import MASK
 from ..._types import Json, JsonObject
 from ...constants import MAX_DOCUMENT
@@ -32,9 +34,11 @@ from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueErr
 from ..arrow_arrays import decoded
 from ..labels import ROW, STRUCTURE, given_dims, stored_dims
 from ..layouts import check_depth
-from ..rows import RowStream, converted, joined
+from ..rows import MASK_NAME, MASK_OF, RowStream, converted, joined
 from ..xarray_data import UNLIMITED
 from .contents import (
+    MASKS,
+    ByFunction,
     Content,
     Members,
     Request,
@@ -70,6 +74,12 @@ NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 NO_COORDINATE = "_nc4_non_coord_"
 # The attribute of a group that is a table, and its value.
 KIND, TABLE = "bloscpack.kind", "table"
+# The value of the same attribute of a column whose mask is where the items have the
+# value of the attribute `MASK`, and the number of such values that are tried.
+MASKED, MOST_TRIED = "masked", 256
+# The value of this attribute of a column whose missing items have the value of the
+# attribute `MASK`, and the number of values among which that one is chosen.
+MASKED, MOST_TRIED = "masked", 256
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
 # The attributes of CF for the values that items may have, and for a word for each.
@@ -82,6 +92,7 @@ OF_ITEMS = (
 )
 ACTUAL_RANGE, PACKING = "actual_range", {"scale_factor", "add_offset"}
 NUMBERS = "biuf"
+BOOL = numpy.dtype("?")
 # The units of time of NumPy that netCDF has, and its words for them.
 UNITS = {
     "D": "days", "h": "hours", "m": "minutes", "s": "seconds",
@@ -243,7 +254,8 @@ class _Tree:
         if path in self._unlimited:
             found.attrs[UNLIMITED] = sorted(self._unlimited[path])
         is_table = found.attrs.pop(KIND, None) == TABLE
-        table = joined_arrays(found) if is_table else None
+        members = _with_masks(found.members) if is_table else {}
+        table = joined_arrays(Members(members, found.attrs)) if is_table else None
         if table is None:
             return found
         del self._axes[narrays:]  # the axes of columns have no names
@@ -285,7 +297,8 @@ class _Tree:
         if items.fill is not None:
             array.fill_value = numpy.asarray(items.fill).astype(items.dtype)[()]
         array.attrs = self._attributes(dataset, path, items.dtype)
-        if items.dtype.kind in "SU" and MASK in array.attrs:
+        is_masked = array.attrs.get(KIND) == MASKED
+        if items.dtype.kind in "SU" and MASK in array.attrs and not is_masked:
             # xarray opens no text with this attribute: the array has the fill value.
             mask, fill = array.attrs.pop(MASK), items.fill
             if not isinstance(fill, (str, bytes)) or mask != self.text_of(fill):
@@ -374,6 +387,69 @@ class _Tree:
             return items[0] if len(items) == 1 else None
         nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
         return nested
+
+
+def _with_masks(members: Mapping[str, Content]) -> dict[str, Content]:
+    """Return the columns of a table with masks; `_Writer.without_masks` is the inverse.
+
+    A name that is taken leaves the items as they are, with the attributes.
+    """
+    found: dict[str, Content] = {}
+    for name, array in members.items():
+        mask, attrs = MASK_NAME % name, {**array.attrs}
+        found[name] = array
+        is_masked = attrs.pop(KIND, None) == MASKED and MASK in attrs
+        if is_masked and isinstance(array, Rows) and mask not in members:
+            fill = numpy.array(attrs.pop(MASK), array.dtype)
+            get = partial(_without_value, array, fill)
+            found[name] = replace(array, array=ByFunction(get), attrs=attrs)
+            marks = ByFunction(partial(_are_equal, array, fill))
+            found[mask] = Rows(BOOL, array.shape, marks, {MASK_OF: name})
+    return found
+
+
+def _are_equal(array: Rows, value: Array, rows: Any) -> Array:
+    """Return which items of rows are equal to a value."""
+    found: Array = numpy.asarray(array[rows] == value)
+    return found
+
+
+def _without_value(array: Rows, value: Array, rows: Any) -> Array:
+    """Return rows in which zeros or empty texts stand for a value."""
+    items = array[rows].copy()
+    items[items == value] = empty_item(array.dtype)
+    return items
+
+
+def _filled(column: Rows, mask: Rows, value: Array, rows: Any) -> Array:
+    """Return rows of a column with a value in place of missing items."""
+    items = column[rows].copy()
+    items[mask[rows]] = value
+    return items
+
+
+def _fill_value(column: Rows, mask: Rows) -> Array | None:
+    """Return a value that missing items can have because no other item has it.
+
+    NaN and NaT are missing items themselves. Returns None if no value is known.
+    """
+    dtype, kind = column.dtype, column.dtype.kind
+    if kind in "fcmM":
+        return numpy.array("NaT" if kind in "mM" else "nan", dtype)
+    if kind not in "iuSU":
+        return None
+    tried: Array = numpy.zeros(1, dtype)
+    if kind in "iu":
+        info = numpy.iinfo(dtype)
+        first = info.min if kind == "i" else info.max - MOST_TRIED + 1
+        tried = numpy.array(range(first, first + MOST_TRIED), dtype)
+        tried = tried if kind == "i" else tried[::-1]
+    is_free, length = numpy.ones(len(tried), BOOL), column.shape[0]
+    step = rows_in_block(column.row_nbytes)
+    for start in range(0, length, step):
+        rows = slice(start, min(start + step, length))
+        is_free &= ~numpy.isin(tried, column[rows][~mask[rows]])
+    return tried[is_free.argmax()] if is_free.any() else None
 
 
 def _check_row(array: Rows) -> None:
@@ -598,7 +674,8 @@ class _Writer:
         """
         attrs, members, scales = content.attrs, content.members, dict(scales)
         if is_table(content):
-            attrs, columns = {**attrs, KIND: TABLE}, as_table(content).columns
+            attrs = {**attrs, KIND: TABLE}
+            columns = self._without_masks(as_table(content))
             members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}
         unlimited, grows = unlimited - scales.keys(), attrs.get(UNLIMITED)
         if isinstance(grows, list) and all(isinstance(dim, str) for dim in grows):
@@ -650,6 +727,30 @@ class _Writer:
                         dataset.dims[axis].attach_scale(scale)
             except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
+
+    def _without_masks(self, table: Rows) -> dict[str, Rows]:
+        """Return the columns of a table; missing items have a value of their own.
+
+        Its place is the attribute `MASK`, as in netCDF. A column for which there is no
+        such value keeps its mask, and a notice names both.
+        """
+        columns = {**table.columns}
+        for name, mask in table.masks.items():
+            column, marks = columns[name], columns[mask]
+            is_plain = marks.attrs.keys() == {
+                MASK_OF
+            } and column.attrs.keys().isdisjoint((MASK, KIND))
+            fill = _fill_value(column, marks) if is_plain else None
+            if fill is None:
+                self._request.note_loss(MASKS % (name, mask))
+                continue
+            get = partial(_filled, column, marks, fill)
+            columns[name] = replace(column, array=ByFunction(get))
+            if column.dtype.kind not in "fcmM":
+                attrs = {MASK: fill.item(), KIND: MASKED}
+                columns[name].attrs = {**column.attrs, **attrs}
+            del columns[mask]
+        return columns
 
     def _scale_of(
         self,

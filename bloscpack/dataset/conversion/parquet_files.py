@@ -28,7 +28,7 @@ from ..._types import JsonObject
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ...serializers import parse_json
 from ..arrow_arrays import arrow_array, arrow_type
-from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of, text_or
+from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, text_or
 from .contents import (
     Columns,
     Content,
@@ -132,7 +132,7 @@ def read(path: str, request: Request) -> Content:
         schema, length = file.schema_arrow, file.metadata.num_rows
         groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         names = _names(file, request)
-        has_text = request.layout == "zarr"
+        has_text = not request.fixed_text
         types = {n: _dtype_of(schema.field(n), length, has_text) for n in names}
         unsized = (*UNSIZED, TEXT)
         texts = {number for number, (dtype, _) in types.items() if dtype in unsized}
@@ -150,7 +150,7 @@ def read(path: str, request: Request) -> Content:
             count = math.prod(inner)
             if count and any(c.num_values != rows * count for rows, c in chunks):
                 raise _missing(field.name)  # before a row of nothing is made
-            can_mask = bool(request.layout) and _can_mask(field.type)
+            can_mask = _can_mask(field.type)
             has_nulls, lengths = False, Lengths()
             if number in texts or can_mask:
                 nbytes = [c.total_uncompressed_size // max(1, n) for n, c in chunks]
@@ -344,7 +344,7 @@ def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
     pyarrow = _pyarrow()
     table = as_table(content)
-    fields, masks = [], masks_of(table.columns)
+    fields, masks = [], table.masks
     for name, column in table.columns.items():
         if name in masks.values():
             if len(column.attrs) > 1:

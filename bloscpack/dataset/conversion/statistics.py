@@ -14,7 +14,7 @@ import numpy
 
 from ..._format.dtypes import Array, DType
 from ...abstract_io import Progress
-from .contents import Content, Members, inside
+from .contents import Content, Members, Rows, inside, member_of
 
 # Kinds of types that have an order and a mean: truth values, numbers and times.
 ORDERED = "biufmM"
@@ -28,7 +28,8 @@ class Summary:
     name, dtype
         Those of the array.
     count, missing
-        Number of items that are not missing, and of those that are: NaN and NaT.
+        Number of items that are not missing, and of those that are: NaN, NaT, and those
+        that the mask of a column names.
     low, high
         The least and the greatest item that is not missing; None without any, and for
         text and other types without an order. They are integers for times.
@@ -53,9 +54,9 @@ class Summary:
     def add(self, items: Array) -> None:
         """Add items of any shape."""
         items, kind = items.reshape(-1), self.dtype.kind
-        if kind in "fcmM":
-            absent = numpy.isnat(items) if kind in "mM" else items != items
-            items = items[~absent]
+        if kind in "fcmM" or numpy.ma.isMaskedArray(items):
+            absent = are_missing(items)
+            items = numpy.ma.getdata(items)[~absent]
             self.missing += int(numpy.count_nonzero(absent))
         self.count += items.size
         if kind not in ORDERED or not items.size:
@@ -73,12 +74,28 @@ class Summary:
         self._mean += delta * items.size / self.count
 
 
+def are_missing(items: Array) -> Array:
+    """Return which items are masked, NaN or NaT."""
+    plain, missing = numpy.ma.getdata(items), numpy.ma.getmaskarray(items)
+    if plain.dtype.kind in "mM":
+        return missing | numpy.isnat(plain)
+    return missing | (plain != plain) if plain.dtype.kind in "fc" else missing
+
+
 def leaves(name: str, items: Array) -> Iterator[tuple[str, Array]]:
     """Yield items by name, or the fields of items that have some."""
     if items.dtype.names is None:
         yield name, items
     for field in items.dtype.names or ():
         yield from leaves(inside(name, field), items[field])
+
+
+def leaves_of(content: Rows, block: Array, name: str) -> Iterator[tuple[str, Array]]:
+    """Yield the `leaves` of a block of rows; columns with a mask are masked."""
+    if not content.columns:
+        yield from leaves(name, block)
+    for column, items in content.masked(block).items():
+        yield from leaves(inside(name, column), items)
 
 
 def summaries(
@@ -90,12 +107,14 @@ def summaries(
     number of plain bytes of each.
     """
     if isinstance(content, Members):
-        for inner, member in content.members.items():
-            yield from summaries(member, progress, inside(name, inner))
+        for inner in [n for n in content.members if n not in content.masks.values()]:
+            member = member_of(content, inner)
+            where = name if inner in content.masks else inside(name, inner)
+            yield from summaries(member, progress, where)
         return
     found: dict[str, Summary] = {}
     for block in chain([numpy.empty(0, content.dtype)], content.stored()):
-        for leaf, items in leaves(name, block):
+        for leaf, items in leaves_of(content, block, name):
             if leaf not in found:
                 found[leaf] = Summary(leaf, items.dtype)
             found[leaf].add(items)
