@@ -162,6 +162,8 @@ def source_format(path: str) -> Format:
             )
         elif import_module(".bigfile_trees", __name__).is_tree(path):
             return FORMATS["bigfile"]
+        elif import_module(".parquet_files", __name__).is_folder(path):
+            return FORMATS["parquet"]
         raise NotReadable(expected, filename=shown_name(path))
     with open(path, "rb") as fp:
         begin = fp.read(PREFIX_LENGTH)
@@ -288,7 +290,8 @@ def convert(
     force
         Whether to replace an existing file, or an existing dataset.
     dtypes
-        Types of the columns of a CSV file, by name. The others are found in the file.
+        Types of the columns of a CSV or Parquet file, by name. The others are found in
+        the file.
     delimiter
         The character between the values of CSV files, also of one that is written; by
         default a comma. ``'tab'`` is a tab.
@@ -342,9 +345,10 @@ def convert(
     wanted = target_format(out_name, to)
     raw = _decode_raw(in_name, dtype, shape)
     found = source_format(in_name) if raw is None else RAW
-    if dtypes and found is not FORMATS["csv"]:
+    if dtypes and found not in (FORMATS["csv"], FORMATS["parquet"]):
         raise UsageTypeError(
-            "types of columns are for text: '%s' has types" % shown_name(in_name)
+            "types of columns are for text and for Parquet: '%s' has types"
+            % shown_name(in_name)
         )
     if delimiter is not None and FORMATS["csv"] not in (found, wanted):
         raise UsageTypeError("a delimiter is for CSV files")

@@ -64,12 +64,19 @@ class Request:
     chunks, shards
         Those of the arrays of a dataset, as for `create_array`; None for the default.
     dtypes
-        The types of columns of text files, by name.
+        The types of columns of text files and of Parquet, by name.
     masks
         Columns of text files that may have missing values, and the name of the column
         that says which these are, also if the file has none of this name.
     delimiter
         The character between the values of text files.
+    columns
+        The columns of a table, or the members of a group, that are wanted, in this
+        order; None for all. Slashes separate a member and the groups around it.
+    exclude
+        Those that are not wanted.
+    rename
+        The new names of some of them.
     raw
         The type and the shape of raw items; None for a file that states its own.
     limits
@@ -97,6 +104,9 @@ class Request:
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     masks: Mapping[str, str] = field(default_factory=dict)
     delimiter: str = ","
+    columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
     raw: tuple[DType, tuple[int, ...]] | None = None
     limits: AccessLimits | None = None
     layout: str = ""
@@ -114,6 +124,11 @@ class Request:
                 "a delimiter is an ASCII character other than quotes and line ends, or "
                 "'tab', not '%s'" % printable(given)
             )
+
+    def wants(self, name: str) -> bool:
+        """Return whether a column or a member is wanted."""
+        is_wanted = self.columns is None or name in self.columns
+        return is_wanted and name not in self.exclude
 
     @property
     def syncs_folder(self) -> bool:
