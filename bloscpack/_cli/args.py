@@ -261,7 +261,7 @@ DELIMITER = """\
 # The options that say how the verbs that read any format read a file.
 READING = (
     """\
---dtype [<name>=]<type>  type of a column of a CSV file, as NumPy names it:
+--dtype [<name>=]<type>  type of a column of CSV or Parquet, as NumPy names it:
     i4, f8, M8[D], U10, U (the longest text); without a
     name, of the items in a file without a header
 --shape <n>,<n>...  shape of the array in such a file; one number may

@@ -69,6 +69,7 @@ MOST_SHOWN = 60
 NO_OPTIONS: Mapping[str, Any] = {}
 # The files for which options are that are not for CSV.
 USES = dict.fromkeys(("dtype", "shape"), "items without a header")
+USES["dtypes"] = "CSV and Parquet"
 # The ends of the names of files that hold tables or archives of arrays.
 SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
 

@@ -152,10 +152,18 @@ def exact_array(values: object) -> Array:
     """Return values as an array, as `numpy.asanyarray` does.
 
     Raises `DoesNotFit` for an integer that NumPy would change: it makes floats of the
-    integers of pandas, Arrow and polars if others of the column are missing. Raises
-    `UsageValueError` for a time zone of Arrow or polars, which NumPy would drop.
+    integers of pandas, Arrow and polars if others of the column are missing; and for a
+    time in a list that is too far for the unit of the others. Raises `UsageValueError`
+    for a time zone of Arrow or polars, which NumPy would drop.
     """
-    array = array_of(values)
+    try:
+        array = array_of(values)
+    except OverflowError as error:  # of durations in several units
+        raise DoesNotFit(
+            "a time does not fit the unit of others: %s" % error
+        ) from error
+    if array.dtype.kind in "mM" and isinstance(values, (list, tuple)):
+        _check_times(numpy.array(values, "O"), array)
     if array.dtype.kind in "fcM" and array is not values:
         columns = getattr(values, "columns", None)
         if hasattr(values, "iloc") and columns is not None:  # a DataFrame of pandas
@@ -170,6 +178,19 @@ def exact_array(values: object) -> Array:
             else:
                 _check_present(part, array.dtype)
     return array
+
+
+def _check_times(items: Array, found: Array) -> None:
+    """Raise `DoesNotFit` for an item that has become another time in `found`."""
+    for item, time in zip(items.flat, found.flat, strict=True):
+        own = time if item is None else numpy.asarray(item, found.dtype.kind + "8")
+        try:
+            is_same = numpy.isnat(own) or time.astype(own.dtype) == own
+        except OverflowError:
+            is_same = False
+        if not is_same:
+            text = "the time %s does not fit the unit of others, the dtype '%s'"
+            raise DoesNotFit(text % (item, found.dtype))
 
 
 def _check_zone(column: object) -> None:

@@ -8,15 +8,23 @@ import numpy
 
 from .._format.dtypes import Array, DType, check_text
 from .._format.text import TEXT
+from .._format.zarr_metadata import encode_attributes
+from .._types import JsonObject
 from ..exceptions import DoesNotFit, UsageTypeError
 from .rows import converted, naming_column
 
 if TYPE_CHECKING:
     import pyarrow
 
-# Units of times that Parquet has; others become a finer one.
-UNITS = {"W": "s", "h": "s", "m": "s"}
-FINE_UNITS = ("ms", "us", "ns")
+# The key of attributes in metadata of Arrow, and that of what pandas states.
+ATTRIBUTES, PANDAS = b"bloscpack.attributes", b"pandas"
+# Keys of metadata that are no attributes of their own, and the beginning of others.
+OWN_KEYS, ARROW = (ATTRIBUTES, PANDAS, b"PANDAS_ATTRS"), b"ARROW:"
+# Units of times that Arrow and pandas lack, and the ones that such times get.
+UNITS = {
+    **dict.fromkeys(("Y", "M", "W", "D", "h", "m"), "s"),
+    **dict.fromkeys(("ps", "fs", "as"), "ns"),
+}
 
 
 def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> pyarrow.DataType:
@@ -36,20 +44,22 @@ def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> pyarrow.DataT
         return pyarrow.binary()
     if dtype.kind == "V" and dtype.names is None and dtype.itemsize:
         return pyarrow.binary(dtype.itemsize)
-    if dtype.kind in "mM":
-        unit, count = numpy.datetime_data(dtype)
-        unit = UNITS.get(unit, unit)
-        if unit == "D" and dtype.kind == "M" and count == 1:
+    if dtype.kind in "mM" and numpy.datetime_data(dtype)[0] != "generic":
+        if numpy.datetime_data(dtype) == ("D", 1) and dtype.kind == "M":
             return pyarrow.date32()
-        unit = "s" if unit == "D" else unit
-        if unit == "s" or unit in FINE_UNITS:
-            make = pyarrow.timestamp if dtype.kind == "M" else pyarrow.duration
-            return make(unit)
+        make = pyarrow.timestamp if dtype.kind == "M" else pyarrow.duration
+        return make(numpy.datetime_data(fitting_unit(dtype))[0])
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
         return pyarrow.from_numpy_dtype(dtype.newbyteorder("="))
     raise UsageTypeError(
         "Arrow and Parquet can't hold the column '%s' of dtype '%s'" % (name, dtype)
     )
+
+
+def fitting_unit(dtype: DType) -> DType:
+    """Return the type of times in a unit that Arrow and pandas have."""
+    unit, _ = numpy.datetime_data(dtype)
+    return numpy.dtype("%s8[%s]" % (dtype.kind, UNITS.get(unit, unit)))
 
 
 def arrow_array(
@@ -69,6 +79,22 @@ def arrow_array(
     if rows.dtype.kind in "mM":
         rows = _times(rows, wanted, name)
     return pyarrow.array(numpy.ascontiguousarray(native(rows)), wanted, mask=mask)
+
+
+def metadata_of(attrs: JsonObject) -> dict[bytes, bytes] | None:
+    """Return attributes as metadata of Arrow: texts by their names, others as JSON."""
+    found, others = {}, {}
+    for name, value in attrs.items():
+        try:
+            key, text = name.encode(), value.encode()
+            if key in OWN_KEYS or key.startswith(ARROW):
+                raise ValueError("another program would read it")
+            found[key] = text
+        except (AttributeError, ValueError):
+            others[name] = value
+    if others:
+        found[ATTRIBUTES] = encode_attributes(others).strip()
+    return found or None
 
 
 def _times(rows: Array, wanted: pyarrow.DataType, name: str) -> Array:

@@ -32,7 +32,7 @@ from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .folder import Folder
-from .frames import items_by_name
+from .frames import check_divisions, items_by_name
 from .group import open_node
 from .layouts import Found, array_class, detect, table_class
 from .node import import_dask
@@ -403,6 +403,7 @@ def _plan_table(
         raise UsageValueError("a table must have a column")
     for name in columns:
         table_class(options["layout"]).check_column_name(name)
+    check_divisions(frame, getattr(target, "_start", 0))
     parts = frame.to_delayed()
     describe = dask.delayed(_describe)
     has_text = array_class(options["layout"]).has_text

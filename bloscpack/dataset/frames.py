@@ -2,13 +2,13 @@
 
 Strategy: nothing is lost when a DataFrame of pandas, or a partition of Dask, becomes
 columns. An index with a name becomes a column, and one without a name is refused unless
-it just numbers the rows.
+it just numbers the rows: 0, 1, 2 and so on, or the numbers that appended rows get.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -18,9 +18,15 @@ from .._format.dtypes import Array as Items
 from .._format.dtypes import Key, check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
-from .arrow_arrays import arrow_array, arrow_type
+from .arrow_arrays import arrow_array, arrow_type, fitting_unit, metadata_of
 from .layouts.shard_files import REMOTE_FILES
-from .rows import check_different, dtype_of_rows, items_of_pandas, naming_column
+from .rows import (
+    check_different,
+    converted,
+    dtype_of_rows,
+    items_of_pandas,
+    naming_column,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,30 +38,41 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 3
 SHOWN_COLUMNS = 12
 MAX_SHOWN = 32
+NO_NUMBERS = (
+    "the index has no name, and does not just number the rows, but begins with "
+    "%.100r: %s"
+)
 ADVICE = (
     "give it one with frame.rename_axis('name'), and it becomes a column, or leave it "
     "out with frame.reset_index(drop=True)"
 )
 
 
-def columns_of(rows: object) -> object:
-    """Return a DataFrame as arrays by name, and anything else as it is."""
+def columns_of(rows: object, starts: Collection[int] = (0,)) -> object:
+    """Return a DataFrame as arrays by name, and anything else as it is.
+
+    `starts` is as for `items_by_name`.
+    """
     is_frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
     if hasattr(rows, "divisions") and hasattr(rows, "columns"):  # of Dask
         raise UsageTypeError(
             "expected columns in memory, found a DataFrame of Dask: from_dask stores "
             "it, and appends it with append=True"
         )
-    return items_by_name(rows) if is_frame else rows
+    return items_by_name(rows, starts=starts) if is_frame else rows
 
 
-def items_by_name(frame: DataFrame, *, any_numbers: bool = False) -> dict[str, Items]:
+def items_by_name(
+    frame: DataFrame, *, starts: Collection[int] = (0,), any_numbers: bool = False
+) -> dict[str, Items]:
     """Return the columns of a DataFrame, and in front of them named index levels.
 
     Parameters
     ----------
     frame
         The DataFrame.
+    starts
+        The numbers with which an index that numbers the rows may begin.
     any_numbers
         Whether any integers in the index are numbers of rows, also if some are missing
         or repeated, as in the partitions of Dask.
@@ -71,7 +88,7 @@ def items_by_name(frame: DataFrame, *, any_numbers: bool = False) -> dict[str, I
         raise UsageTypeError(
             "expected a DataFrame, found a %s: call to_frame()" % type(frame).__name__
         )
-    _check_index(frame.index, any_numbers)
+    _check_index(frame.index, starts, any_numbers)
     levels = [i for i, name in enumerate(frame.index.names) if name is not None]
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
@@ -84,7 +101,7 @@ def items_by_name(frame: DataFrame, *, any_numbers: bool = False) -> dict[str, I
     return found
 
 
-def _check_index(index: Index, any_numbers: bool = False) -> None:
+def _check_index(index: Index, starts: Collection[int], any_numbers: bool) -> None:
     """Raise `UsageError` if a level without a name does not just number the rows."""
     unnamed = [i for i, name in enumerate(index.names) if name is None]
     if not unnamed:
@@ -93,17 +110,35 @@ def _check_index(index: Index, any_numbers: bool = False) -> None:
         raise UsageValueError(
             "level '%d' of the index has no name: %s" % (unnamed[0], ADVICE)
         )
-    # The first number may be any: the DataFrame may be a part of a larger one.
     is_numbered = index.dtype.kind in "iu"
     if is_numbered and not any_numbers and len(index):
-        first, numbers = int(index[0]), index.to_numpy()
-        expected = numpy.arange(first, first + len(numbers))
-        is_numbered = first >= 0 and numpy.array_equal(numbers, expected)
-    if len(index) and not is_numbered:
-        raise UsageValueError(
-            "the index has no name, and does not just number the rows, but begins "
-            "with %.100r: %s" % (index[0], ADVICE)
+        numbers, first = index.to_numpy(), int(index[0])
+        is_numbered = first in starts and numpy.array_equal(
+            numbers, numpy.arange(first, first + len(numbers))
         )
+    if len(index) and not is_numbered:
+        raise UsageValueError(NO_NUMBERS % (index[:1].tolist()[0], ADVICE))
+
+
+def next_number(rows: Any) -> int:
+    """Return the number that follows those in the index of a DataFrame; 0 for others.
+
+    A DataFrame that is read in parts goes on with it in the next part.
+    """
+    index: Any = getattr(rows, "index", None)
+    is_numbered = getattr(getattr(index, "dtype", None), "kind", "O") in "iu"
+    return int(index[-1]) + 1 if is_numbered and len(rows) else 0
+
+
+def check_divisions(frame: Any, start: int) -> None:
+    """Raise `UsageError` if the index of a DataFrame of Dask does not number its rows.
+
+    Its first row gets the number `start`. Dask knows the first item of the index only.
+    """
+    first = frame.divisions[0]
+    is_number = isinstance(first, (int, numpy.integer))
+    if frame._meta.index.names == [None] and is_number and first not in (0, start):
+        raise UsageValueError(NO_NUMBERS % (first, ADVICE))
 
 
 def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
@@ -193,7 +228,8 @@ def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Data
             )
 
     def use(name: str, items: Items, mask: Items | None) -> None:
-        data[name] = _series_items(items, mask)
+        with naming_column(name):
+            data[name] = _series_items(items, mask)
 
     _read_each(columns, rows, use)
     return pandas.DataFrame(data, columns=list(columns))
@@ -203,6 +239,8 @@ def _series_items(items: Items, mask: Items | None) -> Items | ExtensionArray:
     """Return what pandas makes the column of; `mask` says which items are missing."""
     if items.dtype.kind not in "biufcmM":
         items = items.astype(object)
+    elif items.dtype.kind in "mM":  # pandas would cut off what is finer than its units
+        items = converted(items, numpy.dtype(fitting_unit(items.dtype)))
     else:  # pandas wants the order of the machine
         items = items.astype(items.dtype.newbyteorder("="), copy=False)
     if mask is None:
@@ -229,7 +267,11 @@ def read_arrow(
         data[name] = arrow_array(items, types[name], name, mask)
 
     _read_each(columns, rows, use)
-    return pyarrow.table(data)
+    fields = [
+        pyarrow.field(name, types[name], metadata=metadata_of(dict(column.attrs)))
+        for name, (column, _) in columns.items()
+    ]
+    return pyarrow.table(data, pyarrow.schema(fields))
 
 
 def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[list[str]]:

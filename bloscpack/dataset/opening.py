@@ -341,7 +341,7 @@ def create_table(
         The rows: a structured array, a dictionary of columns, a DataFrame, or a
         sequence of columns with `names`. None for no rows. If the index of a DataFrame
         has a name, it becomes the first column, and so does each level of several. An
-        index without a name is left out if it just numbers the rows.
+        index without a name is left out if it is 0, 1, 2 and so on.
     layout
         As in `create_array`.
     dtype

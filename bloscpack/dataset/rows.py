@@ -187,8 +187,14 @@ def _items_of_arrow(column: Any) -> Any:
     """Return integers and booleans of which some are missing as a masked array.
 
     `column` is an array of Arrow or a Series of polars. Others are returned as they
-    are: NumPy has NaN and NaT for missing floats and times.
+    are: NumPy has NaN and NaT for missing floats and times. Raises `UsageError` for
+    categories that have an order.
     """
+    if getattr(getattr(column, "type", None), "ordered", False):
+        raise UsageValueError(
+            "no array can have categories in an order: cast the column to the type of "
+            "its values"
+        )
     missing = numpy.asarray(column.is_null(), bool)
     drop = getattr(column, "drop_null", None) or getattr(column, "drop_nulls", None)
     if drop is None or missing.ndim != 1 or not missing.any():
@@ -225,7 +231,7 @@ def with_missing(items: Any) -> Any:
     is_plain = isinstance(items, numpy.ndarray)
     if is_array(items) and (not is_plain or items.dtype.kind not in "OT"):
         return items
-    array = array_of(items)
+    array = numpy.asarray(exact_array(items))
     if array.dtype.kind == "T":
         array = array.astype(TEXT)
     if array.dtype != TEXT or not array.size:

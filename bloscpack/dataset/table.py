@@ -21,6 +21,7 @@ from .._format.text import TEXT
 from .._types import Json, JsonObject
 from . import frames
 from .array import Array
+from .arrow_arrays import metadata_of
 from .folder import Folder
 from .labels import given_attrs
 from .layouts.base import NewArray, NewColumn, TableLayout
@@ -100,6 +101,7 @@ class Table(StoredRows, ItemsNode):
 
     _layout: TableLayout
     _writer: Writer | None
+    _next_number = 0  # that of the next part, after a part of a DataFrame
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
@@ -251,11 +253,12 @@ class Table(StoredRows, ItemsNode):
     def to_arrow(
         self, columns: Sequence[str] | None = None, rows: object = None
     ) -> pyarrow.Table:
-        """Return the table as one of Arrow; this needs pyarrow.
+        """Return the table as one of Arrow, with the attributes as metadata.
 
-        The parameters are those of `to_pandas`.
+        This needs pyarrow. The parameters are those of `to_pandas`.
         """
-        return self._read_all("pyarrow", frames.read_arrow, columns, rows)
+        found = self._read_all("pyarrow", frames.read_arrow, columns, rows)
+        return found.replace_schema_metadata(metadata_of(dict(self.attrs)))
 
     def _read_all(
         self, package: str, read: Read[Result], names: Sequence[str] | None, rows: Any
@@ -364,8 +367,11 @@ class Table(StoredRows, ItemsNode):
             If the rows don't fit, or if the table was opened for reading.
         """
         writer = self._check_writer()
-        given = rows.columns if isinstance(rows, Table) else frames.columns_of(rows)
         with writer.turn():
+            waiting = 0 if writer.buffer is None else writer.buffer.count
+            starts = 0, len(self) + waiting, self._next_number
+            given = frames.columns_of(rows, starts)
+            given = rows.columns if isinstance(rows, Table) else given
             types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
             given, added = self._with_masks_for(given, self.names)
             types.update((mask, (BOOL, ())) for mask in added.values())
@@ -375,6 +381,7 @@ class Table(StoredRows, ItemsNode):
             some = any(stream.length for stream in new.values())
             if some and not writer.buffered(new):
                 append_rows(writer, new)
+            self._next_number = frames.next_number(rows)
 
     def _with_masks_for(
         self, rows: object, names: list[str]

@@ -347,7 +347,7 @@ def test_dataframes(tmp_path):
             )
         assert frame["s"].tolist() == table.to_pandas()["s"].tolist()
     named = frame.set_index(["s", "a"])
-    part = frame[1:].reset_index(drop=True).rename(lambda number: number + 7)
+    part = frame[1:].reset_index(drop=True)
     for names, given in (
         (["s", "a", "t", "i"], named),
         (list(frame), part),
@@ -374,6 +374,8 @@ def test_dataframes(tmp_path):
         "level '1' of the index has no name": named.rename_axis(["s", None]),
         "begins with 'x': .*rename_axis": frame.set_index(frame["s"].to_numpy()),
         r"begins with Timestamp": frame.set_index(frame["t"].rename(None)),
+        r"begins with 7: .*reset_index": part.rename(lambda number: number + 7),
+        r"begins with 0: .*reset_index": frame[::2],
         r"begins with 2: .*reset_index\(drop=True\)": frame[frame["a"] != 2][::-1],
     }
     for message, bad in wrong.items():

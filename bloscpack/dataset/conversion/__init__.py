@@ -175,8 +175,10 @@ NAMING = ("csv", "parquet")
 DEVICES = "/dev/"
 # Settings that have no effect on formats without Blosc, as defaults of a user may not.
 UNUSED_SETTINGS = ("cname", "clevel", "shuffle", "auto")
-# The options that say how CSV is read, and items without a header.
-OF_TEXT = ("dtypes", "delimiter", "decimal", "encoding", "skip_lines", "times")
+# The options that say how CSV is read, also types of columns, as for Parquet, and how
+# items without a header are read.
+OF_TEXT = ("delimiter", "decimal", "encoding", "skip_lines", "times")
+OF_COLUMNS = ("dtypes",)
 OF_RAW = ("dtype", "shape")
 # A plain folder of datasets, and a ZIP file of `savez`.
 FOLDER, ARCHIVE = Format("folder", "datasets"), Format("archive", "datasets")
@@ -207,6 +209,8 @@ def source_format(path: str) -> Format:
             )
         elif import_module(".bigfile_trees", __name__).is_tree(path):
             return FORMATS["bigfile"]
+        elif import_module(".parquet_files", __name__).is_folder(path):
+            return FORMATS["parquet"]
         raise NotReadable(expected, filename=shown_name(path))
     with open(path, "rb") as fp:
         begin = fp.read(PREFIX_LENGTH)
@@ -344,7 +348,8 @@ def convert(
     force
         Whether to replace an existing file, or an existing dataset.
     dtypes
-        Types of the columns of a CSV file, by name. The others are found in the file.
+        Types of the columns of a CSV or Parquet file, by name. The others are found in
+        the file.
     delimiter
         The character between the values of CSV files, also of one that is written; by
         default a comma. ``'tab'`` is a tab.
@@ -418,9 +423,10 @@ def convert(
     wanted = target_format(out_name, to)
     raw = _decode_raw(in_name, dtype, shape)
     found = source_format(in_name) if raw is None else RAW
-    if dtypes and found is not FORMATS["csv"]:
+    if dtypes and found not in (FORMATS["csv"], FORMATS["parquet"]):
         raise UsageTypeError(
-            "types of columns are for text: '%s' has types" % shown_name(in_name)
+            "types of columns are for text and for Parquet: '%s' has types"
+            % shown_name(in_name)
         )
     csv = FORMATS["csv"]
     for what, value, formats in (
@@ -532,6 +538,7 @@ def options_for(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in options.items()
         if not (name in OF_TEXT and found != "csv")
+        and not (name in OF_COLUMNS and found not in ("csv", "parquet"))
         and not (name in OF_RAW and not is_raw)
     }
 

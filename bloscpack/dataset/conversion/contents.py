@@ -77,7 +77,7 @@ class Request:
     chunks, shards
         Those of the arrays of a dataset, as for `create_array`; None for the default.
     dtypes
-        The types of columns of text files, by name.
+        The types of columns of text files and of Parquet, by name.
     masks
         Columns of text files that may have missing values, and the name of the column
         that says which these are, also if the file has none of this name.

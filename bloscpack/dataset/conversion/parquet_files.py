@@ -1,7 +1,10 @@
 """Parquet files, through pyarrow, and columns of text of any format.
 
-Row groups are read in batches and written one for each block. Attributes are in the
-metadata of the schema and of its fields, under the key of this package.
+Row groups are read in batches and written one for each block. Attributes are metadata
+of the schema and of its fields: texts under their own names, and others as JSON under
+the key of this package. A folder of files is one table.
+
+Strategy: a value is the same or refused, and what gets lost is named.
 
 A column of text becomes an array with items of one length, unless the target has text
 of variable length.
@@ -10,25 +13,43 @@ of variable length.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy
 
 from ..._compat import import_extra
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, empty_item
-from ..._format.zarr_metadata import encode_attributes
 from ..._types import JsonObject
-from ...exceptions import DamageError, UsageTypeError, UsageValueError
+from ...exceptions import DamageError, DoesNotFit, UsageTypeError, UsageValueError
 from ...serializers import parse_json
-from ..arrow_arrays import arrow_array, arrow_type
-from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, text_or
+from ..arrow_arrays import (
+    ARROW,
+    ATTRIBUTES,
+    OWN_KEYS,
+    PANDAS,
+    arrow_array,
+    arrow_type,
+    metadata_of,
+)
+from ..rows import (
+    ENDS_IN_ZERO,
+    MASK_NAME,
+    MASK_OF,
+    converted,
+    naming_column,
+    text_or,
+)
 from .contents import (
     Columns,
     Content,
@@ -45,19 +66,17 @@ from .contents import (
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyarrow.parquet import ParquetFile
+    from pyarrow.parquet import ColumnChunkMetaData, FileMetaData, ParquetFile
 
-# The key of attributes in metadata.
-ATTRIBUTES = b"bloscpack.attributes"
 # Padding all texts to the length of the longest one may make a column as large as this
 # in bytes, or this multiple of the size of the texts.
 MAX_PADDED = 2**34
 MAX_TIMES_PADDED = 100
 # Maximum size in bytes of a row of a column with more axes.
-MAX_ROW_NBYTES = 2**30
+MAX_ROW_NBYTES = 2**26
 # Maximum number of rows whose texts are measured at a time: of texts that are in the
 # memory once, and of others.
-SHARED_ROWS, SINGLE_ROWS = 2**16, 2**8
+SHARED_ROWS, SINGLE_ROWS = 2**16, 2**4
 BOOL = numpy.dtype("?")
 # Text of the length of the longest value.
 UNSIZED = (numpy.dtype("U"), numpy.dtype("S"))
@@ -68,15 +87,52 @@ BLOCK_TEXT_NBYTES, ROWS_TOGETHER = 32 * 2**20, 256
 BUFFER_NBYTES = 2**20
 # The names under which pandas stores the levels of an index that have none.
 UNNAMED = re.compile("__index_level_[0-9]+__")
+# The types of text and of bytes of any length.
+TEXT_TYPES = {
+    **dict.fromkeys(("string", "large_string", "string_view"), "U"),
+    **dict.fromkeys(("binary", "large_binary", "binary_view"), "S"),
+}
+# Types that few functions of pyarrow take, and those of the same values.
+VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
+# Number of each unit in a second, the finest first.
+UNITS = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
+# Maximum number of rows of a batch, which pyarrow takes as 64 bits.
+MAX_ROWS = 2**31
+# Files and folders that are no part of a table, the ends of those that are, and a
+# missing value and an integer in the name of a folder.
+HIDDEN, SUFFIXES = (".", "_"), (".parquet", ".pq")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+LEAVES_OUT = "--exclude '%s' leaves it out"
 
 
 # Reading
 
 
+def is_folder(path: str) -> bool:
+    """Return whether there are Parquet files in a folder, or in folders inside."""
+    return bool(_files_in(path))
+
+
+def _files_in(path: str) -> list[str]:
+    """Return the Parquet files in a folder; names as ``_metadata`` are of no rows."""
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(n for n in folders if not n.startswith(HIDDEN))
+        for name in sorted(names):
+            if name.lower().endswith(SUFFIXES) and not name.startswith(HIDDEN):
+                found.append(os.path.join(folder, name))
+    return found
+
+
+def _wrong() -> tuple[type[Exception], ...]:
+    """Return the errors of pyarrow about bytes that are wrong."""
+    return _pyarrow().ArrowException, OSError, UnicodeDecodeError
+
+
 def _named(path: str) -> AbstractContextManager[None]:
     """Add the name of the file to errors, those of pyarrow among them."""
-    wrong = _pyarrow().ArrowException, OSError, UnicodeDecodeError
-    return naming_file(path, *wrong)
+    return naming_file(path, *_wrong())
 
 
 def _pyarrow(module: str = "pyarrow") -> ModuleType:
@@ -86,12 +142,12 @@ def _pyarrow(module: str = "pyarrow") -> ModuleType:
 
 @dataclass(eq=False)
 class _Column(Rows):
-    """A column of a file.
+    """A column of a table.
 
     Attributes
     ----------
     file_name
-        The name of the column in the file.
+        The name of the column in the source.
     is_mask
         Whether the items say which values are missing.
     has_mask
@@ -104,69 +160,85 @@ class _Column(Rows):
 
     def items(self, array: pyarrow.Array) -> Array:
         """Return an array of Arrow as one of NumPy."""
-        count, array = len(array), _decoded(array)
+        count, array = len(array), _stored(array)
         if self.is_mask:
             return numpy.asarray(array.is_null())
-        if self.has_mask:
-            fill = numpy.array(empty_item(self.dtype), self.dtype)
-            array = array.fill_null(fill.item())
         for _ in self.shape[1:]:
-            array = _decoded(_whole(array, self.file_name).flatten())
-        kind = self.dtype.kind
-        if kind not in "fmM":
+            array = _stored(_whole(array, self.file_name).flatten())
+        with naming_column(self.file_name):
+            array = _cast(array, self.dtype)
+        if self.has_mask:
+            array = array.fill_null(_zero(array.type))
+        elif self.dtype.kind not in "fmM":
             array = _whole(array, self.file_name)
-        if kind in "USO":
-            return text_items(array, self.dtype, self.file_name)
-        items: Array
-        if kind == "V":
-            items = numpy.frombuffer(b"".join(array.to_pylist()), self.dtype)
-        else:
-            items = array.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
+        items = _items(array, self.dtype, self.file_name)
+        if items.dtype != self.dtype:
+            with naming_column(self.file_name):
+                items = converted(items, self.dtype)
         return items.reshape(count, *self.shape[1:])
 
 
 def read(path: str, request: Request) -> Content:
-    """Return the table in a file."""
+    """Return the table in a file, or in the files of a folder."""
     with _named(path):
-        file = _opened(path, request)
-        schema, length = file.schema_arrow, file.metadata.num_rows
-        groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-        names = _names(file, request)
+        source = _Source(path, request)
+        length = source.length
+        names = _names(source, request)
+        known = {*names.values(), *request.masks.values()}
+        for name in request.dtypes.keys() - known:
+            raise UsageValueError(
+                "there is no column '%s'; the columns are %s"
+                % (name, ", ".join(names.values()))
+            )
+        wanted = {*request.wanted_columns(names.values())}
+        names = {n: name for n, name in names.items() if name in wanted}
+        source.choose_unit([source.schema.names[number] for number in names])
+        schema = source.schema
         has_text = not request.fixed_text
-        types = {n: _dtype_of(schema.field(n), length, has_text) for n in names}
+        types = {
+            number: _dtype_of(
+                schema.field(number), length, has_text, request.dtypes.get(name)
+            )
+            for number, name in names.items()
+        }
         unsized = (*UNSIZED, TEXT)
         texts = {number for number, (dtype, _) in types.items() if dtype in unsized}
         # A long text that many rows refer to is in the memory once, if possible.
         shared = {
             number
             for number in texts
-            if not any("DELTA" in "".join(g.column(number).encodings) for g in groups)
+            if not any(
+                "DELTA" in "".join(chunk.encodings)
+                for _, chunk in source.chunks(schema.names[number])
+            )
         }
-        measured = _opened(path, request, [schema.names[number] for number in shared])
+        once = [schema.names[number] for number in shared]
         columns: dict[str, _Column] = {}
         for number, name in names.items():
             field, (dtype, inner) = schema.field(number), types[number]
-            chunks = [(group.num_rows, group.column(number)) for group in groups]
+            chunks = source.chunks(field.name)
             count = math.prod(inner)
             if count and any(c.num_values != rows * count for rows, c in chunks):
                 raise _missing(field.name)  # before a row of nothing is made
-            can_mask = _can_mask(field.type)
+            can_mask = _can_mask(field.type, dtype)
             has_nulls, lengths = False, Lengths()
             if number in texts or can_mask:
                 nbytes = [c.total_uncompressed_size // max(1, n) for n, c in chunks]
                 most = SINGLE_ROWS if number in texts - shared else SHARED_ROWS
                 step = min(most, rows_in_block(max([dtype.itemsize, *nbytes])))
-                for batch in measured.iter_batches(step, columns=[field.name]):
-                    has_nulls = has_nulls or batch.column(0).null_count > 0
+                for batch in source.batches(step, [field.name], once):
+                    array = _stored(batch[field.name], decodes=False)
+                    has_nulls = has_nulls or array.null_count > 0
                     if has_nulls and not can_mask:
                         raise _missing(field.name)
                     if number in texts:
-                        lengths.add_lengths(lengths_of(batch.column(0), dtype.kind))
+                        lengths.add_lengths(lengths_of(array, dtype.kind))
             if dtype in UNSIZED:
                 dtype = lengths.dtype(field.name, dtype.kind)
-            if getattr(field.type, "tz", None) is not None:
-                request.note_loss("the time zone of the column '%s'" % field.name)
-            attrs = _attributes(field.metadata, path)
+            of = "the column '%s'" % field.name
+            for what in _not_kept(field):
+                request.note_loss("%s of %s" % (what, of))
+            attrs = _attributes(field.metadata, path, of, request)
             found = {name: _Column(dtype, (length, *inner), attrs=attrs)}
             found[name].text_nbytes = lengths.text_nbytes if dtype == TEXT else 0
             if has_nulls:
@@ -179,89 +251,410 @@ def read(path: str, request: Request) -> Content:
                     raise UsageValueError("there are two columns '%s'" % key)
                 column.file_name, column.has_mask = field.name, has_nulls
                 column.is_mask = key != name
-                read_column = partial(_blocks, file, path, {key: replace(column)})
+                read_column = partial(_blocks, source, path, {key: replace(column)})
                 column.array = Field(Stream(read_column, {key: column}), key)
                 columns[key] = column
-        attrs = _attributes(schema.metadata, path)
-    blocks = partial(_blocks, file, path, columns)
+        attrs = _attributes(schema.metadata, path, "the table", request)
+        attrs = {**source.pandas_attrs, **attrs}
+    blocks = partial(_blocks, source, path, columns)
     return new_table(columns, length, blocks, attrs)
 
 
-def _opened(path: str, request: Request, texts: Sequence[str] = ()) -> ParquetFile:
-    """Open a file; each different text of the columns `texts` is read once."""
-    file: ParquetFile = _pyarrow("pyarrow.parquet").ParquetFile(
-        path,
-        buffer_size=BUFFER_NBYTES,
-        pre_buffer=False,
-        read_dictionary=texts,
-    )
-    request.resources.enter_context(file)
-    return file
+class _Source:
+    """A file, or the files in a folder, whose rows follow one another.
 
-
-def _names(file: ParquetFile, request: Request) -> dict[int, str]:
-    """Return the names of the columns by their numbers in the file.
-
-    pandas stores an index without a name under a name that other programs reserve. It
-    is left out if it just numbers the rows.
+    Attributes
+    ----------
+    schema
+        That of the first file, and behind it the columns that no file has: the numbers
+        that pandas has as an index, and the values in the names of folders.
+    length
+        Number of rows.
+    pandas
+        What pandas states of its index and of its columns, if it wrote the first file.
     """
-    names = dict(enumerate(file.schema_arrow.names))
-    if b"pandas" not in (file.schema_arrow.metadata or {}):
+
+    def __init__(self, path: str, request: Request) -> None:
+        self._path, self._unit, self._handle = path, "ns", None
+        self._paths = _files_in(path) if os.path.isdir(path) else [path]
+        if len(self._paths) == 1:  # another file may replace this one meanwhile
+            opened = _pyarrow().OSFile(self._paths[0])
+            self._handle = request.resources.enter_context(opened)
+        self._metadata: dict[str, FileMetaData] = {}
+        self._leaves: dict[str, dict[str, int]] = {}
+        schemas: dict[str, pyarrow.Schema] = {}
+        for name in self._paths:
+            with _named(name), self._opened(name) as file:
+                self._metadata[name] = file.metadata
+                found = schemas[name] = file.schema_arrow
+            counts = accumulate(map(_nleaves, found.types), initial=0)
+            self._leaves[name] = dict(zip(found.names, counts, strict=False))
+        self.schema: pyarrow.Schema = schemas[self._paths[0]]
+        self._in_files = self.schema.names
+        self.length: int = sum(m.num_rows for m in self._metadata.values())
+        self.pandas = _pandas_of(self.schema)
+        # Columns that are in no file: numbers of all rows, and values of each file.
+        self._numbers: dict[str, range] = {}
+        self._values: dict[str, dict[str, Any]] = {}
+        if os.path.isdir(path):
+            self._join(schemas, request)
+            self._add_folders(request)
+
+    def _join(self, schemas: Mapping[str, pyarrow.Schema], request: Request) -> None:
+        """Raise `UsageError` for a file whose columns differ from those of others."""
+        types, first = _pyarrow().types, self._paths[0]
+        for name, schema in schemas.items():
+            if sorted(schema.names) != sorted(self._in_files):
+                raise UsageValueError(
+                    "expected files with the same columns, found %s in '%s' and %s in "
+                    "'%s'"
+                    % (", ".join(self._in_files), first, ", ".join(schema.names), name)
+                )
+            for number, field in enumerate(self.schema):
+                if not request.wants(field.name):
+                    continue
+                other = schema.field(field.name)
+                if types.is_null(field.type):  # a column of pandas without values
+                    self.schema = self.schema.set(number, other)
+                elif not types.is_null(other.type) and _kind(other) != _kind(field):
+                    raise UsageTypeError(
+                        "the column '%s' has the type '%s' in '%s', and '%s' in '%s'; "
+                        "convert %s"
+                        % (
+                            *(field.name, field.type, first, other.type, name),
+                            LEAVES_OUT % field.name,
+                        )
+                    )
+
+    def _add_folders(self, request: Request) -> None:
+        """Add a column for each key in the names of folders, as in ``year=2024``."""
+        pyarrow = _pyarrow()
+        for name in self._paths:
+            parts = os.path.relpath(name, self._path).split(os.sep)[:-1]
+            pairs = [unquote(part).partition("=") for part in parts]
+            self._values[name] = {key: value for key, mark, value in pairs if mark}
+            if len(self._values[name]) < len(parts):
+                request.note_loss("the names of folders without '='")
+            if self._values[name].keys() != self._values[self._paths[0]].keys():
+                raise UsageValueError(
+                    "expected files in folders of the same keys, found '%s' and '%s'"
+                    % (self._paths[0], name)
+                )
+        for key in self._values[self._paths[0]]:
+            if key in self.schema.names:
+                raise UsageValueError(
+                    "the column '%s' is in the files, and in the names of folders" % key
+                )
+            all_values = self._values.values()
+            for values in all_values:
+                values[key] = None if values[key] == NO_VALUE else values[key]
+            texts = {values[key] for values in all_values} - {None}
+            kind = pyarrow.string()
+            if texts and all(map(WHOLE_NUMBER.fullmatch, texts)):
+                is_short = max(map(len, texts)) < len(str(2**31))
+                kind = pyarrow.int32() if is_short else pyarrow.int64()
+                for values in all_values:
+                    values[key] = None if values[key] is None else int(values[key])
+            self.schema = self.schema.append(pyarrow.field(key, kind))
+
+    def add_numbers(self, name: str, numbers: range) -> None:
+        """Add a column of numbers, which is in no file."""
+        pyarrow = _pyarrow()
+        self._numbers[name] = numbers
+        self.schema = self.schema.append(pyarrow.field(name, pyarrow.int64()))
+
+    @property
+    def pandas_attrs(self) -> JsonObject:
+        """The attributes of the DataFrame."""
+        found = self.pandas.get("attributes")
+        return found if isinstance(found, dict) else {}
+
+    def _opened(self, name: str, once: Sequence[str] = ()) -> ParquetFile:
+        """Open a file; each different text of the columns `once` is read once."""
+        file: ParquetFile = _pyarrow("pyarrow.parquet").ParquetFile(
+            self._handle or name,
+            metadata=self._metadata.get(name),
+            buffer_size=BUFFER_NBYTES,
+            pre_buffer=False,
+            read_dictionary=list(once),
+            coerce_int96_timestamp_unit=self._unit,
+            page_checksum_verification=True,
+        )
+        return file
+
+    def chunks(self, name: str) -> list[tuple[int, ColumnChunkMetaData]]:
+        """Return the chunks of a column in the files, and their numbers of rows."""
+        if name not in self._in_files:
+            return []
+        return [
+            (group.num_rows, group.column(self._leaves[path][name]))
+            for path, metadata in self._metadata.items()
+            for group in map(metadata.row_group, range(metadata.num_row_groups))
+        ]
+
+    def choose_unit(self, names: Sequence[str]) -> None:
+        """Choose the unit of times of 96 bits, which Arrow can't hold.
+
+        It is the finest one that holds all of them. Raises `UsageError` for none.
+        """
+        first = self._paths[0]
+        parquet, leaves = self._metadata[first].schema, self._leaves[first]
+        names = [
+            name
+            for name in names
+            if name in leaves
+            and parquet.column(leaves[name]).physical_type == "INT96"
+            and _dtype_of(self.schema.field(name), self.length, False)
+        ]
+        if not names:
+            return
+        rows = [_shape_of(self.schema.field(name).type)[0] for name in names]
+        step = rows_in_block(8 * sum(map(math.prod, rows)))
+        units = [*UNITS]
+        in_seconds = copy(self)
+        in_seconds._unit = "s"
+        for exact, wrapped in zip(
+            in_seconds.batches(step, names), self.batches(step, names), strict=True
+        ):
+            for name, inner in zip(names, rows, strict=True):
+                seconds = _integers(exact[name], inner)
+                numbers = _integers(wrapped[name], inner)
+                rest = numbers - seconds * 10**9  # both wrap in the same way
+                for unit in [*units]:
+                    fits = abs(seconds) < 2**63 // UNITS[unit]
+                    if unit == "ns":
+                        fits = numbers // 10**9 == seconds
+                    if not (fits & (rest % (10**9 // UNITS[unit]) == 0)).all():
+                        units.remove(unit)
+                if not units:
+                    raise UsageValueError(
+                        "the column '%s' has times that are too far for the units "
+                        "that hold the others; convert %s" % (name, LEAVES_OUT % name)
+                    )
+        self._unit = units[0]
+        with self._opened(first) as file:
+            for name in names:
+                number = self.schema.names.index(name)
+                self.schema = self.schema.set(number, file.schema_arrow.field(name))
+
+    def batches(
+        self, step: int, names: Sequence[str], once: Sequence[str] = ()
+    ) -> Iterator[dict[str, pyarrow.Array]]:
+        """Yield arrays of at most `step` rows of some columns."""
+        pyarrow, start = _pyarrow(), 0
+        stored = [name for name in names if name in self._in_files]
+        once = [name for name in once if name in stored]
+        for path in self._paths:
+            with _named(path), self._opened(path, once) as file:
+                count = file.metadata.num_rows
+                batches: Any = (
+                    file.iter_batches(min(step, MAX_ROWS), columns=stored)
+                    if stored
+                    else (range(count)[i : i + step] for i in range(0, count, step))
+                )
+                for batch in batches:
+                    count, found = len(batch), {}
+                    for name in names:
+                        kind = self.schema.field(name).type
+                        if name in self._numbers:
+                            numbers = self._numbers[name][start : start + count]
+                            found[name] = pyarrow.array(numbers, kind)
+                        elif name not in stored:
+                            value = pyarrow.scalar(self._values[path][name], kind)
+                            found[name] = pyarrow.repeat(value, count)
+                        else:
+                            found[name] = batch.column(name)
+                            found[name].validate(full=True)
+                            if pyarrow.types.is_null(found[name].type):
+                                found[name] = found[name].cast(kind)
+                    start += count
+                    yield found
+
+
+def _nleaves(found: pyarrow.DataType) -> int:
+    """Return the number of columns that Parquet has for a type."""
+    found = getattr(found, "storage_type", found)
+    if _pyarrow().types.is_dictionary(found) or not found.num_fields:
+        return 1
+    return sum(_nleaves(found.field(i).type) for i in range(found.num_fields))
+
+
+def _integers(times: pyarrow.Array, inner: tuple[int, ...]) -> Array:
+    """Return times as integers, zero where they are missing."""
+    for _ in inner:
+        times = times.flatten()
+    return numbers_of(times.cast(_pyarrow().int64()).fill_null(0))
+
+
+# Names, the index of pandas, and metadata
+
+
+def _pandas_of(schema: pyarrow.Schema) -> JsonObject:
+    """Return what pandas states in a schema; nothing if that is wrong."""
+    try:
+        found = parse_json((schema.metadata or {}).get(PANDAS, b"{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _names(source: _Source, request: Request) -> dict[int, str]:
+    """Return the names of the columns by their numbers in the source.
+
+    pandas stores an index without a name under a name that other programs reserve, and
+    one of a range in its metadata. It is left out if it just numbers the rows.
+    """
+    names = dict(enumerate(source.schema.names))
+    if PANDAS not in (source.schema.metadata or {}):
         return names
     levels = [number for number, name in names.items() if UNNAMED.fullmatch(name)]
+
+    def name_of(level: int) -> str:
+        is_free = len(levels) < 2 and "index" not in names.values()
+        return "index" if is_free else "level_%d" % level
+
     for level, number in enumerate(levels):
         stored = names[number]
-        if len(levels) == 1 and _is_numbers(file, number):
+        if len(levels) == 1 and _is_numbers(source, number):
             del names[number]
             continue
-        is_free = len(levels) == 1 and "index" not in names.values()
-        names[number] = "index" if is_free else "level_%d" % level
-        request.note_loss("the name '%s', which becomes '%s'" % (stored, names[number]))
+        names[number] = name_of(level)
+        if request.wants(names[number]):
+            text = "the name '%s', which becomes '%s'" % (stored, names[number])
+            request.note_loss(text)
+    for column in source.pandas.get("column_indexes") or ():
+        if isinstance(column, dict) and column.get("name") is not None:
+            request.note_loss("the name '%s' of the columns" % column["name"])
+    for index in source.pandas.get("index_columns") or ():
+        if not isinstance(index, dict) or index.get("kind") != "range":
+            continue
+        try:
+            numbers = range(index["start"], index["stop"], index["step"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        name = index.get("name")
+        if name is None and numbers == range(len(numbers)):
+            continue
+        name = name_of(0) if name is None else str(name)
+        ends = numbers.start, numbers.stop, numbers.step
+        if len(numbers) != source.length or max(map(abs, ends)) >= 2**63:
+            request.note_loss("the index of pandas, %s" % numbers)
+            continue
+        source.add_numbers(name, numbers)
+        names[len(names)] = name
     return names
 
 
-def _is_numbers(file: ParquetFile, number: int) -> bool:
-    """Return whether a column has integers that follow one another."""
-    field = file.schema_arrow.field(number)
+def _is_numbers(source: _Source, number: int) -> bool:
+    """Return whether a column has the integers 0, 1, 2 and so on."""
+    field, start = source.schema.field(number), 0
     if not _pyarrow().types.is_integer(field.type):
         return False
-    last = None
-    for batch in file.iter_batches(columns=[field.name]):
-        array = batch.column(0)
-        items = array.fill_null(0).to_numpy()
-        follows = last is None or int(items[0]) == last + 1
-        if array.null_count or not follows or (numpy.diff(items) != 1).any():
+    for batch in source.batches(SHARED_ROWS, [field.name]):
+        array = batch[field.name]
+        stop = start + len(array)
+        if array.null_count or (numpy.arange(start, stop) != numbers_of(array)).any():
             return False
-        last = int(items[-1])
+        start = stop
     return True
 
 
-def _can_mask(found: pyarrow.DataType) -> bool:
+def _attributes(
+    metadata: dict[bytes, bytes] | None, path: str, of: str, request: Request
+) -> JsonObject:
+    """Return metadata of a schema or a field as attributes."""
+    found = {}
+    for key, value in (metadata or {}).items():
+        if key in OWN_KEYS or key.startswith(ARROW):
+            continue
+        try:
+            found[key.decode()] = value.decode()
+        except UnicodeDecodeError:
+            request.note_loss("the metadata %r of %s" % (key, of))
+    try:
+        ours = parse_json((metadata or {}).get(ATTRIBUTES, b"{}"))
+    except ValueError as error:
+        raise DamageError("attributes: %s" % error, filename=path) from error
+    return {**found, **(ours if isinstance(ours, dict) else {})}
+
+
+def _not_kept(field: pyarrow.Field) -> Iterator[str]:
+    """Yield what NumPy can't hold of the type of a column, in words."""
+    found = field.type
+    if getattr(found, "tz", None) is not None:
+        yield "the time zone"
+    if getattr(found, "ordered", False):
+        yield "the order of the categories"
+    name = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("latin1")
+    name = getattr(found, "extension_name", name)
+    if name:
+        yield "the type '%s'" % name
+
+
+# Types and items
+
+
+def _can_mask(found: pyarrow.DataType, dtype: DType) -> bool:
     """Return whether missing values become a column: other types have NaN or NaT."""
-    types = _pyarrow().types
-    kinds = types.is_floating, types.is_temporal, types.is_nested, types.is_null
-    return not any(is_kind(found) for is_kind in kinds)
+    types, found = _pyarrow().types, getattr(found, "storage_type", found)
+    return not (types.is_nested(found) or types.is_null(found) or dtype.kind in "fmM")
+
+
+def _shape_of(found: pyarrow.DataType) -> tuple[tuple[int, ...], pyarrow.DataType]:
+    """Return the shape of a row, and the type of its items."""
+    types, inner = _pyarrow().types, tuple[int, ...]()
+    found = getattr(found, "storage_type", found)
+    while types.is_fixed_size_list(found):
+        inner, found = (*inner, found.list_size), found.value_type
+        found = getattr(found, "storage_type", found)
+    return inner, found
+
+
+def _kind(field: pyarrow.Field) -> object:
+    """Return what must be the same in all files of a table."""
+    inner, found = _shape_of(field.type)
+    name = _dtype_name(found) or str(found)
+    return inner, name, getattr(found, "tz", None)
 
 
 def _dtype_of(
-    field: pyarrow.Field, length: int, has_text: bool
+    field: pyarrow.Field, length: int, has_text: bool, wanted: DType | None = None
 ) -> tuple[DType, tuple[int, ...]]:
-    """Return type and shape of the rows of a column; fixed text has no length yet."""
-    types, found = _pyarrow().types, field.type
-    inner: tuple[int, ...] = ()
-    while types.is_fixed_size_list(found):
-        inner, found = (*inner, found.list_size), found.value_type
+    """Return type and shape of the rows of a column; fixed text has no length yet.
+
+    `wanted` is the type that the user gave. Raises `UsageError` for other types.
+    """
+    types, (inner, found) = _pyarrow().types, _shape_of(field.type)
     if types.is_null(found) and not inner:  # text of pandas without rows
         if length:
             raise _missing(field.name)
         return TEXT if has_text else text_dtype(0), ()
-    name = _dtype_name(found, types)
+    name, advice = _dtype_name(found), ""
+    if name is None and types.is_decimal(found):
+        advice = "--dtype '%s=f8' makes its items floats, and " % field.name
+        name = None if wanted is None or wanted.kind not in "fiu" else wanted.str
+    elif name is None and types.is_time(found):
+        text = "--dtype '%s=m8[%s]' makes its items durations since midnight, and "
+        advice = text % (field.name, found.unit)
+        name = None if wanted is None or wanted.kind != "m" else wanted.str
     if name is None or (inner and name in UNSIZED):
         raise UsageTypeError(
-            "an array can't hold the column '%s' of type '%.200s'"
-            % (field.name, field.type)
+            "an array can't hold the column '%s' of type '%.200s'; convert %s%s"
+            % (field.name, field.type, advice, LEAVES_OUT % field.name)
         )
     dtype = text_or(numpy.dtype(name), has_text)
+    if wanted is not None:
+        is_text = name in UNSIZED
+        if is_text and wanted.kind in "USO":
+            # Text of another kind is converted by the writer, if that is possible.
+            dtype = wanted if wanted.itemsize and wanted.kind == name else dtype
+        elif wanted.kind in "USO" or (inner and is_text):
+            raise UsageTypeError(
+                "the column '%s' of type '%.200s' can't become items of dtype '%s'"
+                % (field.name, field.type, wanted)
+            )
+        else:
+            dtype = wanted
     # pyarrow also makes room for lists without items.
     if math.prod(max(1, count) for count in inner) * dtype.itemsize > MAX_ROW_NBYTES:
         raise UsageTypeError(
@@ -270,14 +663,14 @@ def _dtype_of(
     return dtype, inner
 
 
-def _dtype_name(found: pyarrow.DataType, types: ModuleType) -> str | None:
+def _dtype_name(found: pyarrow.DataType) -> str | None:
     """Return the name of a dtype for a type of Arrow; None if there is none."""
+    types = _pyarrow().types
     if types.is_dictionary(found):
         found = found.value_type
-    if types.is_string(found) or types.is_large_string(found):
-        return "U"
-    if types.is_binary(found) or types.is_large_binary(found):
-        return "S"
+    name = TEXT_TYPES.get(str(found))
+    if name is not None:
+        return name
     if types.is_fixed_size_binary(found):
         return "V%d" % found.byte_width
     if types.is_date(found):
@@ -287,36 +680,74 @@ def _dtype_name(found: pyarrow.DataType, types: ModuleType) -> str | None:
     if types.is_duration(found):
         return "m8[%s]" % found.unit
     if types.is_boolean(found) or types.is_integer(found) or types.is_floating(found):
-        name: str = numpy.dtype(found.to_pandas_dtype()).str
-        return name
+        return str(numpy.dtype(found.to_pandas_dtype()).str)
     return None
 
 
 def _blocks(
-    file: ParquetFile, path: str, columns: Mapping[str, _Column]
+    source: _Source, path: str, columns: Mapping[str, _Column]
 ) -> Iterator[Columns]:
     """Yield blocks of rows of some columns."""
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
-    wanted = list({column.file_name for column in columns.values()})
+    wanted = list({column.file_name: None for column in columns.values()})
     with _named(path):
-        for batch in file.iter_batches(batch_size=step, columns=wanted):
+        for batch in source.batches(step, wanted):
             yield {
-                name: column.items(batch.column(column.file_name))
+                name: column.items(batch[column.file_name])
                 for name, column in columns.items()
             }
 
 
-def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
+def _stored(array: pyarrow.Array, decodes: bool = True) -> pyarrow.Array:
+    """Return an array of Arrow without an extension type, a view or a dictionary."""
+    array = getattr(array, "storage", array)
+    if decodes and hasattr(array, "dictionary"):
+        array = array.dictionary_decode()
+    kind = VIEWS.get(str(array.type))
+    return array if kind is None else array.cast(getattr(_pyarrow(), kind)())
+
+
+def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
+    """Return values in a type of Arrow whose items NumPy can convert to a dtype."""
+    pyarrow, found = _pyarrow(), array.type
+    types, kind = pyarrow.types, dtype.kind
     try:
-        found = parse_json((metadata or {}).get(ATTRIBUTES, b"{}"))
-    except ValueError as error:
-        raise DamageError("attributes: %s" % error, filename=path) from error
-    return found if isinstance(found, dict) else {}
+        if types.is_time(found):
+            whole = pyarrow.int32() if types.is_time32(found) else pyarrow.int64()
+            array = array.cast(whole).cast(pyarrow.int64())
+            return array.cast(pyarrow.duration(found.unit))
+        if types.is_decimal(found) and kind == "f":
+            array = array.cast(pyarrow.string())  # text is rounded once
+        is_text = str(array.type) in TEXT_TYPES and kind not in "USO"
+        if is_text or types.is_decimal(found):
+            return array.cast(arrow_type(dtype, (), ""))
+        if kind == "f" and not types.is_floating(found):
+            return array.cast(pyarrow.float64(), safe=False)  # NaN for missing ones
+    except pyarrow.ArrowException as error:
+        raise DoesNotFit("a value does not fit '%s': %s" % (dtype, error)) from error
+    return array
 
 
-def _decoded(array: pyarrow.Array) -> pyarrow.Array:
-    """Return an array of Arrow without a dictionary of its values."""
-    return array.dictionary_decode() if hasattr(array, "dictionary") else array
+def _zero(found: pyarrow.DataType) -> object:
+    """Return the value in the place of a missing one."""
+    name = _dtype_name(found) or "i8"
+    dtype = numpy.dtype(name)
+    return numpy.array(empty_item(dtype), dtype).item()
+
+
+def _items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
+    """Return an array of Arrow as items of its own type, or as text of `dtype`."""
+    if dtype.kind in "USO":
+        return text_items(array, dtype, name)
+    if _pyarrow().types.is_fixed_size_binary(array.type):
+        kind = numpy.dtype(_dtype_name(array.type))
+        return numpy.frombuffer(b"".join(array.to_pylist()), kind)
+    items: Array = array.to_numpy(zero_copy_only=False)
+    if items.dtype.kind in "mM" and numpy.isnat(items).sum() != array.null_count:
+        raise DoesNotFit(
+            "the column '%s' has a time that NumPy takes for a missing one" % name
+        )
+    return items
 
 
 def _whole(array: pyarrow.Array, name: str) -> pyarrow.Array:
@@ -351,8 +782,8 @@ def write(content: Content, request: Request) -> None:
                 request.note_loss("the attributes of the column '%s'" % name)
             continue
         found = _parquet_type(arrow_type(column.dtype, column.shape[1:], name))
-        fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
-    schema = pyarrow.schema(fields, metadata=_metadata(table.attrs))
+        fields.append(pyarrow.field(name, found, metadata=metadata_of(column.attrs)))
+    schema = pyarrow.schema(fields, metadata=metadata_of(table.attrs))
     with (
         request.new_file() as out_fp,
         _pyarrow("pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
@@ -374,10 +805,6 @@ def _parquet_type(found: pyarrow.DataType) -> pyarrow.DataType:
     if pyarrow.types.is_fixed_size_list(found):
         return pyarrow.list_(_parquet_type(found.value_type), found.list_size)
     return pyarrow.timestamp("ms") if found == pyarrow.timestamp("s") else found
-
-
-def _metadata(attrs: JsonObject) -> dict[bytes, bytes] | None:
-    return {ATTRIBUTES: encode_attributes(attrs).strip()} if attrs else None
 
 
 # Text as items of one length
