@@ -73,6 +73,7 @@ def test_json(command):
         "nbytes": 7992,
         "lost": ["the attributes"],
         "recovered": [],
+        "notes": [],
     }
     assert expected == json.loads(out)
     assert "attributes" in err
