@@ -128,7 +128,7 @@ WRITTEN = {
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
 # Formats with text of variable length.
-HAVING_TEXT = ("csv", "parquet", "zarr")
+HAVING_TEXT = ("csv", "parquet", "hdf5", "zarr")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
 # Settings that have no effect on formats without Blosc, as defaults of a user may not.

@@ -11,6 +11,7 @@ column has the rows of one block, so that no shard is written twice.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate, chain, islice
@@ -63,6 +64,9 @@ from .parquet_files import Lengths, fixed
 TEXT = "OT"
 # Number of plain bytes of a block of rows that is appended to a table.
 TABLE_NBYTES = 32 * 2**20
+
+# Maximum number of bytes in the name of a folder, in the usual file systems.
+MAX_NAME = 255
 
 # Reading
 
@@ -172,6 +176,9 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
         for name, member in content.members.items():
             if not is_member_name(name):
                 raise UsageValueError(BAD_NAME % ("member", name))
+            if (nbytes := len(os.fsencode(name))) > MAX_NAME:
+                why = "the name of a member has at most '%d' bytes, found '%d': '%s...'"
+                raise UsageValueError(why % (MAX_NAME, nbytes, name[:32]))
             inner = join(where, name)
             try:
                 _write(member, request, join(path, name), inner)
@@ -184,7 +191,18 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
                 raise type(error)("'%s': %s" % (inner, error)) from error
     elif is_table(content) and (content.columns or not array_class(layout).by_field):
         # Zarr has tables, and no arrays with fields.
-        _write_table(as_table(content), request, path)
+        table = as_table(content)
+        wrong = {
+            name: column.dtype
+            for name, column in table.columns.items()
+            if content.may_be_lost and not _fits(column, layout)
+        }
+        if 0 < len(wrong) < len(table.columns):
+            for column in wrong.items():
+                what = "the column '%s', of dtype '%s', of '%s'"
+                request.note_loss(what % (*column, where))
+            table = table.only(n for n in table.columns if n not in wrong)
+        _write_table(table, request, path)
     else:
         ndim, source = len(content.shape), content.array
         if where:
