@@ -21,6 +21,7 @@ from typing import Any
 import numpy
 
 from ... import dataset
+from ..._commit.new_folder import creating_inside
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
 from ..._format.zarr_metadata import ZARR_JSON
@@ -30,7 +31,7 @@ from ...constants import EXTENSION, MAX_BUFFERSIZE
 from ...exceptions import NotANumpyArray, UsageError, UsageTypeError, UsageValueError
 from ...zip_io import loadz
 from ..array import Array
-from ..commit_rules import building, creating
+from ..commit_rules import building
 from ..folder import BAD_NAME, is_member_name
 from ..group import Group
 from ..labels import name_of, stored_dims
@@ -39,6 +40,7 @@ from ..layouts import (
     array_class,
     blp_files,
     find_members,
+    group_class,
     layouts_for,
     table_class,
 )
@@ -172,7 +174,8 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
     given: dict[str, Any] = {"chunks": request.chunks, "shards": request.shards}
     if isinstance(content, Members):
         group = layout if "group" in LAYOUTS[layout].kinds else "zarr"
-        dataset.create_group(path, layout=group, attrs=content.attrs).close()
+        with creating_inside(path) as change:
+            group_class(group).create(change, content.attrs)
         for name, member in content.members.items():
             if not is_member_name(name):
                 raise UsageValueError(BAD_NAME % ("member", name))
@@ -227,7 +230,7 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
             sample=first[0] if first else None,
         )
         stream = RowStream(chain(first, blocks), content.dtype, content.shape[1:])
-        with creating(path, "x", False) as change:
+        with creating_inside(path) as change:
             found.create(change, "", new, stream.blocks(found.grid_for(new)))
 
 
@@ -268,8 +271,10 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
             fill_value=fill,
             settings=request.settings,
         )
-    with creating(path, "x", False) as change:
+    with creating_inside(path) as change:
         found.create(change, new, table.attrs)
-    with dataset.open_table(path, "r+", sync=False) as opened:
-        for rows in blocks:
-            opened.append(rows)
+    others = list(islice(blocks, 1))
+    if others:
+        with dataset.open_table(path, "r+", sync=False) as opened:
+            for rows in chain(others, blocks):
+                opened.append(rows)
