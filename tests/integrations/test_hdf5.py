@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -884,6 +885,13 @@ def test_huge_shapes():
     with h5py.File("a.h5", "w") as file:
         file.create_dataset("x", (2**40, 2**10), "f8", chunks=(1, 1024))
     with pytest.raises(OSError, match=r"only '[0-9]+' are free"):
+        dataset.convert("a.h5", "b.zarr")
+    free = shutil.disk_usage(".").free
+    with h5py.File("a.h5", "w") as file:  # no items are stored
+        file.create_dataset("x", (free // 2**10, 2**8), "f8", chunks=(64, 256))
+    text = r"the content has '%d' bytes in a source of '%d' bytes, and only"
+    nbytes = free // 2**10 * 2**11, os.path.getsize("a.h5")
+    with pytest.raises(OSError, match=text % nbytes):
         dataset.convert("a.h5", "b.zarr")
     with h5py.File("a.h5", "w") as file:
         made = file.create_dataset("x", (2**40,), h5py.string_dtype(), chunks=(8,))

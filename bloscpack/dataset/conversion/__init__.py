@@ -386,7 +386,7 @@ def convert(
         if expect is not None:
             expect(content.nbytes)
         if not streamed:
-            _check_room(content.nbytes, wanted, out_name)
+            _check_room(content.nbytes, wanted, in_name, out_name)
         wanted.write(content, request)
         recovered = [
             "'%s': %s" % (name, text) if name else text
@@ -397,18 +397,36 @@ def convert(
     return Conversion(*names, content.kind, content.nbytes, request.lost, recovered)
 
 
-def _check_room(nbytes: int, wanted: Format, target: str) -> None:
-    """Raise `StorageError` if the target can't fit: a damaged shape may be huge."""
+def _check_room(nbytes: int, wanted: Format, source: str, target: str) -> None:
+    """Raise `StorageError` if the target can't fit: a damaged shape may be huge.
+
+    A target with compression is smaller, but not if the source states a multiple of
+    what compression can reach: most of that would be fill values.
+    """
     folder = os.path.dirname(os.path.abspath(target))
     while not os.path.exists(folder):  # the writer makes folders that are missing
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder).free
-    if nbytes > free * (1 if wanted.name in PLAIN else MAX_RATIO):
+    if nbytes <= free:
+        return
+    stored = None if is_url(source) else _stored_nbytes(_file_of(source))
+    most = free if stored is None else min(free, stored)
+    if wanted.name in PLAIN or nbytes > MAX_RATIO * most:
+        within = "" if stored is None else " in a source of '%d' bytes" % stored
         raise StorageError(
             errno.ENOSPC,
-            "the content has '%d' bytes, and only '%d' are free" % (nbytes, free),
+            "the content has '%d' bytes%s, and only '%d' are free"
+            % (nbytes, within, free),
             target,
         )
+
+
+def _stored_nbytes(path: str) -> int:
+    """Return the size of a file, or of all files in a folder."""
+    if not os.path.isdir(path):
+        return os.path.getsize(path)
+    files = (os.path.join(at, name) for at, _, names in os.walk(path) for name in names)
+    return sum(os.lstat(file).st_size for file in files)
 
 
 def _decode_raw(
