@@ -16,6 +16,7 @@ from .._commit.undo import OPTIONS, settled
 from .._engine.forks import cached_property
 from .._format.array_metadata import Description
 from .._format.chunks import frames_of
+from .._format.other_formats import PREFIX_LENGTH, is_of_other_format
 from .._format.sections import FREE, read_beginning
 from .._storage.base import PartStorage, Storage
 from .._storage.cursor import StorageCursor
@@ -88,6 +89,10 @@ class Inspection:
             report.add("header", "undo-record", error.message, offset=OPTIONS)
         self.whole = storage
         sections = read_sections(storage, report)
+        if sections.unreadable is not None and is_of_other_format(
+            storage.read_at(0, PREFIX_LENGTH)
+        ):
+            raise sections.unreadable
         self.storage = storage = without_trailer(storage, sections)
         self.announced_first = sections.first
         self.scan = scan = scan_file(storage, sections, nthreads, progress)

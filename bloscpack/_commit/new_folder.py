@@ -146,6 +146,21 @@ def building(
 
 
 @contextmanager
+def creating_inside(path: str) -> Iterator[FolderChange]:
+    """Yield a change of a new folder at the path of `building`, or below it.
+
+    Only its writer knows the path, so the folder needs no other name until it is
+    complete, and no access of its own: `building` gives all folders theirs.
+    """
+    os.mkdir(path)
+    folder = FolderStore(path)
+    change = FolderChange(folder, ZARR_JSON, False, NewAccess(Model()))
+    yield change
+    change.commit()
+    folder.remove_tree(STAGING)
+
+
+@contextmanager
 def _unfinished(
     target: NewName, mode: str, limits: Limits, is_old: IsOld = None
 ) -> Iterator[tuple[FolderStore, Replaced, NewAccess]]:

@@ -94,6 +94,18 @@ def name_format(prefix: Buffer, size: int | None) -> str | None:
     return None
 
 
+def is_of_other_format(prefix: Buffer) -> bool:
+    """Return whether a file certainly has another format, whatever chunks are in it.
+
+    HDF5 stores chunks of Blosc, and a tar archive Bloscpack files. A damaged header may
+    begin with a short marker by chance, and Bloscpack files are rescued from a damaged
+    ZIP file.
+    """
+    markers = [each for _, *found in MARKERS for each in found if len(each) > len(ZIP)]
+    is_tar = bytes(prefix[TAR_AT:]).startswith(TAR)
+    return is_tar or bytes(prefix).startswith(tuple(markers))
+
+
 def begins_as_archive(prefix: bytes) -> bool:
     """Return whether a file may be an archive: `prefix` is in its first local header.
 

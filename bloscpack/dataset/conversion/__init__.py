@@ -168,7 +168,7 @@ MAX_RATIO = 1000
 # Maximum number of names of arrays in a notice.
 NAMES_SHOWN = 5
 # Formats with text of variable length.
-HAVING_TEXT = ("csv", "parquet", "zarr")
+HAVING_TEXT = ("csv", "parquet", "hdf5", "zarr")
 # Formats in which each column has a name, and an array alone is no column.
 NAMING = ("csv", "parquet")
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
@@ -488,7 +488,7 @@ def convert(
         if expect is not None:
             expect(content.nbytes)
         if not streamed:
-            _check_room(content.nbytes, wanted, out_name)
+            _check_room(content.nbytes, wanted, in_name, out_name)
         wanted.write(content, request)
         recovered = [
             "'%s': %s" % (name, text) if name else text
@@ -552,16 +552,26 @@ def request_fields(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, "raw": _decode_raw(path, *raw)} if any(raw) else fields
 
 
-def _check_room(nbytes: int, wanted: Format, target: str) -> None:
-    """Raise `StorageError` if the target can't fit: a damaged shape may be huge."""
+def _check_room(nbytes: int, wanted: Format, source: str, target: str) -> None:
+    """Raise `StorageError` if the target can't fit: a damaged shape may be huge.
+
+    A target with compression is smaller, but not if the source states a multiple of
+    what compression can reach: most of that would be fill values.
+    """
     folder = os.path.dirname(os.path.abspath(target))
     while not os.path.exists(folder):  # the writer makes folders that are missing
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder).free
-    if nbytes > free * (1 if wanted.name in PLAIN else MAX_RATIO):
+    if nbytes <= free:
+        return
+    stored = None if is_url(source) else _stored_nbytes(_file_of(source))
+    most = free if stored is None else min(free, stored)
+    if wanted.name in PLAIN or nbytes > MAX_RATIO * most:
+        within = "" if stored is None else " in a source of '%d' bytes" % stored
         raise StorageError(
             errno.ENOSPC,
-            "the content has '%d' bytes, and only '%d' are free" % (nbytes, free),
+            "the content has '%d' bytes%s, and only '%d' are free"
+            % (nbytes, within, free),
             target,
         )
 
@@ -573,6 +583,14 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
             "expected a sequence of names, found the text '%s'" % given
         )
     return tuple(given)
+
+
+def _stored_nbytes(path: str) -> int:
+    """Return the size of a file, or of all files in a folder."""
+    if not os.path.isdir(path):
+        return os.path.getsize(path)
+    files = (os.path.join(at, name) for at, _, names in os.walk(path) for name in names)
+    return sum(os.lstat(file).st_size for file in files)
 
 
 def _decode_raw(

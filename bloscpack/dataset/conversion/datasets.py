@@ -20,6 +20,7 @@ from typing import Any
 import numpy
 
 from ... import dataset
+from ..._commit.new_folder import creating_inside
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
 from ..._format.zarr_metadata import MASK, ZARR_JSON
@@ -29,7 +30,7 @@ from ...constants import EXTENSION, MAX_BUFFERSIZE
 from ...exceptions import NotANumpyArray, UsageError, UsageTypeError, UsageValueError
 from ...zip_io import loadz
 from ..array import Array
-from ..commit_rules import building, creating
+from ..commit_rules import building
 from ..folder import check_member_name
 from ..group import Group
 from ..labels import name_of, stored_dims
@@ -38,6 +39,7 @@ from ..layouts import (
     array_class,
     blp_files,
     find_members,
+    group_class,
     layouts_for,
     table_class,
 )
@@ -64,6 +66,7 @@ from .parquet_files import Lengths, fixed
 TEXT = "OT"
 # Number of plain bytes of a block of rows that is appended to a table.
 TABLE_NBYTES = 32 * 2**20
+
 
 # Reading
 
@@ -197,7 +200,8 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
     given: dict[str, Any] = {"chunks": request.chunks, "shards": request.shards}
     if isinstance(content, Members):
         group = layout if "group" in LAYOUTS[layout].kinds else "zarr"
-        dataset.create_group(path, layout=group, attrs=content.attrs).close()
+        with creating_inside(path) as change:
+            group_class(group).create(change, content.attrs)
         for name, member in content.members.items():
             check_member_name("member", name)
             inner = join(where, name)
@@ -215,7 +219,18 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
                 raise type(error)("'%s': %s" % (inner, error)) from error
     elif is_table(content) and (content.columns or not array_class(layout).by_field):
         # Zarr has tables, and no arrays with fields.
-        _write_table(as_table(content), request, path)
+        table = as_table(content)
+        wrong = {
+            name: column.dtype
+            for name, column in table.columns.items()
+            if content.may_be_lost and not _fits(column, layout)
+        }
+        if 0 < len(wrong) < len(table.columns):
+            for column in wrong.items():
+                what = "the column '%s', of dtype '%s', of '%s'"
+                request.note_loss(what % (*column, where))
+            table = table.only(n for n in table.columns if n not in wrong)
+        _write_table(table, request, path)
     else:
         ndim, source = len(content.shape), content.array
         if where:
@@ -240,7 +255,7 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
             sample=first[0] if first else None,
         )
         stream = RowStream(chain(first, blocks), content.dtype, content.shape[1:])
-        with creating(path, "x", False) as change:
+        with creating_inside(path) as change:
             found.create(change, "", new, stream.blocks(found.grid_for(new)))
 
 
@@ -281,8 +296,10 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
             fill_value=fill,
             settings=request.settings,
         )
-    with creating(path, "x", False) as change:
+    with creating_inside(path) as change:
         found.create(change, new, table.attrs)
-    with dataset.open_table(path, "r+", sync=False) as opened:
-        for rows in blocks:
-            opened.append(rows)
+    others = list(islice(blocks, 1))
+    if others:
+        with dataset.open_table(path, "r+", sync=False) as opened:
+            for rows in chain(others, blocks):
+                opened.append(rows)

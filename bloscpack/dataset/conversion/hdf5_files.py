@@ -1,8 +1,11 @@
 """HDF5 files, and netCDF files of format 4, which are HDF5 files, through h5py.
 
-Reading follows hard links only, and reads each object once, so that links to other
+Reading follows hard links only, and reads each group once, so that links to other
 files, and cycles of links, do no harm. Virtual datasets and those whose items are in
 other files are not read: no other file is ever opened. A notice names what is left out.
+
+A dataset with fields that have text of variable length, or that NumPy lacks, becomes a
+table, or a group, whose columns are read one by one: a field is left out by its name.
 
 A dimension scale names an axis of the arrays that it is attached to. Scales are written
 as netCDF does, so that its programs find dimensions and coordinates.
@@ -13,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from shutil import copyfileobj
@@ -26,11 +29,17 @@ import numpy
 from ..._compat import import_extra
 from ..._format.dtypes import Array, DType, check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
-from ..._format.text import empty_item
+from ..._format.text import TEXT, empty_item
 from ..._format.zarr_metadata import MASK
 from ..._types import Json, JsonObject
 from ...constants import MAX_DOCUMENT
-from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
+from ...exceptions import (
+    NotReadable,
+    Unsupported,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from ..arrow_arrays import decoded
 from ..labels import ROW, STRUCTURE, given_dims, stored_dims
 from ..layouts import check_depth
@@ -51,7 +60,7 @@ from .contents import (
     naming_file,
     rows_in_block,
 )
-from .parquet_files import Lengths, fixed
+from .parquet_files import Lengths, fixed, text_dtype
 
 if TYPE_CHECKING:
     from h5py import Dataset, File, Group, HLObject
@@ -77,9 +86,11 @@ KIND, TABLE = "bloscpack.kind", "table"
 # The value of the same attribute of a column whose mask is where the items have the
 # value of the attribute `MASK`, and the number of such values that are tried.
 MASKED, MOST_TRIED = "masked", 256
-# The value of this attribute of a column whose missing items have the value of the
-# attribute `MASK`, and the number of values among which that one is chosen.
-MASKED, MOST_TRIED = "masked", 256
+# The attributes with the type of an array of times, whose items are integers. xarray
+# has the one of durations.
+TIMES = {"M": "bloscpack.dtype", "m": "dtype"}
+# The attribute of characters that are text in an encoding, and those that are decoded.
+ENCODING, ENCODINGS = "_Encoding", {"utf-8", "utf8", "ascii", "latin-1", "iso-8859-1"}
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
 # The attributes of CF for the values that items may have, and for a word for each.
@@ -98,6 +109,23 @@ UNITS = {
     "D": "days", "h": "hours", "m": "minutes", "s": "seconds",
     "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds",
 }  # fmt: skip
+# The filters of HDF5 that h5py may lack, by their registered numbers, and those that
+# the package hdf5plugin adds.
+FILTERS = {
+    305: "LZO", 307: "bzip2", 32000: "LZF", 32001: "Blosc", 32003: "Snappy",
+    32004: "LZ4", 32007: "JPEG-XR", 32008: "Bitshuffle", 32009: "SPDP", 32013: "ZFP",
+    32014: "FPZIP", 32015: "Zstandard", 32016: "B3D", 32017: "SZ", 32018: "FCIDECOMP",
+    32019: "JPEG", 32024: "SZ3", 32026: "Blosc2", 32027: "FLAC", 32028: "SPERR",
+}  # fmt: skip
+IN_PLUGIN = {
+    307, 32001, 32004, 32008, 32013, 32015, 32017, 32018, 32024, 32026, 32028,
+}  # fmt: skip
+NO_PLUGIN = "'%s' is compressed by the filter %d of HDF5 (%s), which needs %%s"
+NO_FILTER = (
+    "'%s' is compressed by the filter %d of HDF5 (%s), which neither h5py nor "
+    "hdf5plugin has: set HDF5_PLUGIN_PATH to the folder of the filter, or write the "
+    "file again without it, with h5repack"
+)
 # Maximum number of losses that are named one by one.
 MAX_NAMED = 100
 # A row is in memory as a whole. This is also the most that a chunk of Blosc holds.
@@ -143,7 +171,7 @@ class _Tree:
         self.h5py, self.path, self.file = h5py, path, file
         texts = TEXTS_NBYTES // max(1, os.path.getsize(path))
         self.most_texts = min(MAX_TEXTS, max(MIN_TEXTS, texts))
-        self._request = request
+        self._request, self.has_text = request, not request.fixed_text
         # The path of each object, by its address in the file.
         self._paths = {self._address(file.id): b""}
         # The items that were read last, and their dataset: its cache takes memory.
@@ -153,6 +181,8 @@ class _Tree:
         self._axes: list[tuple[Rows, list[Axis]]] = []
         self._lengths: dict[int, int] = {}
         self._ids: dict[Axis, int] = {}
+        # The addresses of the scales without items.
+        self._bare: set[int] = set()
         # The names of the scales that may grow, by the paths of their groups.
         self._unlimited: dict[bytes, list[str]] = {}
         self._noted: set[str] = set()
@@ -166,8 +196,10 @@ class _Tree:
         All scales have been seen. netCDF lets a variable be shorter along an axis that
         grows than other variables; the items that it lacks have the fill value.
         """
-        for array, axes in self._axes:
+        for _, axes in self._axes:
             axes[:] = [self._ids.get(axis, axis) for axis in axes]
+        self._join_characters()
+        for array, axes in self._axes:
             for number, axis in enumerate(axes):
                 if isinstance(axis, int) and array.array.growing[number]:
                     length = array.shape[number]
@@ -189,6 +221,30 @@ class _Tree:
                 array.shape = (*shape,)
                 _check_row(array)
                 array.array.extend_to(array)
+
+    def _join_characters(self) -> None:
+        """Make texts of bytes along each axis that only characters have.
+
+        netCDF has an axis without coordinates for the length of such texts, and xarray
+        joins them by this rule.
+        """
+        others = {
+            axis
+            for array, axes in self._axes
+            for number, axis in enumerate(axes, 1)
+            if number < len(axes) or array.dtype.kind != "S"
+        }
+        for array, axes in self._axes:
+            axis = axes[-1] if axes else None
+            if array.dtype == "S1" and axis in self._bare - others:
+                axes.pop()
+                *shape, length = array.shape
+                encoding = str(array.attrs.get(ENCODING)).lower()
+                if encoding in ENCODINGS:
+                    del array.attrs[ENCODING]
+                array.array.join(length, encoding if encoding in ENCODINGS else "")
+                array.dtype, array.shape = array.array.dtype, (*shape,)
+                array.text_nbytes, array.fill_value = length, None
 
     def text_of(self, text: bytes | str) -> str:
         """Return text of HDF5, which is read as Latin-1 if it is no UTF-8.
@@ -226,23 +282,34 @@ class _Tree:
         narrays = len(self._axes)
         for link in group.id:
             inner = path + b"/" + link
-            if group.id.links.get_info(link).type != h5py.h5l.TYPE_HARD:
-                self._lose("the link '%s'", inner)
+            kind = group.id.links.get_info(link).type
+            if kind != h5py.h5l.TYPE_HARD:
+                target: Any = b"?"
+                if kind in (h5py.h5l.TYPE_SOFT, h5py.h5l.TYPE_EXTERNAL):
+                    target = group.id.links.get_val(link)
+                where = "the link '%s' to '%s'"
+                if isinstance(target, tuple):  # a file, and a path in it
+                    where, target = where + " in '%s'", target[::-1]
+                names = target if isinstance(target, tuple) else (target,)
+                self._lose(where, inner, *names)
                 continue
             member = h5py.h5o.open(group.id, link)
             content: Content | None = None
             name = self.text_of(link).removeprefix(NO_COORDINATE)
             wanted = self._request.wants(*self.text_of(path).split("/")[1:], name)
-            if self._paths.setdefault(self._address(member), inner) != inner:
-                self._lose("the link '%s'", inner)
-            elif isinstance(member, h5py.h5g.GroupID):
-                if wanted:
+            is_group, first = isinstance(member, h5py.h5g.GroupID), inner
+            if wanted or not is_group:
+                first = self._paths.setdefault(self._address(member), inner)
+            if is_group:
+                if first != inner:  # it may be a group around this one
+                    self._lose("the link '%s' to '%s'", inner, first or b"/")
+                elif wanted:
                     content = self.group(h5py.Group(member), inner, depth + 1)
             elif not isinstance(member, h5py.h5d.DatasetID):
                 self._lose("the type '%s'", inner)
-            else:
+            else:  # each name of a dataset is an array
                 try:
-                    content = self._array(member, inner, wanted)
+                    content = self._dataset(member, inner, first, wanted)
                 except UsageError as error:
                     if wanted:
                         self._lose("'%s' (%s)", inner, str(error))
@@ -261,10 +328,13 @@ class _Tree:
         del self._axes[narrays:]  # the axes of columns have no names
         return table
 
-    def _array(self, found: Any, path: bytes, wanted: bool) -> Rows | None:
-        """Return an array; raise `UsageError` for items that no array has.
+    def _dataset(
+        self, found: Any, path: bytes, first: bytes, wanted: bool
+    ) -> Content | None:
+        """Return the contents of a dataset, which has the path `first`, too.
 
-        An array that is not wanted may still be the scale of an axis.
+        None for a scale without items, and for what is not `wanted`, which may still be
+        the scale of an axis. Raises `UsageError` for items that no array has.
         """
         h5d, settings = self.h5py.h5d, found.get_create_plist()
         # The shape of a virtual dataset may be that of other files.
@@ -272,10 +342,6 @@ class _Tree:
             raise UsageTypeError("its items are in other files")
         if found.shape is None:
             raise UsageTypeError("it has no items, and no shape")
-        try:
-            found.dtype  # noqa: B018 - h5py finds it
-        except TypeError as error:
-            raise UsageTypeError(str(error)) from error
         dataset = self.h5py.Dataset(found)
         is_scale = self._plain(self._value(dataset, "CLASS")) == SCALE
         is_scale = is_scale and found.rank > 0
@@ -285,52 +351,119 @@ class _Tree:
             dimension = self._plain(self._value(dataset, DIMENSION_ID))
             if isinstance(dimension, int):
                 self._ids[-1 - dimension] = address
-            if dataset.maxshape[0] is None:
+            if dataset.maxshape[0] is None and path == first:
                 group, _, link = path.rpartition(b"/")
                 self._unlimited.setdefault(group, []).append(self.text_of(link))
         name = self._plain(self._value(dataset, "NAME")) if is_scale else None
         is_bare = isinstance(name, str) and name.startswith(NO_VARIABLE)
+        if is_bare:
+            self._bare.add(address)
         if is_bare or not wanted:
             return None
-        items, shape = _Items(self, dataset, path), dataset.shape
+        if self._request.target:  # before anything is written
+            self.check_filters(found, path)
+        kind = found.get_type()
+        names, dtype = _names_of_fields(kind), None
+        try:
+            dtype = _dtype_of(kind)
+        except UsageTypeError:
+            if not names:
+                raise
+        if dtype is not None and not (names and dtype.hasobject):
+            return self._array(dataset, path, dtype, is_scale)
+        columns: dict[str, Content] = {}
+        wrong: dict[str, str] = {}
+        for number, name in enumerate(names):
+            try:
+                inner = _dtype_of(kind.get_member_type(number))
+                columns[name] = self._array(dataset, path, inner, False, name)
+            except UsageError as error:
+                wrong[name] = str(error)
+        if not columns:
+            raise UsageTypeError("the field '%s': %s" % next(iter(wrong.items())))
+        for name, why in wrong.items():
+            self._lose("the field '%s' of '%s' (%s)", name, path, why)
+        attrs = self._attributes(dataset, path)
+        whole = Members(columns, attrs)
+        table = joined_arrays(whole)
+        if table is None:  # each field has no axes
+            return whole
+        table.may_be_lost = True
+        return table
+
+    def check_filters(self, found: Any, path: bytes) -> None:
+        """Raise `Unsupported` if a filter is missing that stored chunks need."""
+        h5py, settings = self.h5py, found.get_create_plist()
+        for number in range(settings.get_nfilters()):
+            code, _, _, name = settings.get_filter(number)
+            name = FILTERS.get(code) or self.text_of(name) or "unknown"
+            if _has_filter(h5py, code) or not _is_used(found, number):
+                continue
+            texts = self.text_of(path), code, name
+            try:  # the package adds its filters to those of h5py
+                if code in IN_PLUGIN:
+                    import_extra("hdf5plugin", "hdf5", NO_PLUGIN % texts)
+            except UsageError as error:
+                raise Unsupported(str(error), filename=self.path) from error
+            if not _has_filter(h5py, code):
+                raise Unsupported(NO_FILTER % texts, filename=self.path)
+
+    def _array(
+        self,
+        dataset: Dataset,
+        path: bytes,
+        dtype: DType,
+        is_scale: bool,
+        field: str | None = None,
+    ) -> Rows:
+        """Return an array of all items, or of a field."""
+        items, shape = _Items(self, dataset, path, dtype, field), dataset.shape
         array = Rows(items.dtype, shape + items.inner, items, may_be_lost=True)
+        array.text_nbytes = items.text_nbytes
         if items.fill is not None:
             array.fill_value = numpy.asarray(items.fill).astype(items.dtype)[()]
-        array.attrs = self._attributes(dataset, path, items.dtype)
+        if field is None:
+            array.attrs = self._attributes(dataset, path, items.dtype)
+            _decode_times(array)
         is_masked = array.attrs.get(KIND) == MASKED
-        if items.dtype.kind in "SU" and MASK in array.attrs and not is_masked:
+        if items.dtype.kind in "SUO" and MASK in array.attrs and not is_masked:
             # xarray opens no text with this attribute: the array has the fill value.
             mask, fill = array.attrs.pop(MASK), items.fill
             if not isinstance(fill, (str, bytes)) or mask != self.text_of(fill):
                 self._lose("the attribute '%s' of '%s'", MASK, path)
         _check_row(array)
-        # A scale with more axes is a variable of netCDF with the name of its first one.
-        axes: list[Axis] = [self._address(found)]
-        if not (is_scale and found.rank == 1):
-            # The functions of HDF5 for scales crash if these attributes are damaged.
-            scales = self._value(dataset, "DIMENSION_LIST")
-            labels = self._value(dataset, "DIMENSION_LABELS")
-            ids = self._value(dataset, DIMENSION_IDS) if is_scale else None
-            axes = []
-            for axis in range(len(shape)):
-                if scales is not None and len(scales[axis]):
-                    scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
-                    axes.append(self._address(scale))
-                elif ids is not None:
-                    axes.append(-1 - int(ids[axis]))
-                else:
-                    label = None if labels is None else self._plain(labels[axis])
-                    axes.append(label)
-        self._axes.append((array, axes))
-        kind, check = dataset.dtype, self.h5py.check_enum_dtype
-        meanings = {} if kind.kind == "b" else check(kind) or {}
+        if field is None:
+            self._axes.append((array, self._axes_of(dataset, is_scale)))
+        check = self.h5py.check_enum_dtype
+        meanings = {} if dtype.kind == "b" else check(dtype) or {}
         is_free = array.attrs.keys().isdisjoint((FLAG_VALUES, FLAG_MEANINGS))
         if meanings and is_free and all(word.split() == [word] for word in meanings):
             array.attrs[FLAG_VALUES] = [*meanings.values()]
             array.attrs[FLAG_MEANINGS] = " ".join(meanings)
-        elif meanings or any(check(kind[field]) for field in kind.names or ()):
+        elif meanings or any(check(dtype[name]) for name in dtype.names or ()):
             self._lose("the names of the values of '%s'", path)
         return array
+
+    def _axes_of(self, dataset: Dataset, is_scale: bool) -> list[Axis]:
+        """Return the axes of a dataset: addresses of scales, ids or labels."""
+        found = dataset.id
+        # A scale with more axes is a variable of netCDF with the name of its first one.
+        if is_scale and found.rank == 1:
+            return [self._address(found)]
+        # The functions of HDF5 for scales crash if these attributes are damaged.
+        scales = self._value(dataset, "DIMENSION_LIST")
+        labels = self._value(dataset, "DIMENSION_LABELS")
+        ids = self._value(dataset, DIMENSION_IDS) if is_scale else None
+        axes: list[Axis] = []
+        for axis in range(found.rank):
+            if scales is not None and len(scales[axis]):
+                scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
+                axes.append(self._address(scale))
+            elif ids is not None:
+                axes.append(-1 - int(ids[axis]))
+            else:
+                axes.append(None if labels is None else self._plain(labels[axis]))
+        return axes
 
     def _attributes(
         self, found: HLObject, path: bytes, dtype: DType | None = None
@@ -346,23 +479,34 @@ class _Tree:
             else:
                 attrs[self.text_of(name)] = value
         for name in found.attrs:
-            if name in attrs and found.attrs.get_id(name).dtype.kind in NUMBERS:
+            stored = self._attribute_dtype(found, name) if name in attrs else None
+            if stored is not None and stored.kind in NUMBERS:
                 kept = _attribute(name, attrs, dtype).dtype
-                stored = found.attrs.get_id(name).dtype
                 if kept.newbyteorder("=") != stored.newbyteorder("="):
                     where = stored, name, self.text_of(path or b"/")
                     text = "the types of attributes, such as '%s' of '%s' of '%s'"
                     self._lose_once(text, *where)
         return attrs
 
-    def _value(self, found: HLObject, name: str) -> Any:
-        """Return the value of an attribute; None if it is missing, or too large."""
+    def _attribute_dtype(self, found: HLObject, name: str) -> DType | None:
+        """Return the type of an attribute; None if it is missing, or NumPy lacks it."""
         if name not in found.attrs:
             return None
-        stored = found.attrs.get_id(name)
-        size = math.prod(stored.shape or ())
-        is_large = size * stored.dtype.itemsize > MAX_DOCUMENT
-        if stored.dtype.kind == "O":
+        with suppress(UsageTypeError):
+            return _dtype_of(found.attrs.get_id(name).get_type(), with_objects=True)
+        return None
+
+    def _value(self, found: HLObject, name: str) -> Any:
+        """Return the value of an attribute.
+
+        None if it is missing, too large, or of a type that NumPy lacks.
+        """
+        dtype = self._attribute_dtype(found, name)
+        if dtype is None:
+            return None
+        size = math.prod(found.attrs.get_id(name).shape or ())
+        is_large = size * dtype.itemsize > MAX_DOCUMENT
+        if dtype.kind == "O":
             is_large = size > self.most_texts
         return None if is_large else found.attrs[name]
 
@@ -459,18 +603,94 @@ def _check_row(array: Rows) -> None:
         raise UsageValueError(text % (array.row_nbytes, MAX_ROW_NBYTES))
 
 
-def _without_objects(dtype: DType) -> DType:
-    """Return a type without what NumPy does not store: padding, names of values.
+def _has_filter(h5py: ModuleType, code: int) -> bool:
+    """Return whether HDF5 has a filter; it may look for one in a folder of plugins."""
+    try:
+        return bool(h5py.h5z.filter_avail(code))
+    except WRONG:  # there is no such folder
+        return False
 
-    Raises `UsageError` for references, and items of different lengths.
+
+def _is_used(found: Any, number: int) -> bool:
+    """Return whether a dataset has a chunk that needs the filter with a number."""
+    used = False
+
+    def look(chunk: Any) -> bool | None:
+        nonlocal used
+        used = used or not chunk.filter_mask >> number & 1
+        return used or None
+
+    found.chunk_iter(look)
+    return used
+
+
+def _names_of_fields(kind: Any) -> list[str]:
+    """Return the names of the fields of a type of HDF5; empty for one without."""
+    if not hasattr(kind, "get_member_type") or not hasattr(kind, "get_member_offset"):
+        return []
+    names = map(kind.get_member_name, range(kind.get_nmembers()))
+    return [name.decode("utf-8", "surrogateescape") for name in names]
+
+
+def _dtype_of(kind: Any, *, with_objects: bool = False) -> DType:
+    """Return the type of NumPy for a type of HDF5, without padding.
+
+    Text of variable length is objects. Raises `UsageError` if NumPy lacks the type, and
+    for references and items of different lengths, unless `with_objects`.
     """
+    try:
+        dtype: DType = kind.dtype
+    except (TypeError, ValueError) as error:
+        raise UsageTypeError("NumPy has no such type: %s" % error) from error
+    if not with_objects:
+        _check_objects(dtype)
+    return dtype
+
+
+def _check_objects(dtype: DType) -> None:
+    """Raise `UsageError` for references, and for items of different lengths."""
+    for name in dtype.names or ():
+        _check_objects(dtype[name])
+    if dtype.base is not dtype:
+        _check_objects(dtype.base)
+    elif dtype.kind == "O":
+        vlen = None if dtype.metadata is None else dtype.metadata.get("vlen")
+        if vlen is None:
+            raise UsageTypeError("its items are references")
+        if vlen not in (str, bytes):
+            raise UsageTypeError("its items have different lengths")
+
+
+def _without_names(dtype: DType) -> DType:
+    """Return a type without what NumPy does not store: padding, names of values."""
     if dtype.subdtype is not None:
-        return numpy.dtype((_without_objects(dtype.base), dtype.shape))
+        return numpy.dtype((_without_names(dtype.base), dtype.shape))
     if dtype.names is not None:
-        return numpy.dtype([(n, _without_objects(dtype[n])) for n in dtype.names])
-    if dtype.kind == "O":
-        raise UsageTypeError("its items are references, or have different lengths")
+        return numpy.dtype([(n, _without_names(dtype[n])) for n in dtype.names])
     return numpy.dtype(dtype.str)
+
+
+def _decode_times(array: Rows) -> None:
+    """Make times of integers that `write`, or xarray, has made of times."""
+    for kind, name in TIMES.items():
+        for unit in UNITS if name in array.attrs and array.dtype == "i8" else ():
+            dtype = numpy.dtype("%s8[%s]" % (kind, unit))
+            wanted = _attributes_of_times(dtype)
+            found = {MASK: wanted[MASK], **array.attrs}
+            is_changed = not found.keys().isdisjoint({"calendar", *PACKING})
+            if found.items() >= wanted.items() and not is_changed:
+                array.attrs = {k: v for k, v in array.attrs.items() if k not in wanted}
+                array.dtype = array.array.dtype = dtype
+                if array.fill_value is not None:
+                    array.fill_value = numpy.asarray(array.fill_value).astype(dtype)[()]
+                return
+
+
+def _attributes_of_times(dtype: DType) -> JsonObject:
+    """Return the attributes of integers that are times: those of CF, and their type."""
+    kind, missing = dtype.kind, int(numpy.iinfo("i8").min)
+    word = UNITS[numpy.datetime_data(dtype)[0]] + " since 1970-01-01" * (kind == "M")
+    return {"units": word, MASK: missing, TIMES[kind]: dtype.name}
 
 
 class _Items:
@@ -485,7 +705,9 @@ class _Items:
     inner
         The axes of an item that is an array.
     is_text
-        Whether the items have been text of variable length, or in UTF-8.
+        Whether the items are text of variable length, or of bytes in UTF-8.
+    text_nbytes
+        About the number of bytes of a text of variable length; zero if unknown.
     growing
         Whether the array may get more items, for each axis.
     chunks
@@ -496,38 +718,86 @@ class _Items:
         The fill value; None without one.
     """
 
-    def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
+    def __init__(
+        self,
+        tree: _Tree,
+        dataset: Dataset,
+        path: bytes,
+        dtype: DType,
+        field: str | None,
+    ) -> None:
         self._tree, self._path, self.name = tree, path, tree.text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.growing = [most is None for most in dataset.maxshape]
         self._filled: Array | None = None
+        self._joined: DType | None = None
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
-        check_known(dataset.dtype)
-        text = tree.h5py.check_string_dtype(dataset.dtype)
+        # The fields that are read; None for all.
+        self._fields = None if field is None else numpy.dtype([(field, dtype)])
+        check_known(dtype)
+        text = tree.h5py.check_string_dtype(dtype.base)
         self.is_text = bool(text and (text.length is None or text.encoding == "utf-8"))
-        kind, settings = dataset.dtype, dataset.id.get_create_plist()
+        if dtype.hasobject and not self.is_text:
+            raise UsageTypeError(
+                "a field of its items has text of variable length, which only a field "
+                "of the dataset itself can have"
+            )
         given = tree.h5py.h5d.FILL_VALUE_USER_DEFINED
-        has_fill = settings.fill_value_defined() == given
-        is_readable = self.is_text or not kind.hasobject
-        self.fill = dataset.fillvalue if has_fill and is_readable else None
-        if self.is_text:  # its type is that of the longest value
+        settings = dataset.id.get_create_plist()
+        has_fill = field is None and settings.fill_value_defined() == given
+        self.fill = dataset.fillvalue if has_fill else None
+        self.text_nbytes = 0
+        if self.is_text:
+            tree.check_filters(dataset.id, path)
+            count = dataset.size * math.prod(dtype.shape)
             if 0 < self.cbytes * MAX_RATIO < dataset.size * self._itemsize:
                 why = "'%d' stored bytes can't hold '%d' texts"
-                raise UsageValueError(why % (self.cbytes, dataset.size))
+                raise UsageValueError(why % (self.cbytes, count))
             lengths = Lengths()
             if self.fill is not None:
                 self.fill = tree.text_of(self.fill)
                 lengths.add([self.fill])
             for values in self._texts(dataset, ...) if self.cbytes else ():
                 lengths.add(decoded(values.ravel(), self.name))
-            kind = lengths.dtype(self.name)
-        kind = _without_objects(kind)
-        self.dtype, self.inner = kind.base, kind.shape
+            if text.length is None and tree.has_text:
+                base, self.text_nbytes = TEXT, lengths.text_nbytes
+            else:  # its type is that of the longest value
+                base = lengths.dtype(self.name)
+            dtype = numpy.dtype((base, dtype.shape))
+        dtype = dtype if dtype.base == TEXT else _without_names(dtype)
+        self.dtype, self.inner = dtype.base, dtype.shape
+
+    def join(self, length: int, encoding: str) -> None:
+        """Make texts of characters along the last axis: of bytes without encoding."""
+        self._joined, self._encoding = text_dtype(length, "S"), encoding
+        if encoding:
+            self.dtype = TEXT if self._tree.has_text else text_dtype(length)
+        else:
+            self.dtype = self._joined
+
+    def _texts_of(self, characters: Array, joined: DType) -> Array:
+        """Return the texts of characters along the last axis."""
+        whole = numpy.zeros((*characters.shape[:-1], joined.itemsize), "S1")
+        whole[..., : characters.shape[-1]] = characters
+        texts = whole.view(joined)[..., 0]
+        try:
+            return numpy.char.decode(texts, self._encoding) if self._encoding else texts
+        except UnicodeDecodeError as error:
+            text = "'%s': expected text in %s, found %.200r"
+            where = self.name, self._encoding, error.object
+            raise UsageTypeError(text % where) from error
+
+    def _read(self, dataset: Dataset, key: Any) -> Array:
+        """Return some rows of the items, or of the field."""
+        if self._fields is None:
+            return numpy.asarray(dataset[key])
+        (name,) = self._fields.names or ()
+        return numpy.asarray(dataset.__getitem__(key, new_dtype=self._fields)[name])
 
     def extend_to(self, array: Rows) -> None:
         """Let the items of an array that are not in the file have the fill value."""
-        item: Array = numpy.zeros((), self.dtype)
+        item: Array = numpy.array(empty_item(self.dtype), self.dtype)
         if array.fill_value is not None:
             item[...] = array.fill_value
         self._filled = numpy.broadcast_to(item, array.shape)
@@ -535,7 +805,7 @@ class _Items:
     def _texts(self, dataset: Dataset, key: Any) -> Iterator[Array]:
         """Yield some rows of texts, as few at a time as fit the memory."""
         if not self._shape:
-            yield numpy.asarray(dataset[()])
+            yield self._read(dataset, ())
             return
         rows = range(self._shape[0])[slice(None) if key is ... else key]
         row = dataset.size // max(1, self._shape[0])
@@ -543,7 +813,7 @@ class _Items:
         step = min(most, rows_in_block(row * self._itemsize))
         for start in range(0, max(1, len(rows)), step):
             part = rows[start : start + step]
-            yield dataset[part.start : part.stop : part.step]
+            yield self._read(dataset, slice(part.start, part.stop, part.step))
 
     def _opened(self) -> Dataset:
         """Return the dataset; its cache holds the chunks that a row touches."""
@@ -557,6 +827,7 @@ class _Items:
                 slots = min(10 * count + 521, CACHE_SLOTS)
                 access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
             found = h5py.h5d.open(self._tree.file.id, self._path, access)
+            self._tree.check_filters(found, self._path)
             dataset = h5py.Dataset(found)
             self._tree.opened = self, dataset
         return dataset
@@ -565,13 +836,18 @@ class _Items:
         with naming_file(self._tree.path, *WRONG):
             dataset, dtype = self._opened(), self.dtype
             parts = []
-            for part in self._texts(dataset, key) if self.is_text else [dataset[key]]:
-                if self.is_text:
-                    values = decoded(part.ravel(), self.name)
-                    items = fixed(values, dtype, self.name).reshape(part.shape)
+            if not self.is_text:
+                part = self._read(dataset, key)
+                if self._joined is not None:
+                    part = self._texts_of(part, self._joined)
+                parts.append(part.astype(dtype, copy=False).view(dtype))
+            for part in self._texts(dataset, key) if self.is_text else ():
+                values = decoded(part.ravel(), self.name)
+                if dtype == TEXT:
+                    items: Array = numpy.array(values, TEXT)
                 else:
-                    items = numpy.asarray(part).astype(dtype, copy=False).view(dtype)
-                parts.append(items)
+                    items = fixed(values, dtype, self.name)
+                parts.append(items.reshape(part.shape))
         found = joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
         if self._filled is None:
             return found
@@ -786,24 +1062,25 @@ class _Writer:
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
             self._request.note_loss("the dtype '%s' of '%s'" % (array.dtype, path))
-            word = UNITS[numpy.datetime_data(unit)[0]]
-            word += " since 1970-01-01" * (unit.kind == "M")
-            attrs = {**attrs, "units": word, MASK: int(numpy.iinfo("i8").min)}
+            attrs = {**attrs, **_attributes_of_times(unit)}
             stored = numpy.dtype("i8")
-        elif array.dtype.kind == "U":
+        elif array.dtype.kind in "UO":
             stored = self._text
 
         def items(block: Array) -> Array:
             check_text(block)
+            if array.dtype == TEXT:
+                decoded(block.ravel(), path)  # HDF5 has no objects but text
+                return block
             block = block if unit is None else converted(block, unit)
             return block.view(stored) if unit is not None else block.astype(stored)
 
         fill = array.fill_value if array.has_fill_value else None
         fill = None if fill is None else items(numpy.array(fill, array.dtype))[()]
-        if fill is not None and array.dtype.kind in "SU":
+        if fill is not None and array.dtype.kind in "SUO":
             attrs = {MASK: fill, **attrs}
         settings: dict[str, Any] = {}
-        if array.dtype.kind != "U" and array.nbytes > SMALL_NBYTES:
+        if array.dtype.kind not in "UO" and array.nbytes > SMALL_NBYTES:
             rows = CHUNK_NBYTES // max(1, array.row_nbytes)
             chunk = [min(max(1, rows), array.shape[0]), *array.shape[1:]]
             while math.prod(chunk) * array.dtype.itemsize > CHUNK_NBYTES:

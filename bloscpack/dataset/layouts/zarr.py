@@ -451,7 +451,8 @@ class ZarrArray(ArrayLayout):
         document = _document_of(new)
         identity = _member_identity(prefix) if prefix else Identity()
         own = OwnDocument(document, identity, True)
-        own.encode()  # wrong attributes are an error before anything is written
+        # Wrong attributes are an error before anything is written.
+        content, shape = own.encode(), document.grid.shape
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         sharding = sharding_of(document, own.certain_identity)
@@ -464,9 +465,12 @@ class ZarrArray(ArrayLayout):
                 if name not in shards.sizes:
                     change.remove(name)
         document.grid = document.grid.resized(new.shape)
-        if len(shards.sizes) < document.grid.nshards:
+        is_sparse = len(shards.sizes) < document.grid.nshards
+        if is_sparse:
             mark_sparse(document)
-        change.stage(prefix + ZARR_JSON, own.encode())
+        if is_sparse or document.grid.shape != shape:
+            content = own.encode()
+        change.stage(prefix + ZARR_JSON, content)
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
