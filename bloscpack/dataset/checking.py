@@ -18,7 +18,7 @@ from .._check.note import told
 from .._commit.new_folder import LEFTOVER, MARK
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
-from .._format.committed import DOCUMENTS, STAGING
+from .._format.committed import DOCUMENTS, STAGING, missed_by_others
 from .._format.grid import boxes_of
 from .._format.rows import union
 from .._format.zarr_metadata import MASK, ZARR_JSON, unusual_json
@@ -47,6 +47,8 @@ from .layouts.zarr import ZarrArray
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 10
+# Maximum number of members named in a message that other programs do not find.
+MISSED_NAMED = 5
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 
@@ -219,7 +221,7 @@ class DatasetCheck:
                     message = "a folder of datasets, and no group: it has no document"
                     self.report.note("metadata", "no-document", message, file=inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
-            self._check_folders(folder, member)
+            self._check_copies(folder, member)
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
@@ -331,9 +333,21 @@ class DatasetCheck:
             )
             self.report.note("files", "change", message, file=shown)
 
-    def _check_folders(self, folder: Folder, member: str) -> None:
-        """Note the members that the document has, and that have no folder."""
-        for full in sorted(folder.pending.members or {}):
+    def _check_copies(self, folder: Folder, member: str) -> None:
+        """Check the order of copies in a document; note members without a folder."""
+        members = folder.pending.members or {}
+        missed = () if folder.prefix else missed_by_others(members)
+        if missed:
+            more = len(missed) - MISSED_NAMED
+            names = ", ".join(map("'%s'".__mod__, missed[:MISSED_NAMED]))
+            message = (
+                "the copies of members are not sorted by their paths: zarr-python "
+                "before 3.4 does not find %s%s; the next change sorts them"
+                % (names, " and %d more" % more if more > 0 else "")
+            )
+            shown = joined_name(member, ZARR_JSON)
+            self.report.add("metadata", "order", message, file=shown)
+        for full in sorted(members):
             outer, _, name = full.rpartition("/")
             if outer == folder.prefix[:-1] and not folder.is_folder(name):
                 message = (

@@ -33,7 +33,7 @@ from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
-from ..._format.committed import PENDING, no_members
+from ..._format.committed import PENDING, in_order, missed_by_others, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
@@ -728,6 +728,9 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     """
     node = read_node(folder, change)
     document = {**node.document, "attributes": attributes}
+    if CONSOLIDATED in document:
+        copies = document[CONSOLIDATED]
+        document[CONSOLIDATED] = {**copies, "metadata": in_order(copies["metadata"])}
     is_root = not folder.prefix
     if is_root and COLUMN_ORDER in attributes and CONSOLIDATED not in document:
         document[CONSOLIDATED] = no_members()
@@ -773,8 +776,11 @@ def prepare(
                 with suppress(PermissionError), writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_node(folder).attributes)
-        elif change is not None and COLUMN_ORDER in node.attributes and not has_copies:
-            stage_document(change, folder, node.attributes)  # it gets copies
+        elif change is not None:
+            copies = node.document.get(CONSOLIDATED, {}).get("metadata", {})
+            gets_copies = COLUMN_ORDER in node.attributes and not has_copies
+            if gets_copies or missed_by_others(copies):
+                stage_document(change, folder, node.attributes)
         change, outer = None, folder.around()
         if outer is None or outer[0].store.is_sticky:
             return
