@@ -11,6 +11,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
 from .._format.committed import DOCUMENTS, STAGING, missed_by_others
 from .._format.grid import boxes_of
+from .._format.other_formats import name_folder
 from .._format.rows import union
 from .._format.zarr_metadata import MASK, ZARR_JSON, unusual_json
 from .._storage.folder_store import LinkFound
@@ -40,7 +42,7 @@ from .file_checks import (
     missing_files,
     move_claimed,
 )
-from .folder import Folder
+from .folder import Folder, is_member_name
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .layouts.zarr import ZarrArray
@@ -205,7 +207,11 @@ class DatasetCheck:
                     continue
                 inner = joined_name(member, name)
                 if found is None:
-                    if layout == "zarr" and _has_lost_document(folder, name):
+                    if is_member_name(name) and folder.dataset(name).is_leftover:
+                        used.add(folder.full(name))
+                        message = "a dataset that was not created or removed to the end"
+                        self.report.note("files", "unused", message, file=inner)
+                    elif layout == "zarr" and _has_lost_document(folder, name):
                         used.add(folder.full(name))
                         lost = DamageError(
                             "the document of an array is missing: the folder has its "
@@ -500,7 +506,9 @@ def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
     """
     prefixes = ["", *(name + "/" for name in folder.folders())]
     names = [*DOCUMENTS, *(prefix + file for prefix in prefixes for file in files)]
-    return [(name, folder.identity(name)) for name in names]
+    with suppress(LinkFound):  # opening it raises the error
+        return [(name, folder.identity(name)) for name in names]
+    return None
 
 
 def _is_unsupported(error: Exception) -> bool:
@@ -558,6 +566,8 @@ def _has_lost_document(folder: Folder, name: str) -> bool:
         return False
     if not folder.is_folder(name) or folder.exists(name + "/" + ZARR_JSON):
         return False  # a document that is there may say that it is no member
+    if name_folder(folder.names(name)):  # of another format
+        return False
     if not folder.is_folder(chunks):  # of an array without axes
         return ("c", stat.S_IFREG) in folder.entries(name)
     return any(last.isdecimal() for last, _ in folder.entries(chunks))

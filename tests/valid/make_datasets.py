@@ -863,6 +863,14 @@ SAMPLES = {
             "new/c/0": array(NUMBERS[:3])["c/0"],
         },
     ),
+    "group-unfinished-members": (
+        "J6",
+        lambda: {
+            **group(),
+            "new/zarr.json": json.dumps(UNFINISHED).encode(),
+            **{"new/x/" + name: c for name, c in array(NUMBERS[:3]).items()},
+        },
+    ),
     "dataset-uncommitted": (
         "J3",
         lambda: {**array(NUMBERS), ".bloscpack/1f-0": b"half of a new sha"},

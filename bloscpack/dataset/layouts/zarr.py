@@ -73,7 +73,7 @@ from ..._format.zarr_metadata import (
 )
 from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
-from ..._storage.folder_store import LinkFound, replaced
+from ..._storage.folder_store import NoFileFound, replaced
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
@@ -132,6 +132,8 @@ OF_GROUPS = {
     MEMBERS: "lists the members of an archive",
     UNFINISHED: "says that the group is not complete",
 }
+# What ``zarr_format`` has in drafts of the format.
+DRAFT = "purl.org/zarr/spec/"
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -190,20 +192,27 @@ def read_node(folder: Folder, change: Change | None = None) -> NodeDocument:
 
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
-    """Return the document of a node; raise `FormatError` if it is damaged."""
-    wrong = None if isinstance(value, dict) else shown(value)
+    """Return the document of a node; raise `FormatError` for any other.
+
+    A document that was never signed may be one of another format, and no damage.
+    """
+    wrong, is_other = None if isinstance(value, dict) else shown(value), False
     found = value if isinstance(value, dict) else {}
     kind, attributes = found.get("node_type"), found.get("attributes", {})
-    for name, is_right in (
-        ("zarr_format", is_whole(found.get("zarr_format"), 3, 3)),
-        ("node_type", kind in ("array", "group")),
-        ("attributes", isinstance(attributes, dict)),
+    for name, is_right, may_be_other in (
+        ("zarr_format", is_whole(found.get("zarr_format"), 3, 3), True),
+        ("node_type", kind in ("array", "group"), isinstance(kind, str)),
+        ("attributes", isinstance(attributes, dict), False),
     ):
         if wrong is None and not is_right:
             wrong = "'%s': %s" % (name, shown(found.get(name, "nothing")))
+            is_other = may_be_other and name in found and not seems_signed(content)
     if wrong is not None:
+        wrong += ", as in an early draft of the format" if DRAFT in wrong else ""
         message = "expected the document of a Zarr node of format 3, found %s" % wrong
-        raise folder.damage(message, ZARR_JSON)
+        raise (Unsupported if is_other else DamageError)(
+            message, section="metadata", filename=folder.path(ZARR_JSON)
+        )
     document, stored = take_identity(value)
     attributes = document["attributes"]
     attributes.pop(MEMBERS, None)  # a document that is changed lists no members
@@ -766,7 +775,7 @@ def prepare(
             read = folder.detect_document if keeps else folder.read_document
             content, value = read(ZARR_JSON)
             node = decode_node(folder, content, value)
-        except (FormatError, FileNotFoundError, NotADirectoryError, LinkFound):
+        except (FormatError, FileNotFoundError, NotADirectoryError, NoFileFound):
             return  # not in a group of Zarr
         has_copies = value.get(CONSOLIDATED) is not None
         if has_copies and CONSOLIDATED not in node.document:
