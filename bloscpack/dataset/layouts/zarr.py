@@ -253,7 +253,7 @@ class OwnDocument:
         stored = self.array.others[OWN].get(NEW_ITEMS, self)
         if stored is self:
             return self.array.fill_value
-        return decode_fill_value(self.array.dtype, stored)
+        return decode_fill_value(self.array.dtype, stored, NEW_ITEMS)
 
     @property
     def certain_identity(self) -> str | None:
