@@ -29,6 +29,7 @@ from .._storage.paths import is_url
 from .._storage.urls import path_of
 from .._types import Path, StorageOptions
 from ..abstract_io import Progress, effective_nthreads
+from ..constants import MAGIC
 from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
@@ -211,21 +212,12 @@ class DatasetCheck:
                         used.add(folder.full(name))
                         message = "a dataset that was not created or removed to the end"
                         self.report.note("files", "unused", message, file=inner)
-                    elif layout == "zarr" and _has_lost_document(folder, name):
-                        used.add(folder.full(name))
-                        lost = DamageError(
-                            "the document of an array is missing: the folder has its "
-                            "chunks",
-                            section="metadata",
-                            filename=folder.path(name + "/" + ZARR_JSON),
-                        )
-                        self.nodes[inner] = lost
-                        self._description_failed(lost)
+                    elif "zarr" in (layout, self.report.layout):
+                        self._check_lost(folder, member, name, used)
                     continue
                 used.add(folder.full(name))
                 if layout != "folder" and found.layout == "folder":
-                    message = "a folder of datasets, and no group: it has no document"
-                    self.report.note("metadata", "no-document", message, file=inner)
+                    self._note_no_document(inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
             self._check_copies(folder, member)
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
@@ -236,6 +228,26 @@ class DatasetCheck:
             self.report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
+
+    def _check_lost(
+        self, folder: Folder, member: str, name: str, used: set[str]
+    ) -> None:
+        """Report the arrays in a folder, which is no member, without documents."""
+        for path in _lost_documents(folder, name):
+            lost = DamageError(
+                "the document of an array is missing: the folder has its chunks",
+                section="metadata",
+                filename=folder.path(path + "/" + ZARR_JSON),
+            )
+            if path != name and folder.full(name) not in used:
+                self._note_no_document(joined_name(member, name))
+            used.update((folder.full(name), folder.full(path)))
+            self.nodes[joined_name(member, name)] = lost
+            self._description_failed(lost)
+
+    def _note_no_document(self, member: str) -> None:
+        message = "a folder of datasets, and no group: it has no document"
+        self.report.note("metadata", "no-document", message, file=member)
 
     def _open(
         self, folder: Folder, member: str, layout: str, kind: str
@@ -554,23 +566,41 @@ def _lost_chunks(checks: list[FileCheck]) -> Iterator[tuple[int, int]]:
             yield first * slots, last * slots + slots - 1
 
 
-def _has_lost_document(folder: Folder, name: str) -> bool:
-    """Return whether a folder that is no member has the chunks of an array of Zarr.
+def _lost_documents(folder: Folder, name: str) -> Iterator[str]:
+    """Yield the arrays of Zarr in a folder, which is no member, without documents.
 
     Members are removed by renaming their folders, so none is left without a document.
     Where the group has copies of the documents, only the copies make members: a writer
     that was killed may have left the chunks of a new one.
     """
-    chunks = name + "/c"
     if folder.is_remote or folder.pending.members is not None:
-        return False
-    if not folder.is_folder(name) or folder.exists(name + "/" + ZARR_JSON):
-        return False  # a document that is there may say that it is no member
-    if name_folder(folder.names(name)):  # of another format
-        return False
-    if not folder.is_folder(chunks):  # of an array without axes
-        return ("c", stat.S_IFREG) in folder.entries(name)
-    return any(last.isdecimal() for last, _ in folder.entries(chunks))
+        return
+    candidates = [name] if folder.is_folder(name) else []
+    for outer in candidates:
+        entries = folder.entries(outer)
+        names = [last for last, _ in entries]
+        # A document that is there may say that it is no member.
+        if ZARR_JSON in names or name_folder(names):
+            continue
+        first = _first_file(folder, outer + "/c")
+        is_ours = first is not None and folder.read(first, len(MAGIC)) == MAGIC
+        # Deeper folders may be of any kind.
+        if first is not None and (is_ours or outer == name):
+            yield outer
+        elif len(candidates) < layouts.MAX_SEARCHED:
+            inner = (n for n, kind in entries if kind == stat.S_IFDIR)
+            candidates += [outer + "/" + n for n in inner if is_member_name(n)]
+
+
+def _first_file(folder: Folder, name: str) -> str | None:
+    """Return the first chunk in a folder; of an array without axes, that is a file."""
+    outer, _, last = name.rpartition("/")
+    kinds = dict(folder.entries(outer))
+    while kinds.get(last) == stat.S_IFDIR:
+        kinds = dict(folder.entries(name))
+        last = min(filter(str.isdecimal, kinds), default="")
+        name += "/" + last
+    return name if kinds.get(last) == stat.S_IFREG else None
 
 
 def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:
