@@ -44,6 +44,7 @@ from .file_checks import (
     move_claimed,
 )
 from .folder import Folder, is_member_name
+from .labels import told_unequal, unequal_lengths
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .layouts.zarr import ZarrArray
@@ -220,6 +221,7 @@ class DatasetCheck:
                     self._note_no_document(inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
             self._check_copies(folder, member)
+            self._check_lengths(member)
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
@@ -374,6 +376,18 @@ class DatasetCheck:
                 )
                 shown = joined_name(member, name)
                 self.report.note("files", "no-folder", message, file=shown)
+
+    def _check_lengths(self, member: str) -> None:
+        """Note the arrays of a group that are short along a dimension."""
+        arrays = {
+            name.rpartition("/")[2]: (node.dims, node.shape)
+            for name, node in self.nodes.items()
+            if name and name.rpartition("/")[0] == member
+            if isinstance(node, ArrayLayout)
+        }
+        if unequal := unequal_lengths(arrays):
+            text = told_unequal(unequal)
+            self.report.note("metadata", "unequal", text, file=member or ".")
 
     # Arrays
 

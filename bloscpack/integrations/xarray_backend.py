@@ -36,7 +36,7 @@ from .._types import JsonObject
 from ..constants import EXTENSION, MAGIC
 from ..dataset.folder import Folder
 from ..dataset.group import open_node
-from ..dataset.labels import ROW, stored_dims
+from ..dataset.labels import ROW, stored_dims, told_unequal, unequal_lengths
 from ..dataset.layouts import detect, find_members
 from ..dataset.layouts.shard_files import RELOADS
 from ..dataset.node import changes_too_often
@@ -424,9 +424,19 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
 
     def get_variables(self) -> dict[str, Variable]:
         dims = [ROW] if isinstance(self._node, dataset.Table) else None
+        stored = {
+            name: stored_dims(name, array.ndim, array.dims or dims)
+            for name, array in self._arrays.items()
+        }
+        shapes = {n: (stored[n], array.shape) for n, array in self._arrays.items()}
+        if unequal := unequal_lengths(shapes):
+            raise exceptions.UsageValueError(
+                "'%s': %s; drop_variables leaves arrays out"
+                % (self._node.path, told_unequal(unequal))
+            )
         found = {}
         for name, array in self._arrays.items():
-            names = stored_dims(name, array.ndim, array.dims or dims)
+            names = stored[name]
             blocks = array.shards or array.chunks
             found[name] = _variable(names, array, array.attrs.asdict(), blocks)
         return found
