@@ -134,6 +134,14 @@ def release(session: nox.Session) -> None:
 
 
 @nox.session(python="3.12", default=False)
+def releases(session: nox.Session) -> None:
+    """Let other releases of zarr-python find members; this needs a network."""
+    install(session, "test-integrations")
+    members = "tests/integrations/test_zarr_members.py"
+    session.run("pytest", "-q", members, env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
+
+
+@nox.session(python="3.12", default=False)
 def zarrita(session: nox.Session) -> None:
     """Read datasets with zarrita.js; this needs a network."""
     install(session, "test-integrations")

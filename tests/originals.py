@@ -30,15 +30,16 @@ def interpreter(versions):
 
 
 def environment_with(
-    request, session, what, probe, packages, build=None, versions=None
+    request, session, what, probe, packages, build=None, versions=None, folder=""
 ):
     """Return the path of a Python in which the program `probe` succeeds.
 
     It is the one that the variable BLOSCPACK_<session>_PYTHON names, that of the tests,
     or that of an environment with `packages`, which is made if the variable
     BLOSCPACK_BUILD_ORIGINALS is set. `build` finishes such an environment and returns
-    an error, or None. `versions` are those of Python that the packages work with. The
-    test is skipped, with the reason, if there is no such Python.
+    an error, or None. `versions` are those of Python that the packages work with.
+    `folder` tells several environments of a session apart. The test is skipped, with
+    the reason, if there is no such Python.
     """
     variable = "BLOSCPACK_%s_PYTHON" % session.upper()
     given = os.environ.get(variable, sys.executable)
@@ -51,7 +52,7 @@ def environment_with(
     if base is None:
         pytest.skip("%s needs one of Python %s" % (what, ", ".join(versions)))
     version = "%d.%d" % sys.version_info[:2]
-    folder = Path(request.config.cache.mkdir(session)) / version
+    folder = Path(request.config.cache.mkdir(session)) / (version + folder)
     python = folder / "bin" / "python"
     if python.exists() and not run(python, "-c", probe).returncode:
         return python

@@ -17,7 +17,7 @@ import os
 import sys
 
 from .. import log
-from .._storage.paths import is_url, shown_name
+from .._storage.paths import NOT_THERE, is_url, shown_name
 from ..constants import MAGIC
 from ..exceptions import FileNotFound, StorageError
 from ..log import encodable, printable
@@ -352,13 +352,32 @@ def is_input(name: str) -> bool:
 
 
 def check_exists(role: str, path: str) -> None:
-    """Raise `FileNotFound` unless `path` exists, perhaps in a ZIP file."""
-    if path == STREAM or os.path.exists(path) or is_url(path):
+    """Raise `FileNotFound` unless `path` exists, perhaps in a ZIP file.
+
+    Raises the ``OSError`` if that can't be known: a folder may not be entered.
+    """
+    if path == STREAM or is_url(path):
         return
+    try:
+        os.stat(path)
+        return
+    except OSError as error:
+        if error.errno not in NOT_THERE:
+            raise
+    except ValueError:  # no file has such a name
+        pass
     from .._storage.zip_store import find_zip
 
     if find_zip(os.path.abspath(path)) is None:
-        raise FileNotFound("%s '%s' does not exist!" % (role, path))
+        raise FileNotFound("%s '%s' %s!" % (role, path, why_missing(path)))
+
+
+def why_missing(path: str) -> str:
+    """Return what follows the name of a path that leads to no file."""
+    if os.path.islink(path):
+        target = printable(os.readlink(path))
+        return "is a link to '%s', which does not exist" % target
+    return "does not exist"
 
 
 def warn_of_second_file(in_file: str, behind: bytes) -> None:

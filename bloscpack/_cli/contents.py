@@ -181,7 +181,13 @@ def _is_source(path: str) -> bool:
         return is_dataset(path) or not (
             is_block and is_tree(os.path.dirname(path) or ".")
         )
-    return os.path.exists(path)
+    try:
+        os.lstat(path)
+    except PermissionError:
+        return True  # the error of opening it is better
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _read(path: str, request: Request) -> tuple[str, Content]:

@@ -34,6 +34,7 @@ from .console import (
     console,
     is_input,
     quoted_input,
+    why_missing,
 )
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -139,7 +140,7 @@ def _text_of_missing(name: str, shown: str, why: str) -> str:
         return "'%s': %s" % (shown, why)
     if folder and not os.path.isdir(folder):
         return "folder '%s' of '%s' does not exist!" % (folder, shown)
-    return "file '%s' does not exist!" % shown
+    return "file '%s' %s!" % (shown, why_missing(name))
 
 
 def _other_format(error: BaseException) -> str | None:

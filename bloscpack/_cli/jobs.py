@@ -196,7 +196,7 @@ def compressed_name(name: str, suffix: str = EXTENSION) -> str:
     # Names like /dev/stdin refer to another file: no output can be put beside them.
     stands_for = name.startswith(("/dev/", "/proc/"))
     file_or_folder = os.path.isfile(name) or os.path.isdir(name)
-    if os.path.lexists(name) and (stands_for or not file_or_folder):
+    if os.path.exists(name) and (stands_for or not file_or_folder):
         raise WrongUsage(
             "input '%s' is no regular file, so <out_file> must be given" % name
         )

@@ -33,6 +33,7 @@ from .console import (
     descriptor_of,
     name_of_output,
     standard_input,
+    why_missing,
 )
 from .exit_codes import (
     EXIT_COULD_NOT,
@@ -143,12 +144,13 @@ def named(path: str) -> Named:
         return NamedDataset(path)
     if not os.path.isdir(path):
         return NamedFile(path)
-    os.scandir(path).close()  # raises why it can't be read
+    names = os.listdir(path)  # raises why it can't be read
     refuse_kinds_of_folders(path)
-    raise Refusal(
-        "expected a file or a dataset, found a folder without the files of one "
-        "('zarr.json' or 'meta/storage'): '%s'" % path
-    )
+    from .._format.other_formats import name_folder
+    from ..dataset.layouts import NO_DATASET
+
+    known = name_folder(names) or NO_DATASET
+    raise Refusal("expected a file or a dataset, found %s: '%s'" % (known, path))
 
 
 class NamedFile:
@@ -375,7 +377,8 @@ def _is_archive(path: str) -> bool:
 def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
     """Return why a file in a folder is not an input; None if it is one."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
-        return "no regular file"
+        is_there = os.path.exists(path)
+        return "no regular file" if is_there else "it %s" % why_missing(path)
     if path.endswith(suffix) != packed:
         return "the name %s with '%s'" % (
             "does not end" if packed else "already ends",

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import json
 from binascii import crc32
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import groupby
 from typing import NoReturn
 
 from .._types import Json, JsonObject
@@ -155,15 +156,38 @@ def with_members(
     document: JsonObject = json.loads(content)
     holder = document.get(CONSOLIDATED)
     stored = holder.get("metadata") if isinstance(holder, dict) else None
-    if isinstance(stored, dict):
+    if holder is not None and isinstance(stored, dict):
         for name, member in members.items():
             if member is None:
                 stored.pop(name, None)
             else:
                 stored[name] = _as_copy(json.loads(member))
+        holder["metadata"] = in_order(stored)
     elif not token:
         return content
     return _encoded(document, content, token or None)
+
+
+def in_order(members: JsonObject) -> JsonObject:
+    """Return copies as a document has them: level by level, and sorted by their paths.
+
+    Other programs need the copies of all members of a group side by side.
+    """
+    return dict(sorted(members.items(), key=lambda item: (item[0].count("/"), item[0])))
+
+
+def missed_by_others(members: Iterable[str]) -> list[str]:
+    """Return the members that zarr-python before 3.4 does not find, by their order.
+
+    Of the members of a group, it takes those that are side by side for all.
+    """
+    last: dict[str, list[str]] = {}
+    missed: list[str] = []
+    inner = sorted((p for p in members if "/" in p), key=lambda path: path.count("/"))
+    for group, paths in groupby(inner, lambda path: path.rpartition("/")[0]):
+        missed += last.get(group, [])
+        last[group] = [*paths]
+    return sorted(missed)
 
 
 def no_members() -> JsonObject:

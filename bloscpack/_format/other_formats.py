@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
@@ -60,6 +61,18 @@ CALLS = {
     ".bigfile": _CONVERT,
     **dict.fromkeys((".zarr", ".superchunk", ".bcolz"), _CREATE),
 }
+# Formats whose data are in a folder, and the names that are in such a folder.
+FOLDERS = (
+    ("N5 data", "attributes.json"),
+    ("a TileDB array", "__schema"),
+    ("a TileDB array", "__array_schema.tdb"),
+    ("a TileDB group", "__group"),
+    ("a TileDB group", "__tiledb_group.tdb"),
+    ("an array of Zarr format 1", "meta", "attrs"),
+    ("an Icechunk repository", "snapshots", "manifests"),
+    ("a Delta table", "_delta_log"),
+    ("a frame of Blosc 2", "chunks.b2frame"),
+)
 # A frame of Blosc 2 has this text behind the header of its MessagePack array.
 BLOSC2_FRAME = b"b2frame\x00"
 BLOSC2_FRAME_AT = 2
@@ -104,6 +117,12 @@ def is_of_other_format(prefix: Buffer) -> bool:
     markers = [each for _, *found in MARKERS for each in found if len(each) > len(ZIP)]
     is_tar = bytes(prefix[TAR_AT:]).startswith(TAR)
     return is_tar or bytes(prefix).startswith(tuple(markers))
+
+
+def name_folder(names: Iterable[str]) -> str | None:
+    """Return what a folder with these names is, with an article; None if unknown."""
+    found = set(names)
+    return next((name for name, *inside in FOLDERS if found.issuperset(inside)), None)
 
 
 def begins_as_archive(prefix: bytes) -> bool:

@@ -481,13 +481,13 @@ def _encode_float(item: Any) -> Json:
     return "NaN" if bits == usual else "0x" + bits.hex()
 
 
-def decode_fill_value(dtype: DType, stored: Json) -> Any:
+def decode_fill_value(dtype: DType, stored: Json, key: str = "fill_value") -> Any:
     """Return a fill value as a scalar of NumPy; raise `FormatError` if it is wrong."""
     try:
         with numpy.errstate(over="ignore"):
             return _decode_item(dtype, stored)
     except (KeyError, TypeError, ValueError, OverflowError):
-        refuse("'fill_value' to be an item of the dtype '%s'" % dtype, stored)
+        refuse("'%s' to be an item of the dtype '%s'" % (key, dtype), stored)
 
 
 def _decode_item(dtype: DType, stored: Json) -> Any:

@@ -56,7 +56,11 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NAMES_ONLY = getattr(os, "O_PATH", None)
 
 
-class LinkFound(StorageError):
+class NoFileFound(StorageError):
+    """Something else is in the place of a file: a folder, or a named pipe."""
+
+
+class LinkFound(NoFileFound):
     """A symbolic link, which is not followed, is in the place of a file or folder."""
 
     def __init__(self, path: str) -> None:
@@ -570,7 +574,7 @@ class OpenFile(Storage, Reopenable):
         self.path = store.path(name)
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise StorageError(errno.EINVAL, "it is not a regular file", self.path)
+            raise NoFileFound(errno.EINVAL, "it is not a regular file", self.path)
         self.size = status.st_size
         self.identity = self.state = _identity(status)
         self._lock = allocate_lock()

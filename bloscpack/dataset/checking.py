@@ -11,6 +11,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 
@@ -18,8 +19,9 @@ from .._check.note import told
 from .._commit.new_folder import LEFTOVER, MARK
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
-from .._format.committed import DOCUMENTS, STAGING
+from .._format.committed import DOCUMENTS, STAGING, missed_by_others
 from .._format.grid import boxes_of
+from .._format.other_formats import name_folder
 from .._format.rows import union
 from .._format.zarr_metadata import MASK, ZARR_JSON, unusual_json
 from .._storage.folder_store import LinkFound
@@ -27,6 +29,7 @@ from .._storage.paths import is_url
 from .._storage.urls import path_of
 from .._types import Path, StorageOptions
 from ..abstract_io import Progress, effective_nthreads
+from ..constants import MAGIC
 from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
@@ -40,13 +43,16 @@ from .file_checks import (
     missing_files,
     move_claimed,
 )
-from .folder import Folder
+from .folder import Folder, is_member_name
+from .labels import told_unequal, unequal_lengths
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .layouts.zarr import ZarrArray
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 10
+# Maximum number of members named in a message that other programs do not find.
+MISSED_NAMED = 5
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 
@@ -203,23 +209,19 @@ class DatasetCheck:
                     continue
                 inner = joined_name(member, name)
                 if found is None:
-                    if layout == "zarr" and _has_lost_document(folder, name):
+                    if is_member_name(name) and folder.dataset(name).is_leftover:
                         used.add(folder.full(name))
-                        lost = DamageError(
-                            "the document of an array is missing: the folder has its "
-                            "chunks",
-                            section="metadata",
-                            filename=folder.path(name + "/" + ZARR_JSON),
-                        )
-                        self.nodes[inner] = lost
-                        self._description_failed(lost)
+                        message = "a dataset that was not created or removed to the end"
+                        self.report.note("files", "unused", message, file=inner)
+                    elif "zarr" in (layout, self.report.layout):
+                        self._check_lost(folder, member, name, used)
                     continue
                 used.add(folder.full(name))
                 if layout != "folder" and found.layout == "folder":
-                    message = "a folder of datasets, and no group: it has no document"
-                    self.report.note("metadata", "no-document", message, file=inner)
+                    self._note_no_document(inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
-            self._check_folders(folder, member)
+            self._check_copies(folder, member)
+            self._check_lengths(member)
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
@@ -228,6 +230,26 @@ class DatasetCheck:
             self.report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
+
+    def _check_lost(
+        self, folder: Folder, member: str, name: str, used: set[str]
+    ) -> None:
+        """Report the arrays in a folder, which is no member, without documents."""
+        for path in _lost_documents(folder, name):
+            lost = DamageError(
+                "the document of an array is missing: the folder has its chunks",
+                section="metadata",
+                filename=folder.path(path + "/" + ZARR_JSON),
+            )
+            if path != name and folder.full(name) not in used:
+                self._note_no_document(joined_name(member, name))
+            used.update((folder.full(name), folder.full(path)))
+            self.nodes[joined_name(member, name)] = lost
+            self._description_failed(lost)
+
+    def _note_no_document(self, member: str) -> None:
+        message = "a folder of datasets, and no group: it has no document"
+        self.report.note("metadata", "no-document", message, file=member)
 
     def _open(
         self, folder: Folder, member: str, layout: str, kind: str
@@ -331,9 +353,21 @@ class DatasetCheck:
             )
             self.report.note("files", "change", message, file=shown)
 
-    def _check_folders(self, folder: Folder, member: str) -> None:
-        """Note the members that the document has, and that have no folder."""
-        for full in sorted(folder.pending.members or {}):
+    def _check_copies(self, folder: Folder, member: str) -> None:
+        """Check the order of copies in a document; note members without a folder."""
+        members = folder.pending.members or {}
+        missed = () if folder.prefix else missed_by_others(members)
+        if missed:
+            more = len(missed) - MISSED_NAMED
+            names = ", ".join(map("'%s'".__mod__, missed[:MISSED_NAMED]))
+            message = (
+                "the copies of members are not sorted by their paths: zarr-python "
+                "before 3.4 does not find %s%s; the next change sorts them"
+                % (names, " and %d more" % more if more > 0 else "")
+            )
+            shown = joined_name(member, ZARR_JSON)
+            self.report.add("metadata", "order", message, file=shown)
+        for full in sorted(members):
             outer, _, name = full.rpartition("/")
             if outer == folder.prefix[:-1] and not folder.is_folder(name):
                 message = (
@@ -342,6 +376,18 @@ class DatasetCheck:
                 )
                 shown = joined_name(member, name)
                 self.report.note("files", "no-folder", message, file=shown)
+
+    def _check_lengths(self, member: str) -> None:
+        """Note the arrays of a group that are short along a dimension."""
+        arrays = {
+            name.rpartition("/")[2]: (node.dims, node.shape)
+            for name, node in self.nodes.items()
+            if name and name.rpartition("/")[0] == member
+            if isinstance(node, ArrayLayout)
+        }
+        if unequal := unequal_lengths(arrays):
+            text = told_unequal(unequal)
+            self.report.note("metadata", "unequal", text, file=member or ".")
 
     # Arrays
 
@@ -486,7 +532,9 @@ def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
     """
     prefixes = ["", *(name + "/" for name in folder.folders())]
     names = [*DOCUMENTS, *(prefix + file for prefix in prefixes for file in files)]
-    return [(name, folder.identity(name)) for name in names]
+    with suppress(LinkFound):  # opening it raises the error
+        return [(name, folder.identity(name)) for name in names]
+    return None
 
 
 def _is_unsupported(error: Exception) -> bool:
@@ -532,21 +580,41 @@ def _lost_chunks(checks: list[FileCheck]) -> Iterator[tuple[int, int]]:
             yield first * slots, last * slots + slots - 1
 
 
-def _has_lost_document(folder: Folder, name: str) -> bool:
-    """Return whether a folder that is no member has the chunks of an array of Zarr.
+def _lost_documents(folder: Folder, name: str) -> Iterator[str]:
+    """Yield the arrays of Zarr in a folder, which is no member, without documents.
 
     Members are removed by renaming their folders, so none is left without a document.
     Where the group has copies of the documents, only the copies make members: a writer
     that was killed may have left the chunks of a new one.
     """
-    chunks = name + "/c"
     if folder.is_remote or folder.pending.members is not None:
-        return False
-    if not folder.is_folder(name) or folder.exists(name + "/" + ZARR_JSON):
-        return False  # a document that is there may say that it is no member
-    if not folder.is_folder(chunks):  # of an array without axes
-        return ("c", stat.S_IFREG) in folder.entries(name)
-    return any(last.isdecimal() for last, _ in folder.entries(chunks))
+        return
+    candidates = [name] if folder.is_folder(name) else []
+    for outer in candidates:
+        entries = folder.entries(outer)
+        names = [last for last, _ in entries]
+        # A document that is there may say that it is no member.
+        if ZARR_JSON in names or name_folder(names):
+            continue
+        first = _first_file(folder, outer + "/c")
+        is_ours = first is not None and folder.read(first, len(MAGIC)) == MAGIC
+        # Deeper folders may be of any kind.
+        if first is not None and (is_ours or outer == name):
+            yield outer
+        elif len(candidates) < layouts.MAX_SEARCHED:
+            inner = (n for n, kind in entries if kind == stat.S_IFDIR)
+            candidates += [outer + "/" + n for n in inner if is_member_name(n)]
+
+
+def _first_file(folder: Folder, name: str) -> str | None:
+    """Return the first chunk in a folder; of an array without axes, that is a file."""
+    outer, _, last = name.rpartition("/")
+    kinds = dict(folder.entries(outer))
+    while kinds.get(last) == stat.S_IFDIR:
+        kinds = dict(folder.entries(name))
+        last = min(filter(str.isdecimal, kinds), default="")
+        name += "/" + last
+    return name if kinds.get(last) == stat.S_IFREG else None
 
 
 def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:

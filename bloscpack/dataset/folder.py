@@ -492,7 +492,7 @@ class Folder:
     @property
     def is_leftover(self) -> bool:
         """Whether all in the folder is of a dataset that is not complete."""
-        return self.is_remote and not self.prefix and is_leftover(self.store)
+        return not self.prefix and is_leftover(self.store)
 
     def folders(self) -> list[str]:
         """Return the names of the folders inside that can be members, sorted.

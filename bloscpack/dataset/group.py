@@ -430,6 +430,66 @@ class Group(Node, Mapping[str, Node]):
 
     # Changing
 
+    def trim(self, dim: str) -> None:
+        """Cut the arrays of the group to the length of the shortest, in one `change`.
+
+        Another program appends to one array after the other: if it dies in between, the
+        arrays that it has reached are longer. Groups and tables in the group stay.
+
+        Parameters
+        ----------
+        dim
+            The dimension along which the arrays are cut.
+
+        Raises
+        ------
+        UsageError
+            If no array has the dimension, or an array that is too long can't be
+            changed, or has it twice; or if an array is empty: all would be empty.
+
+        Examples
+        --------
+        >>> from bloscpack import dataset
+        >>> with dataset.create_group('hours') as group:
+        ...     hour = group.create_array('hour', [1, 2, 3], dims=['hour'])
+        ...     wind = group.create_array('wind', [3.5, 4], dims=['hour'])
+        ...     group.trim('hour')
+        ...     group['hour'].shape, group['wind'].shape
+        ((2,), (2,))
+        """
+        self._check_writer()
+        if self._trimmed(dim):  # an error leaves the group as it is
+            with self.change():
+                for name, shape in self._trimmed(dim).items():
+                    self[name].resize(shape)
+
+    def _trimmed(self, dim: str) -> dict[str, Shape]:
+        """Return the new shapes of the arrays that are too long; see `trim`."""
+        found = layouts.find_members(self._layout.folder, skip_unreadable=False)
+        names = [name for name, inner in found if inner.kind == "array"]
+        arrays = {n: a for n in names if dim in ((a := self[n]).dims or ())}
+        if not arrays:
+            raise UsageValueError(
+                "no array of the group '%s' has the dimension '%s'" % (self.path, dim)
+            )
+        lengths = {name: a.shape[a.dims.index(dim)] for name, a in arrays.items()}
+        least, shapes = min(lengths.values()), dict[str, Shape]()
+        for name, array in arrays.items():
+            if lengths[name] == least:
+                continue
+            if not least:
+                empty = min(lengths, key=lambda name: lengths[name])
+                raise UsageValueError(
+                    "'%s' has no items along '%s', and no array would have any: remove "
+                    "it, or append to it" % (empty, dim)
+                )
+            if array.dims.count(dim) > 1:
+                raise UsageValueError("'%s' has the dimension '%s' twice" % (name, dim))
+            array._check_writer()
+            axis = array.dims.index(dim)
+            shapes[name] = (*array.shape[:axis], least, *array.shape[axis + 1 :])
+        return shapes
+
     def create_array(self, name: str, data: object = None, **options: object) -> Array:
         """Create an array in the group; `options` are those of ``create_array``.
 

@@ -40,6 +40,10 @@ STRUCTURE = {
 ROW = "row"
 
 
+# Maximum number of arrays that a message about different lengths names.
+MOST_NAMED = 5
+
+
 # Names in the file
 
 
@@ -49,6 +53,40 @@ def stored_dims(name: str, ndim: int, dims: Dims) -> list[str]:
     return [
         _default(name, axis) if dim is None else dim for axis, dim in enumerate(found)
     ]
+
+
+def unequal_lengths(
+    arrays: Mapping[str, tuple[Dims, Sequence[int]]],
+) -> dict[str, dict[str, int]]:
+    """Return the lengths of arrays, by dimensions along which they differ."""
+    lengths: dict[str, dict[str, int]] = {}
+    for name, (dims, shape) in arrays.items():
+        for dim, length in zip(dims or (), shape, strict=False):
+            if dim is not None:
+                lengths.setdefault(dim, {})[name] = length
+    return {dim: found for dim, found in lengths.items() if len({*found.values()}) > 1}
+
+
+def told_unequal(unequal: Mapping[str, Mapping[str, int]]) -> str:
+    """Return what `unequal_lengths` has found, and what to do, as part of a message."""
+    parts = []
+    for dim, lengths in unequal.items():
+        longest = max(lengths, key=lambda name: lengths[name])
+        short = {n: size for n, size in lengths.items() if size < lengths[longest]}
+        names = ["'%s' has %d" % item for item in [*short.items()][:MOST_NAMED]]
+        more = len(short) - len(names)
+        parts.append(
+            "along '%s', %s%s of the %d items of '%s'"
+            % (
+                *(dim, ", ".join(names), " and %d more have less" % more * (more > 0)),
+                *(lengths[longest], longest),
+            )
+        )
+    return (
+        "the arrays of the group have different lengths, as after an append that was "
+        "not completed: %s; group.trim(%r) cuts all to the shortest"
+        % ("; ".join(parts), min(unequal))
+    )
 
 
 def given_dims(name: str, stored: Dims) -> tuple[str | None, ...] | None:

@@ -36,7 +36,7 @@ from .._types import JsonObject
 from ..constants import EXTENSION, MAGIC
 from ..dataset.folder import Folder
 from ..dataset.group import open_node
-from ..dataset.labels import ROW, stored_dims
+from ..dataset.labels import ROW, stored_dims, told_unequal, unequal_lengths
 from ..dataset.layouts import detect, find_members
 from ..dataset.layouts.shard_files import RELOADS
 from ..dataset.node import changes_too_often
@@ -416,12 +416,21 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
     def __init__(self, node: Stored, arrays: dict[str, dataset.Array]) -> None:
         self._node = node
         dims = [ROW] if isinstance(node, dataset.Table) else None
+        stored = {
+            name: stored_dims(name, array.ndim, array.dims or dims)
+            for name, array in arrays.items()
+        }
+        shapes = {name: (stored[name], arrays[name].shape) for name in arrays}
+        if unequal := unequal_lengths(shapes):
+            raise exceptions.UsageValueError(
+                "'%s': %s; drop_variables leaves arrays out"
+                % (node.path, told_unequal(unequal))
+            )
         self.variables: dict[Any, Variable] = {}
         for name, array in arrays.items():
-            names = stored_dims(name, array.ndim, array.dims or dims)
             blocks = array.shards or array.chunks
             attrs = with_mask(array.attrs.asdict(), array.dtype, decode_mask, "c")
-            self.variables[name] = _variable(names, array, attrs, blocks)
+            self.variables[name] = _variable(stored[name], array, attrs, blocks)
 
     def _of_node(self) -> JsonObject:
         is_array = isinstance(self._node, dataset.Array)

@@ -4,8 +4,9 @@ import errno
 import json
 import os
 
-import numpy
+import numpy as np
 import pytest
+from support import as_user, folder_for_all_users, needs_root
 
 import bloscpack
 from bloscpack import bigfile, dataset
@@ -130,7 +131,7 @@ INSTEAD = [
 def test_what_to_use_instead(run, verb, name, expected):
     dataset.create_array("data.zarr", [1, 2]).close()
     with bigfile.File("a tree", create=True) as tree:
-        tree.create_from_array("block", numpy.arange(3))
+        tree.create_from_array("block", np.arange(3))
     before = list(os.walk("."))
     code, said, errors = run(verb, name)
     assert (1, "", 1) == (code, said, errors.count("\n"))
@@ -153,6 +154,55 @@ MISSING = [
 def test_one_wording_for_a_missing_file(run, verb):
     expected = "blpk: error: file 'missing.blp' does not exist!\n"
     assert (1, "", expected) == run(verb, "missing.blp")
+
+
+# The verbs that read a file, with the other files that they need.
+READERS = {
+    **dict.fromkeys((*MISSING, "show", "diff", "recover", "convert"), ()),
+    "append": ("new",),
+    "compress": (),
+    "decompress": (),
+}
+READERS["diff"], READERS["recover"], READERS["convert"] = ("new",), ("out",), ("o.npz",)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs symbolic links")
+@pytest.mark.parametrize("verb", READERS)
+def test_a_link_to_a_file_that_does_not_exist(run, verb):
+    os.symlink("nowhere", "link.blp")
+    np.save("new", np.arange(3))
+    code, _, errors = run(verb, "link.blp", *READERS[verb])
+    assert (2 if verb == "diff" else 1) == code
+    assert "'link.blp' is a link to 'nowhere', which does not exist!" in errors
+
+
+def test_compress_names_a_link_to_a_file_that_does_not_exist(run, tmp_path):
+    os.symlink("nowhere", "link")
+    expected = "input file 'link' is a link to 'nowhere', which does not exist!\n"
+    assert (1, "", "blpk: error: " + expected) == run("compress", "link")
+    os.symlink("nowhere", "in/link")
+    errors = run("compress", "-r", "in")[2]
+    assert "'in/link': it is a link to 'nowhere', which does not exist" in errors
+
+
+@needs_root
+@pytest.mark.parametrize("verb", READERS)
+@pytest.mark.parametrize("name", ["shut/a.blp", "link.blp", "shut/a.zip", "shut/a"])
+def test_a_file_in_a_folder_that_one_may_not_enter(run, verb, name, monkeypatch):
+    with folder_for_all_users() as folder:
+        monkeypatch.chdir(folder)
+        os.mkdir("shut", 0o700)
+        os.symlink("shut/a.blp", "link.blp")
+        np.save("shut/a.blp", np.arange(3))
+        np.save("new.npy", np.arange(3))
+        os.chmod(".", 0o777)
+        run("info", "shut/a.blp")  # imports what the other user may not read
+        with as_user(1000):
+            code, output, errors = run(verb, name, *READERS[verb])
+    if "does not end with '.blp'" in errors and not name.endswith(".blp"):
+        return
+    assert ((2 if verb == "diff" else 1), "") == (code, output)
+    assert "blpk: error: '%s': Permission denied\n" % name == errors
 
 
 @pytest.mark.parametrize(
@@ -183,8 +233,8 @@ def test_go_on_behind_a_folder_that_cannot_be_read(run, verb, arguments):
 
 @pytest.mark.parametrize("verb", ["verify", "list", "info"])
 def test_archives_in_folders(run, verb):
-    bloscpack.save("in/below/z.zip", {"x": numpy.arange(5)})
-    numpy.savez("in/other.npz", x=numpy.arange(5))
+    bloscpack.save("in/below/z.zip", {"x": np.arange(5)})
+    np.savez("in/other.npz", x=np.arange(5))
     code, said, errors = run(verb, "-r", "in")
     assert 0 == code
     assert "in/below/z.zip" in said
@@ -192,7 +242,7 @@ def test_archives_in_folders(run, verb):
 
 
 def test_a_damaged_archive_in_a_folder(run, folder):
-    bloscpack.save("in/z.zip", {"x": numpy.arange(5)})
+    bloscpack.save("in/z.zip", {"x": np.arange(5)})
     content = (folder / "in/z.zip").read_bytes()
     (folder / "in/z.zip").write_bytes(content[: len(content) // 2])
     code, said, _ = run("verify", "-r", "in")
@@ -203,8 +253,8 @@ def test_a_damaged_archive_in_a_folder(run, folder):
 def test_folder_of_datasets_and_files_below(run, folder, verb):
     """A dataset makes its folder a group, in which files are no members."""
     (folder / "in/a.blp").unlink()
-    dataset.create_array("in/d.zarr", numpy.arange(5))
-    bloscpack.save("in/below/z.zip", {"x": numpy.arange(5)})
+    dataset.create_array("in/d.zarr", np.arange(5))
+    bloscpack.save("in/below/z.zip", {"x": np.arange(5)})
     code, said, _ = run(verb, "-r", "in")
     assert 0 == code
     for name in ("d.zarr", "below/b.blp", "below/c.blp", "below/z.zip"):
@@ -214,8 +264,8 @@ def test_folder_of_datasets_and_files_below(run, folder, verb):
 
 
 def test_archive_beside_a_dataset(run):
-    dataset.create_array("more/d.zarr", numpy.arange(5))
-    bloscpack.save("more/z.zip", {"x": numpy.arange(5)})
+    dataset.create_array("more/d.zarr", np.arange(5))
+    bloscpack.save("more/z.zip", {"x": np.arange(5)})
     code, said, errors = run("verify", "more")
     assert (0, True) == (code, "more/z.zip: ok" in said)
     assert "skipped 'more/d.zarr': a folder below, which needs -r" in errors

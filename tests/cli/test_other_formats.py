@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import sys
 import tarfile
@@ -14,7 +15,7 @@ import blosc
 import pytest
 
 import bloscpack as bp
-from bloscpack import cli, exceptions
+from bloscpack import cli, dataset, exceptions
 
 
 def zipped() -> bytes:
@@ -122,6 +123,105 @@ def test_verify_of_a_bare_buffer(folder, capfd):
         cli.main(["verify", "x.blp"])
     assert 3 == caught.value.code
     assert "; this is a bare Blosc buffer" in capfd.readouterr().out
+
+
+FOLDERS = {
+    "N5 data": ["attributes.json", "a/attributes.json", "a/0"],
+    "a TileDB array": ["__schema/__1", "__fragments/__1/a.tdb"],
+    "a TileDB group": ["__group/__1"],
+    "an array of Zarr format 1": ["meta", "attrs", "0"],
+    "a Delta table": ["_delta_log/0.json", "a.parquet"],
+}
+
+
+@pytest.mark.parametrize("found", FOLDERS)
+@pytest.mark.parametrize("verb", ["info", "verify", "list", "show", "convert"])
+def test_folders_of_other_formats(verb, found, folder, capfd):
+    for name in FOLDERS[found]:
+        path = folder / "x" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"{}")
+    with pytest.raises(SystemExit) as caught:
+        cli.main([verb, "x", *(["o.npz"] if verb == "convert" else [])])
+    assert 1 == caught.value.code
+    assert ", found %s" % found in capfd.readouterr().err
+
+
+FOREIGN = {
+    "zarr.json": [
+        {"zarr_format": "https://purl.org/zarr/spec/protocol/core/3.0"},
+        {"zarr_format": 4, "node_type": "array"},
+        {"zarr_format": 2},
+        {"zarr_format": 3, "node_type": "table"},
+    ],
+    ".zarray": [{"zarr_format": 1}, {"zarr_format": 3, "shape": [1]}],
+    ".zgroup": [{"zarr_format": 1}],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "document"), [(n, d) for n, each in FOREIGN.items() for d in each]
+)
+@pytest.mark.parametrize("verb", ["info", "verify", "list", "show", "recover"])
+def test_documents_of_other_versions_of_zarr(verb, name, document, folder, capfd):
+    """They are no damage: the exit code is 1, and a group has them as a note."""
+    dataset.create_group("g").close()
+    (folder / "g" / "x").mkdir()
+    (folder / "g" / "x" / name).write_text(json.dumps(document))
+    with pytest.raises(SystemExit) as caught:
+        cli.main([verb, "g/x", *(["out"] if verb == "recover" else [])])
+    assert 1 == caught.value.code
+    key = "zarr_format" if document["zarr_format"] != 3 or name != "zarr.json" else ""
+    assert ", found '%s'" % (key or "node_type") in capfd.readouterr().err
+    report = dataset.verify("g")
+    assert report.ok
+    assert ["unsupported"] == [each.kind for each in report.findings]
+
+
+# Extensions of Zarr that the package zarr lacks, and what it says.
+EXTENSIONS = [
+    {"data_type": "bfloat17"},
+    {"data_type": {"name": "struct9", "configuration": {}}},
+    {"chunk_grid": {"name": "other", "configuration": {}}},
+    {"chunk_key_encoding": {"name": "other"}},
+    {"storage_transformers": [{"name": "other"}]},
+    {"other": {"must_understand": True}},
+    {"codecs": [{"name": "other"}]},
+]
+
+
+@pytest.mark.parametrize("changes", EXTENSIONS, ids=str)
+def test_extensions_of_zarr_are_no_damage(changes, folder, capfd):
+    pytest.importorskip("zarr", minversion="3.1.4", reason="needs zarr 3.1.4")
+    regular = {"name": "regular", "configuration": {"chunk_shape": [2]}}
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [2],
+        "data_type": "int32",
+        "chunk_grid": regular,
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    (folder / "x").mkdir()
+    (folder / "x" / "zarr.json").write_text(json.dumps(document))
+    assert 0 == dataset.open("x")[0]
+    (folder / "x" / "zarr.json").write_text(json.dumps({**document, **changes}))
+    for verb in ("info", "verify", "show"):
+        with pytest.raises(SystemExit) as caught:
+            cli.main([verb, "x"])
+        assert 1 == caught.value.code
+    with pytest.raises(exceptions.Unsupported):
+        dataset.open("x")
+
+
+def test_n5_data_in_a_group_is_no_lost_array(folder):
+    dataset.create_group("g").close()
+    (folder / "g" / "n5" / "c").mkdir(parents=True)
+    for name in ("attributes.json", "c/attributes.json", "c/0"):
+        (folder / "g" / "n5" / name).write_bytes(b"{}")
+    assert dataset.verify("g").ok
 
 
 def test_a_wrong_end_of_the_name(folder, capfd):

@@ -488,3 +488,39 @@ def test_one_function_checks_all_that_is_at_a_path(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FormatError):
         bloscpack.verify(tmp_path / "empty")
+
+
+LOST = {
+    "of an inner group and its array": (
+        ["in", "in/x", "in/y", "in/deep"],
+        ["in/deep/z"],
+    ),
+    "of an inner group and one array": (["in", "in/x"], []),
+    "of a group in a group": (["in/deep", "in/deep/z"], []),
+    "of all": (["in", "in/x", "in/y", "in/deep", "in/deep/z", "t", "t/k"], []),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_lost_documents_of_inner_groups_and_their_arrays(what, tmp_path):
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        for name in ("in/x", "in/y", "in/deep/z"):
+            group.create_array(name, [1, 2])
+        group.create_table("t", {"k": [1, 2]})
+        group.create_array("a", [1])
+    assert [] == dataset.verify(path).findings
+    names = [name for each in LOST[what] for name in each]
+    for name in names:
+        (path / name / "zarr.json").unlink()
+    # Not what other programs have put there.
+    (path / "other" / "c" / "in").mkdir(parents=True)
+    (path / "other" / "sub" / "c").mkdir(parents=True)
+    (path / "other" / "sub" / "c" / "0").write_bytes(b"text")
+    report = dataset.verify(path)
+    lost = {each.file for each in report.findings if each.severity == "error"}
+    arrays = {"in/x", "in/y", "in/deep/z", "t/k"} & {*names}
+    assert {name + "/zarr.json" for name in arrays} == lost
+    recovery = dataset.recover(path, tmp_path / "new")
+    assert recovery.losses
+    assert [1] == dataset.open(tmp_path / "new")["a"][:].tolist()

@@ -1360,3 +1360,65 @@ def test_a_change_twice_names_the_member(name, tmp_path):
             del group[name]
         with pytest.raises(UsageError, match="one of the changes has failed"):
             change.__exit__(None, None, None)
+
+
+def ragged(path):
+    with dataset.create_group(path) as group:
+        group.create_array("time", np.arange(6), chunks=2, dims=["time"])
+        group.create_array("x", np.arange(15).reshape(3, 5), dims=["x", "time"])
+        group.create_array("y", np.arange(4), chunks=2, dims=["time"])
+        group.create_array("other", np.arange(9))
+        group.create_array("in/z", np.arange(9), dims=["time"])
+
+
+def test_trim(path):
+    """The arrays of a group get the same length along a dimension, in one change."""
+    ragged(path)
+    with dataset.open(path, "r+") as group:
+        group.trim("time")
+        assert group.commits_members
+        assert list(range(4)) == group["time"][:].tolist() == group["y"][:].tolist()
+        assert np.arange(15).reshape(3, 5)[:, :4].tolist() == group["x"][:].tolist()
+        assert 9 == len(group["other"]) == len(group["in/z"])
+        group.trim("time")
+    assert {"more-rows"} == {each.kind for each in dataset.verify(path).findings}
+
+
+def test_trim_that_is_refused_changes_nothing(path):
+    ragged(path)
+    with dataset.open(path, "r+") as group:
+        group.create_array("none", shape=0, dtype="i4", dims=["time"])
+        before = content(group)
+        for dim, message in (
+            ("time", "'none' has no items along 'time', and no array would have any"),
+            ("lon", "no array of the group '.*' has the dimension 'lon'"),
+        ):
+            with pytest.raises(UsageError, match=message):
+                group.trim(dim)
+        assert not group.commits_members
+        assert before == content(group)
+        del group["none"]
+        group.trim("time")
+        assert 4 == len(group["time"])
+        group.create_array("longer", np.arange(7), dims=["time"])
+        with pytest.raises(UsageError, match="being changed already"), group.change():
+            group.trim("time")
+    with pytest.raises(UsageError, match="open"):
+        dataset.open(path).trim("time")
+
+
+def test_trim_names_an_array_that_can_only_be_read(tmp_path):
+    zarr = pytest.importorskip("zarr", minversion="3", reason="needs zarr 3")
+    ragged(tmp_path / "g")
+    other = zarr.open_group(str(tmp_path / "g"), mode="r+")
+    other.create_array("w", shape=7, dtype="i4", dimension_names=["time"])
+    for name, shape in ("u", (5, 5)), ("v", (4, 5)):
+        dims = ["double", "double"] if name == "u" else [None, "double"]
+        other.create_array(name, shape=shape, dtype="i4", dimension_names=dims)
+    other["v"].resize((4, 3))
+    with dataset.open(tmp_path / "g", "r+") as group:
+        with pytest.raises(UsageError, match=r"g.w'"):
+            group.trim("time")
+        with pytest.raises(UsageError, match="'u' has the dimension 'double' twice"):
+            group.trim("double")
+        assert 6 == len(group["time"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 from bloscpack import dataset
-from bloscpack.exceptions import UsageError
+from bloscpack._commit.objects import unfinished
+from bloscpack.exceptions import NotReadable, StorageError, UsageError
 
 
 def test_the_members_of_a_group(group):
@@ -50,3 +53,62 @@ def test_members_at_a_url():
         assert ["a", "in"] == list(group)
         group["in/t"].rename({"x": "y"})
     assert ["y"] == dataset.open("memory://handy/g/in/t").names
+
+
+@pytest.mark.parametrize("where", ["folder", "memory"])
+def test_what_is_in_an_unfinished_dataset_is_no_member(where, tmp_path):
+    """A copy of a bucket may have the beginning of a dataset, too."""
+    fsspec = pytest.importorskip("fsspec")
+    root = str(tmp_path / "g") if where == "folder" else "memory://unfinished/g"
+    with dataset.create_group(root) as group:
+        for name in ("a", "new/x", "new/in/y"):
+            group.create_array(name, [1])
+    fs, path = fsspec.core.url_to_fs(root)
+    fs.pipe_file(path + "/new/zarr.json", unfinished())
+    with dataset.open(root) as group:
+        assert ["a"] == list(group)
+        for name in ("new", "new/x", "new/in/y"):
+            assert name not in group
+            with pytest.raises(KeyError):
+                group[name]
+    with pytest.raises(NotReadable, match="the beginning of one"):
+        dataset.open(root + "/new")
+    found = [(each.kind, each.file) for each in dataset.verify(root).findings]
+    assert [("unused", "new")] == found
+    fs.rm(path, recursive=True)
+
+
+MISPLACED = {
+    "a link": lambda path, old: os.symlink(old, path),
+    "a link to nothing": lambda path, _: os.symlink("nowhere", path),
+    "a folder": lambda path, _: os.mkdir(path),
+    "a pipe": lambda path, _: os.mkfifo(path),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("what", MISPLACED)
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("name", ["zarr.json", "meta/storage"])
+def test_a_member_whose_description_is_no_file(what, commits, name, tmp_path):
+    """It is listed, and opening it raises the error: no member is lost silently."""
+    path = tmp_path / "g"
+    layout = "zarr" if name == "zarr.json" else "superchunk"
+    with dataset.create_group(path) as group:
+        group.create_array("a", [1, 2])
+        group.create_array("m", [3], layout=layout).close()
+        if commits:
+            with group.change():
+                group.attrs["x"] = 1
+    os.rename(path / "m" / name, tmp_path / "old")
+    MISPLACED[what](path / "m" / name, tmp_path / "old")
+    with dataset.open(path) as group:
+        assert ["a", "m"] == list(group)
+        assert "m" in group
+        assert "which can't be opened" in repr(group)
+        assert [1, 2] == group["a"][:].tolist()
+        with pytest.raises(StorageError, match=r"symbolic link|not a regular file"):
+            group["m"]
+    assert ["a", "m"] == [each["name"] for each in dataset.describe(path)["members"]]
+    (found,) = (f for f in dataset.verify(path).findings if f.severity == "error")
+    assert "m/" + name == found.file

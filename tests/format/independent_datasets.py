@@ -296,9 +296,14 @@ def is_signed(raw: bytes) -> bool:
 def describe_node(raw: bytes) -> dict:
     """Return what the document of a node says."""
     document = blp.parse_json(raw)
-    check("V1", isinstance(document, dict) and repr(document.get("zarr_format")) == "3")
+    check("V1", isinstance(document, dict))
     kind, attributes = document.get("node_type"), document.get("attributes", {})
-    check("V1", kind in ("array", "group") and isinstance(attributes, dict))
+    is_3 = repr(document.get("zarr_format")) == "3"
+    is_known = kind in ("array", "group")
+    if not is_signed(raw):  # it may be of another format
+        supports("V1", is_3 or "zarr_format" not in document)
+        supports("V1", not is_3 or is_known or not isinstance(kind, str))
+    check("V1", is_3 and is_known and isinstance(attributes, dict))
     user = {k: v for k, v in attributes.items() if k not in (KEY, PENDING)}
     copies, text, own = copies_in(document), None, {KEY: attributes.get(KEY)}
     if kind == "array":

@@ -632,3 +632,40 @@ def test_times_that_zarr_stores_as_times(tmp_path):
     finer = more.assign(day=("n", times.astype("M8[ns]") + np.timedelta64(1, "ns")))
     with pytest.raises(UsageError, match=r"the variable 'day'.*does not fit"):
         dataset.from_xarray(tmp_path / "g", finer, append_dim="n")
+
+
+def test_a_foreign_program_that_died_in_an_append():
+    """Which arrays are short is told, and `trim` gives back what was complete."""
+    zarr, path = pytest.importorskip("zarr"), "g"
+    before, last = part(0, 4), part(4)
+    dataset.from_xarray(path, before).close()
+    complete = dataset.open(path).to_xarray().load()
+    options = {"mode": "r+", "use_consolidated": False}
+    other = zarr.open_group(path, **options)
+    other["time"].append(np.array([5, 6]))
+    other["across"].append(np.zeros((3, 1), "f4"), axis=1)
+    found = {each.kind: each for each in dataset.verify(path).findings}["unequal"]
+    for text in (
+        "along 'time', ",
+        "'rain' has 4",
+        "'across' has 5",
+        "6 items of 'time'",
+    ):
+        assert text in found.message
+    assert ("note", ".") == (found.severity, found.file)
+    message = "along 'time'.*'rain' has 4.*of the 6 items of 'time'; group.trim"
+    for read in (
+        lambda: dataset.open(path).to_xarray(),
+        lambda: xr.open_dataset(path, engine="bloscpack"),
+        lambda: dataset.from_xarray(path, last, append_dim="time"),
+        lambda: dataset.from_xarray(path, before, mode="a"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            read()
+    with dataset.open(path, "r+") as group:
+        group.trim("time")
+        assert (3, 4) == group["across"].shape
+    xr.testing.assert_identical(complete, dataset.open(path).to_xarray().load())
+    assert "unequal" not in {each.kind for each in dataset.verify(path).findings}
+    with dataset.from_xarray(path, last, append_dim="time") as group:
+        xr.testing.assert_equal(weather().load(), group.to_xarray().load())

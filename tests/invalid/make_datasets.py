@@ -224,6 +224,8 @@ def longer(header):
 HEADERS = ("local", "entry")
 SLASH = {"configuration": {"separator": "/"}}
 INT64 = "<q"
+# What a draft of the format has as its version.
+DRAFT = "https://purl.org/zarr/spec/protocol/core/3.0"
 SAMPLES = {
     # Documents of the layout zarr
     "zarr-cut": ("M7", lambda: cut(array(FEW), "zarr.json", 50)),
@@ -238,6 +240,14 @@ SAMPLES = {
         lambda: {**unsigned(array(FEW)), "zarr.json": b"[]"},
     ),
     "zarr-format-2": zarr("V1", zarr_format=2),
+    "zarr-format-draft": (
+        "V1",
+        lambda: with_keys(unsigned(array(FEW)), "zarr.json", zarr_format=DRAFT),
+    ),
+    "zarr-node-of-others": (
+        "V1",
+        lambda: with_keys(unsigned(array(FEW)), "zarr.json", node_type="table"),
+    ),
     "zarr-node-type": zarr("V1", node_type="column"),
     "zarr-attributes": (
         "V1",

@@ -35,6 +35,7 @@ from fuzz.parts import take_apart  # noqa: E402
 
 import bloscpack as bp  # noqa: E402
 from bloscpack import dataset  # noqa: E402
+from bloscpack._check import findings  # noqa: E402
 from bloscpack.metacodecs import CODECS_LOOKUP  # noqa: E402
 
 OPTIONS = {"chunks": 4, "shards": 8, "clevel": 0}
@@ -106,6 +107,25 @@ def _group(path):
 
 def group():
     return made(_group)
+
+
+def copies_not_sorted():
+    """Return a group whose members have copies in the order in which they were made."""
+
+    def write(path):
+        with dataset.create_group(path) as group, group.change():
+            for name in ("b", "a"):
+                group.create_group(name)
+        with dataset.open(path, "r+") as group:
+            for name in ("b/t", "a/t", "a/new"):
+                group.create_array(name, np.arange(3, dtype="u1"), **OPTIONS)
+
+    def unsort(document):
+        copies = copies_in(document)
+        names = ("b", "a", "a/t", "b/t", "a/new")
+        document["consolidated_metadata"]["metadata"] = {n: copies[n] for n in names}
+
+    return edited(made(write), "zarr.json", unsort)
 
 
 def resized():
@@ -844,12 +864,21 @@ SAMPLES = {
             unsigned(table()), "zarr.json", consolidated_metadata={"metadata": {}}
         ),
     ),
+    "copies-not-sorted": ("J5", copies_not_sorted),
     "group-unfinished": (
         "J6",
         lambda: {
             **group(),
             "new/zarr.json": json.dumps(UNFINISHED).encode(),
             "new/c/0": array(NUMBERS[:3])["c/0"],
+        },
+    ),
+    "group-unfinished-members": (
+        "J6",
+        lambda: {
+            **group(),
+            "new/zarr.json": json.dumps(UNFINISHED).encode(),
+            **{"new/x/" + name: c for name, c in array(NUMBERS[:3]).items()},
         },
     ),
     "dataset-uncommitted": (
@@ -877,6 +906,11 @@ def write_sample(folder, name, files):
     return folder / (name + suffix)
 
 
+def kinds_of(report, severity):
+    """Return the kinds of the findings of one severity."""
+    return sorted({each.kind for each in report.findings if severity == each.severity})
+
+
 def main() -> None:
     """Write all samples and the manifest."""
     from format.agreement import read_here, summary
@@ -892,10 +926,10 @@ def main() -> None:
             "rules": rules.split(),
             "path": path.name,
             "content": summary(read_here(path)),
-            "notes": sorted({each.kind for each in report.findings}),
+            "notes": kinds_of(report, findings.NOTE),
         }
         if not report.ok:
-            print(name, report.findings, entries[name]["content"])
+            entries[name]["errors"] = kinds_of(report, findings.ERROR)
     text = json.dumps(entries, indent=1)
     (folder / "MANIFEST.json").write_text(text + "\n", "ascii")
 

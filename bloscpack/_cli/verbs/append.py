@@ -27,7 +27,7 @@ from ..args import (
     refuse_auto,
 )
 from ..console import STREAM, check_exists, name_of_input
-from ..exit_codes import Refusal, WrongUsage
+from ..exit_codes import WrongUsage
 from ..progress import shown
 
 HELP = """\
@@ -79,7 +79,8 @@ def run(args: Namespace) -> None:
     name = args.original_file
     is_missing = name != STREAM and not is_url(name) and not os.path.lexists(name)
     if is_missing and not args.create:
-        raise Refusal("original file '%s' does not exist!" % name)
+        check_exists("original file", name)
+        is_missing = False  # another program has made it, or it is in a ZIP file
     if is_url(name) and last_part(name).endswith(EXTENSION):
         without_url(name, "appending to a file")
     try:

@@ -22,7 +22,12 @@ from ..._check.note import told
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import DType, check_unit
-from ..._format.other_formats import PREFIX_LENGTH, begins_as_own, name_format
+from ..._format.other_formats import (
+    PREFIX_LENGTH,
+    begins_as_own,
+    name_folder,
+    name_format,
+)
 from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.zip_store import find_zip, is_zip
 from ..._types import JsonObject, Path
@@ -199,8 +204,9 @@ def source_format(path: str) -> Format:
         store = find_any(Folder.open(path))
         if store is not None:
             return FORMATS.get(store.layout, FOLDER)
-        expected = (
-            "expected a dataset, a Zarr store or a BigFile tree, found another folder"
+        inside = os.listdir(path) if os.path.isdir(path) else ()
+        expected = "expected a dataset, a Zarr store or a BigFile tree, found %s" % (
+            name_folder(inside) or "another folder"
         )
         if is_url(path):
             expected = (

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._format.identity import is_copy, says_committed
 from ..._format.names import is_safe_name
+from ..._format.other_formats import name_folder
 from ..._format.zarr_metadata import ZARR_JSON
-from ..._storage.folder_store import LinkFound
+from ..._storage.folder_store import NoFileFound
 from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..folder import Folder, is_member_name
@@ -57,6 +58,8 @@ class Layout:
     changes_at_urls: bool = False
 
 
+# What a folder without a dataset is called.
+NO_DATASET = "a folder without the files of one ('zarr.json' or 'meta/storage')"
 # By name. The first layout that detects a folder wins.
 LAYOUTS = {
     "zarr": Layout(
@@ -150,18 +153,25 @@ def group_class(name: str) -> type[GroupLayout]:
     return _class(name, "group")
 
 
-def find(folder: Folder) -> tuple[str, str] | None:
+def find(folder: Folder, *, is_member: bool = False) -> tuple[str, str] | None:
     """Return layout and kind of a folder; None if it has no dataset.
 
     The kind is ``'array'``, ``'table'`` or ``'group'``, or an empty text: then nothing
-    in the folder is a dataset.
+    in the folder is a dataset. A member of a group is an array, of which opening it
+    raises the error, if a link or a folder is in the place of its description.
     """
     for number, (name, layout) in enumerate(LAYOUTS.items()):
+        kind = None
         if number == 1:
             folder.prepare(OTHER_DOCUMENTS)
-        kind = None if layout.detect is None else load(layout.detect)(folder)
+        try:
+            kind = None if layout.detect is None else load(layout.detect)(folder)
+        except NoFileFound:
+            if not is_member:
+                raise
+            kind = "array"
         if kind is not None:
-            return (name, kind) if kind else None
+            return name, kind
     folder.prepare(())
     return None
 
@@ -180,15 +190,17 @@ class Found(NamedTuple):
         return found.writable
 
 
-def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
+def find_any(
+    folder: Folder, *, skip_unreadable: bool = True, is_member: bool = False
+) -> Found | None:
     """Return the dataset in a folder; a folder of datasets is a group.
 
     None if there is no dataset in the folder or in the folders inside of it.
     `skip_unreadable` says that folders inside of it that this user may not read do not
-    count; otherwise they raise ``PermissionError``.
+    count; otherwise they raise ``PermissionError``. See `find` for `is_member`.
     """
     skipped = (PermissionError,) if skip_unreadable else ()
-    found = find(folder)
+    found = find(folder, is_member=is_member)
     if found is not None:
         return Found(folder, *found) if found[1] else None
     if not folder.lists:
@@ -198,9 +210,9 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
         if searched == MAX_SEARCHED:
             break
         with suppress(*skipped):
-            for name in () if candidate.is_leftover else candidate.folders():
+            for name in candidate.folders():
                 inner = candidate.dataset(name)
-                with suppress(*skipped, LinkFound):
+                with suppress(*skipped, NoFileFound):
                     found = find(inner)
                     if found is not None and found[1]:
                         return Found(folder, "folder", "group")
@@ -219,6 +231,7 @@ def find_member(folder: Folder, name: str) -> Found | None:
 
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     """Return what is in a folder of a group, which may commit it."""
+    options["is_member"] = True
     members = folder.pending.members
     if members is None:
         return find_any(folder.dataset(name), **options)
@@ -231,7 +244,10 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
         is_left = found.layout == "folder" or _is_committed(found.folder)
         return None if is_left else found
     inner = folder.child(name)
-    kind = load(str(LAYOUTS["zarr"].detect))(inner)
+    try:
+        kind = load(str(LAYOUTS["zarr"].detect))(inner)
+    except NoFileFound:
+        kind = "array"
     return Found(inner, "zarr", kind) if kind else None
 
 
@@ -255,13 +271,12 @@ def find_members(
 ) -> Iterator[tuple[str, Found]]:
     """Yield the members of a group, sorted by name.
 
-    Those that this user may not read are left out, or raise ``PermissionError``. A link
-    in the place of the folder that has the description is left out.
+    Those that this user may not read are left out, or raise ``PermissionError``.
     """
     skipped = (PermissionError,) if skip_unreadable else ()
     for name in member_names(folder):
         found = None
-        with suppress(*skipped, LinkFound):
+        with suppress(*skipped):
             found = _member(folder, name, skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
@@ -410,10 +425,8 @@ def detect(folder: Folder) -> Found:
     if found is None:
         if folder.is_remote and not (folder.lists and folder.names("")):
             raise folder.store.no_dataset()
-        missing = (
-            "expected a dataset, found a folder without the files of one "
-            "('zarr.json' or 'meta/storage')"
-        )
+        known = name_folder(folder.names("") if folder.lists else ())
+        missing = "expected a dataset, found %s" % (known or NO_DATASET)
         if folder.is_leftover:
             missing = (
                 "expected a dataset, found the beginning of one: it is being written, "

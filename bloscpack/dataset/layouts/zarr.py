@@ -33,7 +33,7 @@ from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
-from ..._format.committed import PENDING, no_members
+from ..._format.committed import PENDING, in_order, missed_by_others, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
@@ -73,7 +73,7 @@ from ..._format.zarr_metadata import (
 )
 from ..._format.zip_format import MEMBERS
 from ..._storage.cursor import StorageCursor
-from ..._storage.folder_store import LinkFound, StaleDataset
+from ..._storage.folder_store import NoFileFound, StaleDataset
 from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
@@ -132,6 +132,8 @@ OF_GROUPS = {
     MEMBERS: "lists the members of an archive",
     UNFINISHED: "says that the group is not complete",
 }
+# What ``zarr_format`` has in drafts of the format.
+DRAFT = "purl.org/zarr/spec/"
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -190,20 +192,27 @@ def read_node(folder: Folder, change: Change | None = None) -> NodeDocument:
 
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
-    """Return the document of a node; raise `FormatError` if it is damaged."""
-    wrong = None if isinstance(value, dict) else shown(value)
+    """Return the document of a node; raise `FormatError` for any other.
+
+    A document that was never signed may be one of another format, and no damage.
+    """
+    wrong, is_other = None if isinstance(value, dict) else shown(value), False
     found = value if isinstance(value, dict) else {}
     kind, attributes = found.get("node_type"), found.get("attributes", {})
-    for name, is_right in (
-        ("zarr_format", is_whole(found.get("zarr_format"), 3, 3)),
-        ("node_type", kind in ("array", "group")),
-        ("attributes", isinstance(attributes, dict)),
+    for name, is_right, may_be_other in (
+        ("zarr_format", is_whole(found.get("zarr_format"), 3, 3), True),
+        ("node_type", kind in ("array", "group"), isinstance(kind, str)),
+        ("attributes", isinstance(attributes, dict), False),
     ):
         if wrong is None and not is_right:
             wrong = "'%s': %s" % (name, shown(found.get(name, "nothing")))
+            is_other = may_be_other and name in found and not seems_signed(content)
     if wrong is not None:
+        wrong += ", as in an early draft of the format" if DRAFT in wrong else ""
         message = "expected the document of a Zarr node of format 3, found %s" % wrong
-        raise folder.damage(message, ZARR_JSON)
+        raise (Unsupported if is_other else DamageError)(
+            message, section="metadata", filename=folder.path(ZARR_JSON)
+        )
     document, stored = take_identity(value)
     attributes = document["attributes"]
     attributes.pop(MEMBERS, None)  # a document that is changed lists no members
@@ -244,7 +253,7 @@ class OwnDocument:
         stored = self.array.others[OWN].get(NEW_ITEMS, self)
         if stored is self:
             return self.array.fill_value
-        return decode_fill_value(self.array.dtype, stored)
+        return decode_fill_value(self.array.dtype, stored, NEW_ITEMS)
 
     @property
     def certain_identity(self) -> str | None:
@@ -734,6 +743,9 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     """
     node = read_node(folder, change)
     document = {**node.document, "attributes": attributes}
+    if CONSOLIDATED in document:
+        copies = document[CONSOLIDATED]
+        document[CONSOLIDATED] = {**copies, "metadata": in_order(copies["metadata"])}
     is_root = not folder.prefix
     if is_root and COLUMN_ORDER in attributes and CONSOLIDATED not in document:
         document[CONSOLIDATED] = no_members()
@@ -769,7 +781,7 @@ def prepare(
             read = folder.detect_document if keeps else folder.read_document
             content, value = read(ZARR_JSON)
             node = decode_node(folder, content, value)
-        except (FormatError, FileNotFoundError, NotADirectoryError, LinkFound):
+        except (FormatError, FileNotFoundError, NotADirectoryError, NoFileFound):
             return  # not in a group of Zarr
         has_copies = value.get(CONSOLIDATED) is not None
         if has_copies and CONSOLIDATED not in node.document:
@@ -779,8 +791,11 @@ def prepare(
                 with suppress(PermissionError), writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_node(folder).attributes)
-        elif change is not None and COLUMN_ORDER in node.attributes and not has_copies:
-            stage_document(change, folder, node.attributes)  # it gets copies
+        elif change is not None:
+            copies = node.document.get(CONSOLIDATED, {}).get("metadata", {})
+            gets_copies = COLUMN_ORDER in node.attributes and not has_copies
+            if gets_copies or missed_by_others(copies):
+                stage_document(change, folder, node.attributes)
         change, outer = None, folder.around()
         if outer is None or outer[0].store.is_sticky:
             return

@@ -32,7 +32,7 @@ from ..._commit.change import Change
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
 from ..._format.chunks import decompress
-from ..._format.dtypes import Array, DType, check_known
+from ..._format.dtypes import Array, DType, check_known, shown
 from ..._format.grid import Grid, digits, lengths
 from ..._format.zarr_metadata import MASK, ZARR_JSON, why_not_native
 from ..._storage.base import MemoryStorage, Storage
@@ -121,8 +121,11 @@ def safe_document(document: JsonObject, path: str, names: list[str]) -> JsonObje
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Turn the errors of zarr about the bytes into `FormatError` with the name."""
+def _named(path: str, *, opens: bool = False) -> Iterator[None]:
+    """Turn the errors of zarr about the bytes into `FormatError` with the name.
+
+    A document that zarr `opens` may have an extension that it lacks.
+    """
     try:
         yield
     except DamageError as error:
@@ -133,7 +136,9 @@ def _named(path: str) -> Iterator[None]:
     except Exception as error:  # each codec raises errors of its own
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        kind = Unsupported if isinstance(error, MemoryError) else DamageError
+        lacks = opens and isinstance(error, (ValueError, NotImplementedError))
+        is_unknown = lacks or isinstance(error, MemoryError)
+        kind = Unsupported if is_unknown else DamageError
         text = "zarr can't read it: %s: %s" % (type(error).__name__, error)
         raise kind(text, filename=path) from error
 
@@ -398,6 +403,8 @@ class OtherArray(ArrayLayout):
         is_old = folder.exists(ZARRAY)
         self.description_files = old_files(folder, ZARRAY) if is_old else (ZARR_JSON,)
         documents = [folder.read_object(name) for name in self.description_files]
+        if is_old:
+            check_format_2(documents[0], folder, ZARRAY)
         self._document, self._codecs = documents[0], list[str]()
         path = folder.path(self.description_files[0])
         documents[0] = safe_document(documents[0], path, self._codecs)
@@ -410,7 +417,7 @@ class OtherArray(ArrayLayout):
             )
         buffer = _register_blosc(is_zarr_3)
         files = Files(folder, buffer)
-        with _named(folder.path()), warnings.catch_warnings():
+        with _named(path, opens=True), warnings.catch_warnings():
             # Data types that are no part of the standard.
             warnings.simplefilter("ignore")
             if is_zarr_3:  # `open_array` would wait for another thread
@@ -517,13 +524,25 @@ class OtherGroup(GroupLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        folder.read_object(ZGROUP)
+        check_format_2(folder.read_object(ZGROUP), folder, ZGROUP)
         self.description_files = old_files(folder, ZGROUP)
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes in the file."""
         folder = self.folder
         return folder.read_object(ZATTRS) if folder.exists(ZATTRS) else {}
+
+
+def check_format_2(document: JsonObject, folder: Folder, name: str) -> None:
+    """Raise `Unsupported` if the document is of another format than 2."""
+    found = document.get("zarr_format", 2)
+    if found != 2:
+        raise Unsupported(
+            "expected a document of Zarr format 2, found 'zarr_format': %s"
+            % shown(found),
+            section="metadata",
+            filename=folder.path(name),
+        )
 
 
 def old_files(folder: Folder, name: str) -> tuple[str, ...]:
