@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack.exceptions import UsageError
 from bloscpack.describe import info
 from bloscpack.exceptions import UsageError
 
@@ -83,6 +84,43 @@ def test_a_shard_has_whole_planes(path):
     shape = (2, 3, 5, 2048, 2048)
     with dataset.create_array(path, shape=shape, dtype="u2") as array:
         assert (1, 1, 2, 2048, 2048) == array.shards
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "shards"),
+    [
+        ((100,), 40, 100),
+        ((100,), (40,), (100,)),
+        ((100, 100), 40, 100),
+        ((100, 100), 40, (100, 50)),
+        ((100, 100), (40, 100), (100, 100)),
+        ((100, 100), (40, 40), 100),
+        ((100, 100), (40, 40), (100, 120)),
+        ((100, 100), (40, 40), (120, 100)),
+        ((0, 100), (40, 40), (120, 100)),
+        ((100, 3000, 3000), (4, 1000, 1000), (8, 3000, 1500)),
+    ],
+)
+def test_shards_that_are_no_multiple_of_the_chunks_are_refused(
+    path, shape, chunks, shards
+):
+    with pytest.raises(UsageError, match="a shard must have a multiple of"):
+        dataset.create_array(
+            path, shape=shape, dtype="u1", chunks=chunks, shards=shards
+        )
+    assert not path.exists()
+    if isinstance(chunks, tuple) and isinstance(shards, tuple):
+        zarr = pytest.importorskip("zarr", minversion="3", reason="no zarr-python 3")
+        options = {"shape": shape, "chunks": chunks, "shards": shards, "dtype": "u1"}
+        with pytest.raises(ValueError, match="divisible"):
+            zarr.create_array({}, **options)
+
+
+def test_a_number_of_rows_of_a_shard_takes_whole_rows(path):
+    with dataset.create_array(
+        path, shape=(100, 100), dtype="u1", chunks=(40, 40), shards=120
+    ) as array:
+        assert (120, 120) == array.shards
 
 
 def test_variables_with_the_same_dimensions_get_the_same_chunks(path):

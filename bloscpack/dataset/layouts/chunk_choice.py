@@ -77,12 +77,16 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
         row = row or math.prod(inner) * max(1, item_nbytes(new.dtype))
         rows, slots = _rows_and_slots(chunks, shards, row, new.shape[0])
         return Grid.of_rows(new.shape, rows, slots)
+    if new.shape and isinstance(new.shards, tuple):
+        shards = new.shards  # no length of it is made another one
     itemsize = max(1, item_nbytes(new.dtype))
     if not isinstance(chunks, tuple):
         first = (chunks or new.shape[0] or USUAL_ROWS,) if new.shape else ()
+        wanted = chunks
         chunks = divided((*first, *inner), itemsize, 0 if chunks is None else 1)
         if isinstance(shards, tuple):
             chunks = tuple(map(_divisor, shards, chunks))
+            chunks = (wanted or chunks[0], *chunks[1:])
     nbytes = math.prod(chunks) * itemsize
     if nbytes > MAX_BUFFERSIZE:
         raise UsageValueError(
