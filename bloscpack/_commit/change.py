@@ -271,10 +271,13 @@ class Change:
     renews_token
         Whether that is always a new one. In a folder, it shows readers of several
         columns that one of them changes, or loses rows.
+    removes_shards
+        Whether shards may be removed, which needs the document.
     """
 
     wait = 0.0
     renews_token = False
+    removes_shards = True
     has_failed_call = False
     is_joint = False
     pending: Pending | None = None

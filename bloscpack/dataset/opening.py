@@ -27,7 +27,7 @@ from .layouts import (
     detect,
     table_class,
 )
-from .layouts.base import ArrayLayout, Blocks, NewArray
+from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
 from .row_buffer import RowBuffer
 from .rows import (
     check_same_length,
@@ -210,7 +210,9 @@ def create_array(
         The same for a file, a multiple of `chunks`, for layouts whose files have
         several chunks.
     fill_value
-        The value of new items when the array is enlarged, by default zero.
+        The value of new items when the array is enlarged, by default zero. If it is
+        given, other programs have it, too, and items of a file that is lost read as it
+        (:ref:`fill-values`).
     dims
         A name or None for each axis, in the layout ``'zarr'``; by default those of
         `data`, if it is an array of xarray, Zarr or HDF5.
@@ -290,7 +292,7 @@ def new_array(
     """
     found = array_class(layout)
     found.check_layout()
-    rows = new_rows(data, shape, dtype, fill_value, found.has_text)
+    rows = new_rows(data, shape, dtype, plain_fill(fill_value), found.has_text)
     of_data, attributes = labels_of(data)
     names = of_data if dims is None else dims
     new = NewArray(

@@ -32,7 +32,7 @@ from .folder import BAD_NAME, Folder, is_member_name
 from .group import Group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
-from .layouts.base import NewArray
+from .layouts.base import NewArray, NewItems
 from .layouts.chunk_choice import new_grid
 from .layouts.zarr import COLUMN_ORDER, ZarrGroup
 from .node import import_dask
@@ -489,7 +489,7 @@ def _arrays_of(
             fill = numpy.nan if items.dtype.kind in "fc" else None
             if attrs.get(MASK) is not None:
                 fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
-            options = {"fill_value": fill, **settings, **given.get(name, {})}
+            options = {"fill_value": NewItems(fill), **settings, **given.get(name, {})}
             options |= {"dims": [*variable.dims], "attrs": attrs}
             if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
                 is_number = items.dtype.kind not in TEXT_KINDS

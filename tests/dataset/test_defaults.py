@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
-from bloscpack.exceptions import UsageError
 from bloscpack.describe import info
 from bloscpack.exceptions import UsageError
 

@@ -104,6 +104,7 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
+        self._state = folder.pending.state
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
@@ -285,9 +286,14 @@ class ShardFiles(ChunkFiles):
         for _ in range(RELOADS):
             pending.renew()
             before = pending.files
+            self._renew_state()
             self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
             pending.renew()
+            if self._renew_state():
+                used.clear()
+                wanted = numbers
+                continue
             moving = pending.files if pending.files != before else ()
             changed = {n for n in used if self._is_replaced(n, used[n], moving)}
             if not changed:
@@ -301,6 +307,20 @@ class ShardFiles(ChunkFiles):
             "other programs replace its files again and again",
             self.folder.path(),
         )
+
+    def _renew_state(self) -> bool:
+        """Close the files if another change of several files was committed.
+
+        In a sparse array, it removes files of which all items get the fill value. The
+        others of it must not be read together with a removed one. Returns whether the
+        files were closed.
+        """
+        state = self.folder.pending.state
+        if not self.sparse or state == self._state:
+            return False
+        self._state = state
+        self.close()
+        return True
 
     def _is_replaced(
         self, number: int, versions: set[object], moving: Container[str]
