@@ -28,7 +28,6 @@ from .layouts import (
     table_class,
 )
 from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
-from .row_buffer import RowBuffer
 from .rows import (
     check_same_length,
     converted,
@@ -41,6 +40,7 @@ from .rows import (
     with_masks,
 )
 from .table import ATTEMPTS, Table, new_column, read_table
+from .write_buffer import WriteBuffer
 
 
 class Options(NamedTuple):
@@ -60,7 +60,7 @@ class Options(NamedTuple):
         Number of seconds to wait for another writer. None is `Writer.wait` for one of
         the same shard; for any other, it means not to wait.
     buffered
-        Whether appended rows wait in memory.
+        Whether appended rows and assigned items wait in memory.
     """
 
     allow_pickle: bool = False
@@ -95,7 +95,7 @@ def _open(found: Found, options: Options) -> Array | Table:
         _check_shareable(found)
     writer = writer_for(found, options.sync, shared=options.shared)
     writer.wait = writer.wait if options.timeout is None else options.timeout
-    writer.buffer = RowBuffer(writer) if options.buffered else None
+    writer.buffer = WriteBuffer(writer) if options.buffered else None
     try:
         if is_array:
             array = kind(folder, allow_pickle=allow_pickle)

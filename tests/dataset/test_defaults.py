@@ -80,9 +80,22 @@ def test_a_short_array_takes_little_room(path, layout):
 
 
 def test_a_shard_has_whole_planes(path):
-    shape = (2, 3, 5, 2048, 2048)
-    with dataset.create_array(path, shape=shape, dtype="u2") as array:
+    planes = np.zeros((1, 3, 2, 2048, 2048), "u2")
+    with dataset.create_array(path, planes) as array:
         assert (1, 1, 2, 2048, 2048) == array.shards
+
+
+@pytest.mark.parametrize(
+    ("shape", "shards"),
+    [
+        ((2, 3, 5, 2048, 2048), (1, 1, 1, 2048, 2048)),
+        ((10, 3, 50, 64, 64), (1, 1, 25, 64, 64)),
+        ((2, 2, 5, 4096, 4096), (1, 1, 1, 2048, 4096)),
+    ],
+)
+def test_each_plane_of_an_array_from_a_shape_is_written_once(path, shape, shards):
+    with dataset.create_array(path, shape=shape, dtype="u2") as array:
+        assert shards == array.shards
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,9 @@ class ArrayLayout(NodeLayout):
         Whether this array has such items, so that files may be missing.
     leaves_out
         Whether new items of this array are not written: it was created from a shape.
+    may_wait, waiting
+        Whether assigned items can wait in memory, and the chunks that do, by number:
+        the reader returns their items.
     by_field
         Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
@@ -365,6 +368,8 @@ class ArrayLayout(NodeLayout):
     stored_dims: Sequence[str | None] | None = None
     may_lack_files = False
     leaves_out = False
+    may_wait = False
+    waiting: dict[int, Array]
     by_field = False
     dtype: DType
     shape: tuple[int, ...]

@@ -331,12 +331,14 @@ class ZarrArray(ArrayLayout):
     cuts_all_axes = True
     has_dims = True
     has_text = True
+    may_wait = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
     _source: ShardFiles
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
+        self.waiting = {}
         self._open()
 
     def _open(self) -> None:
@@ -400,6 +402,7 @@ class ZarrArray(ArrayLayout):
             check,
             is_foreign=True,
             sparse=sparse,
+            waiting=self.waiting,
         )
 
     def new_array(self) -> NewArray:
