@@ -357,7 +357,9 @@ class Array(StoredArray, ItemsNode):
     def __setitem__(self, key: Key, values: object) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
 
-        Beside other writers (``shared=True``), each shard changes as a whole.
+        Beside other writers (``shared=True``), each shard changes as a whole. In an
+        array opened with ``buffered=True``, the items may wait in memory, where this
+        object reads them.
 
         Parameters
         ----------

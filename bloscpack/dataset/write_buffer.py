@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -33,6 +35,10 @@ from .rows import RowStream, append_rows, stream_of
 BUFFER_NBYTES = 64 * 2**20
 # Writers whose changes may wait when the program ends.
 _writers: WeakSet[Writer] = WeakSet()
+
+
+# The processes of multiprocessing that call `_flush_all`: they do not run `atexit`.
+_ending: set[int] = set()
 
 
 @atexit.register
@@ -63,6 +69,10 @@ class WriteBuffer:
 
     def __init__(self, writer: Writer) -> None:
         _writers.add(writer)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and os.getpid() not in _ending:
+            _ending.add(os.getpid())
+            util.Finalize(None, _flush_all, exitpriority=0)
         self._nrows = 0
         self._memory: dict[ArrayLayout, Items] = {}
         # For each shard with assigned items, those that are written together with it,

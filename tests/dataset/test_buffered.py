@@ -198,6 +198,25 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+def leave_open(path):
+    """Change an array in a process, and end without closing it."""
+    global kept
+    kept = dataset.open_array(path, "r+", buffered=True)
+    kept[2] = 7
+    kept.flush()
+    kept[1] = 5
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_process_of_multiprocessing_that_ends(tmp_path, method):
+    path = tmp_path / "a"
+    dataset.create_array(path, [1, 2, 3], buffered=True).close()
+    job = multiprocessing.get_context(method).Process(target=leave_open, args=(path,))
+    job.start()
+    job.join()
+    assert [1, 5, 7] == dataset.open(path)[:].tolist()
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_program_loses_what_was_not_flushed(tmp_path):
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "a")]
