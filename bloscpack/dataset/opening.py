@@ -211,8 +211,8 @@ def create_array(
         several chunks.
     fill_value
         The value of new items when the array is enlarged, by default zero. If it is
-        given, other programs have it, too, and items of a file that is lost read as it
-        (:ref:`fill-values`).
+        given, other programs have it, too, and in the layout ``'zarr'`` the items of a
+        file that is lost read as it: `verify` notes that.
     dims
         A name or None for each axis, in the layout ``'zarr'``; by default those of
         `data`, if it is an array of xarray, Zarr or HDF5.

@@ -159,9 +159,11 @@ class WriteBuffer:
         has the items as `Selection.spread` returns them. If writing what waits fails,
         they go on waiting.
         """
+        if not all(array.may_wait for array in given):
+            return False
         parts = {a: selection.parts(a.grid) for a, (selection, _) in given.items()}
         size = sum(len(found) * _chunk_nbytes(a) for a, found in parts.items())
-        if size > BUFFER_NBYTES or not all(a.may_wait for a in given):
+        if size > BUFFER_NBYTES:
             return False
         new = {array: _new_chunks(array, found) for array, found in parts.items()}
         touched = {
