@@ -1075,6 +1075,33 @@ def test_a_removed_shard_is_not_read_with_new_ones(tmp_path):
         assert [0] * 4 + [2] * 8 == reader[:].tolist()
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_a_shard_that_is_removed_during_a_read(tmp_path, monkeypatch, others):
+    """Only then are the shards read again, not after any other change."""
+    cut = {"chunks": 4, "shards": 4, "dtype": "i8"}
+    load, calls = shard_files.ShardFiles._load, []
+
+    def changed_meanwhile(self, *args):
+        load(self, *args)
+        calls.append(args[0])
+        if reader._layout._source is self and len(calls) == 1:
+            if others:
+                group["b"][:] = 5
+            else:
+                group["a"][:] = np.repeat([0, 2, 2], 4)
+
+    with dataset.create_group(tmp_path / "g") as group:
+        for name in "ab":
+            group.create_array(name, shape=12, **cut)[:] = 1
+        with group.change():
+            pass
+        reader = dataset.open(tmp_path / "g" / "a")
+        monkeypatch.setattr(shard_files.ShardFiles, "_load", changed_meanwhile)
+        found = reader[:].tolist()
+    assert ([1] * 12 if others else [0] * 4 + [2] * 8) == found
+    assert (1 if others else 2) == len(calls)
+
+
 def test_what_an_interrupted_append_has_left_is_removed(tmp_path):
     """New rows of fill values have no file, and must not get an older one."""
     path, cut = tmp_path / "a", {"chunks": 4, "shards": 4, "dtype": "i8"}

@@ -294,14 +294,10 @@ class ShardFiles(ChunkFiles):
         for _ in range(RELOADS):
             pending.renew()
             before = pending.files
-            self._renew_state()
+            self._forget_removed()
             self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
             pending.renew()
-            if self._renew_state():
-                used.clear()
-                wanted = numbers
-                continue
             moving = pending.files if pending.files != before else ()
             changed = {n for n in used if self._is_replaced(n, used[n], moving)}
             if not changed:
@@ -316,19 +312,16 @@ class ShardFiles(ChunkFiles):
             self.folder.path(),
         )
 
-    def _renew_state(self) -> bool:
-        """Close the files if another change of several files was committed.
+    def _forget_removed(self) -> None:
+        """Close the files if a change of several files was committed meanwhile.
 
-        In a sparse array, it removes files of which all items get the fill value. The
-        others of it must not be read together with a removed one. Returns whether the
-        files were closed.
+        In a sparse array, it may have removed files, all items of which have got the
+        fill value. They must not be read together with the others of the change.
         """
         state = self.folder.pending.state
-        if not self.sparse or state == self._state:
-            return False
-        self._state = state
-        self.close()
-        return True
+        if self.sparse and state != self._state:
+            self._state = state
+            self.close()
 
     def _is_replaced(
         self, number: int, versions: set[object], moving: Container[str]
@@ -338,8 +331,10 @@ class ShardFiles(ChunkFiles):
         if self.folder.full(name) in moving:
             return True
         now = self.folder.version_of(name)
-        # A file that was removed, with rows or all, can be read while it is open.
-        return versions != {now} and (now is not None or len(versions) > 1)
+        # A file that was removed, with rows or all, can be read while it is open. But a
+        # change may have removed it meanwhile.
+        is_new = self.sparse and self.folder.pending.state != self._state
+        return versions != {now} and (now is not None or len(versions) > 1 or is_new)
 
     def _load(
         self,
