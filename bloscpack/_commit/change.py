@@ -274,11 +274,14 @@ class Change:
         columns that one of them changes, or loses rows.
     keeps_document
         Whether the document is the one that the writer has read when it was opened.
+    removes_shards
+        Whether shards may be removed, which needs the document.
     """
 
     wait = 0.0
     renews_token = False
     keeps_document = False
+    removes_shards = True
     has_failed_call = False
     is_joint = False
     pending: Pending | None = None

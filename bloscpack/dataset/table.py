@@ -379,7 +379,7 @@ class Table(StoredRows, ItemsNode):
             self._add_masks(added)
             new = {self._columns[n]._layout: stream for n, stream in streams.items()}
             some = any(stream.length for stream in new.values())
-            if some and not writer.buffered(new):
+            if some and not writer.buffered(lambda waits: waits.put(writer, new)):
                 append_rows(writer, new)
             self._next_number = frames.next_number(rows)
 
@@ -456,6 +456,7 @@ class Table(StoredRows, ItemsNode):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
+            writer.flush_rows()
             if isinstance(key, str):
                 if key not in self._columns:
                     raise KeyError("no column '%s': add_column adds one" % key)
@@ -466,13 +467,17 @@ class Table(StoredRows, ItemsNode):
             if isinstance(key, str):
                 columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
                 key = slice(None)
-            given = all_columns(rows, list(columns), masks)
+            values = all_columns(rows, list(columns), masks)
+            given = {n: c.selected(key, values[n]) for n, c in columns.items()}
+            waiting = {columns[name]._layout: given[name] for name in columns}
+            if writer.buffered(lambda waits: waits.assign(writer, waiting)):
+                return
             parts = [column._layout.items_part for column in columns.values()]
             with writer.change(
                 lambda: self._committed(len(self)), parts=parts, alone=False
             ) as change:
                 for name, column in columns.items():
-                    column.stage_items(change, key, given[name])
+                    column.stage_items(change, *given[name])
 
     def add_column(
         self,

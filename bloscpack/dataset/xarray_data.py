@@ -39,7 +39,7 @@ from .folder import Folder, check_member_name
 from .group import Group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
-from .layouts.base import NewArray
+from .layouts.base import NewArray, NewItems
 from .layouts.chunk_choice import new_grid
 from .layouts.zarr import COLUMN_ORDER, SETTINGS, ZarrGroup
 from .node import import_dask
@@ -769,7 +769,7 @@ def _arrays_of(
             if attrs.get(MASK) is not None:
                 fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
                 attrs = with_mask(attrs, items.dtype, encode_mask, "c")
-            options = {"fill_value": fill, **settings, **given.get(name, {})}
+            options = {"fill_value": NewItems(fill), **settings, **given.get(name, {})}
             options |= {"dims": [*variable.dims], "attrs": attrs}
             if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
                 is_number = items.dtype.kind not in TEXT_KINDS
