@@ -62,6 +62,9 @@ def array(**changes):
     return document | changes
 
 
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+
+
 def array3(*codecs, **changes):
     """Return the document of an array of format 3."""
     document = {
@@ -72,7 +75,7 @@ def array3(*codecs, **changes):
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
         "chunk_key_encoding": {"name": "default"},
         "fill_value": 0,
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, *codecs],
+        "codecs": [BYTES, *codecs],
         "attributes": {},
     }
     return document | changes
@@ -81,8 +84,8 @@ def array3(*codecs, **changes):
 def sharded(inner):
     configuration = {
         "chunk_shape": [2],
-        "codecs": [{"name": "bytes"}, inner],
-        "index_codecs": [{"name": "bytes"}],
+        "codecs": [BYTES, inner],
+        "index_codecs": [BYTES],
     }
     return {"name": "sharding_indexed", "configuration": configuration}
 
