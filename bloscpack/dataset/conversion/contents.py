@@ -190,19 +190,20 @@ class Request:
     def wanted_columns(self, names: Iterable[str]) -> list[str]:
         """Return the wanted ones of the columns of a table.
 
-        Raises `UsageError` if there are none, or if others are wanted.
+        Raises `UsageError` if there are none, or if others are wanted or get a type.
         """
         found = [name for name in names if self.wants(name)]
-        self._check_known("columns")
+        self._check_known("column", self.dtypes.keys() - {*self.masks.values()})
         if not found:
             raise UsageValueError(NO_COLUMN)
         return found
 
-    def _check_known(self, what: str) -> None:
-        for name in (*(self.columns or ()), *self.exclude, *self.rename):
+    def _check_known(self, what: str, typed: Iterable[str] = ()) -> None:
+        for name in (*(self.columns or ()), *self.exclude, *self.rename, *typed):
             if name not in self._known:
-                texts = name, what, ", ".join(self._known)
-                raise UsageValueError("there is no '%s'; the %s are %.1000s" % texts)
+                texts = what, name, what, ", ".join(self._known)
+                text = "there is no %s '%s'; the %ss are %.1000s"
+                raise UsageValueError(text % texts)
 
     def chosen(self, content: Content) -> Content:
         """Return the wanted columns or members of contents, with their new names."""
@@ -213,7 +214,7 @@ class Request:
         if content.kind == "array":
             raise UsageTypeError("an array has no columns to choose or to rename")
         found = self._chosen(content, "", self.columns is None)
-        self._check_known("members" if content.kind == "group" else "columns")
+        self._check_known("member" if content.kind == "group" else "column")
         if found is None:
             raise UsageValueError(NO_COLUMN)
         return found
