@@ -71,6 +71,7 @@ FOLDERS = (
     ("an array of Zarr format 1", "meta", "attrs"),
     ("an Icechunk repository", "snapshots", "manifests"),
     ("a Delta table", "_delta_log"),
+    ("a Hudi table", ".hoodie"),
     ("a frame of Blosc 2", "chunks.b2frame"),
 )
 # A frame of Blosc 2 has this text behind the header of its MessagePack array.

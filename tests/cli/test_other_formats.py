@@ -131,6 +131,7 @@ FOLDERS = {
     "a TileDB group": ["__group/__1"],
     "an array of Zarr format 1": ["meta", "attrs", "0"],
     "a Delta table": ["_delta_log/0.json", "a.parquet"],
+    "a Hudi table": [".hoodie/hoodie.properties", "a.parquet"],
 }
 
 

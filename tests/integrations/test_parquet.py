@@ -15,7 +15,7 @@ import bloscpack
 from bloscpack import dataset
 from bloscpack.cli import main
 from bloscpack.dataset.conversion import contents, parquet_files
-from bloscpack.exceptions import DamageError, DoesNotFit, UsageError
+from bloscpack.exceptions import DamageError, DoesNotFit, NotReadable, UsageError
 from tests.support import output_of
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -413,6 +413,15 @@ def test_a_folder_of_part_files():
     with pytest.raises(DamageError) as caught:
         convert()
     assert caught.value.filename.endswith("part.9.parquet")
+
+
+def test_a_folder_in_which_a_document_names_the_files_that_count():
+    Path("t/data").mkdir(parents=True)
+    write({"a": [1, 2]}, "t/data/removed.parquet")
+    Path("t/metadata").mkdir()
+    Path("t/metadata/1-a.metadata.json").write_text("{}")
+    with pytest.raises(NotReadable, match="found another folder"):
+        dataset.convert("t", "t.zarr")
 
 
 def test_folders_of_zeros_and_of_no_keys():

@@ -11,6 +11,7 @@ import shutil
 import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from operator import index
@@ -180,11 +181,14 @@ NAMING = ("csv", "parquet")
 DEVICES = "/dev/"
 # Settings that have no effect on formats without Blosc, as defaults of a user may not.
 UNUSED_SETTINGS = ("cname", "clevel", "shuffle", "auto")
-# The options that say how CSV is read, also types of columns, as for Parquet, and how
-# items without a header are read.
+# The options that say how some formats are read; the others are for all.
 OF_TEXT = ("delimiter", "decimal", "encoding", "skip_lines", "times")
-OF_COLUMNS = ("dtypes",)
 OF_RAW = ("dtype", "shape")
+READ_BY = {
+    **dict.fromkeys(OF_TEXT, ("csv",)),
+    **dict.fromkeys(OF_RAW, ("raw",)),
+    "dtypes": ("csv", "parquet"),
+}
 # A plain folder of datasets, and a ZIP file of `savez`.
 FOLDER, ARCHIVE = Format("folder", "datasets"), Format("archive", "datasets")
 # What a file of an unknown format is called.
@@ -205,8 +209,9 @@ def source_format(path: str) -> Format:
         if store is not None:
             return FORMATS.get(store.layout, FOLDER)
         inside = os.listdir(path) if os.path.isdir(path) else ()
+        known = name_folder(inside)
         expected = "expected a dataset, a Zarr store or a BigFile tree, found %s" % (
-            name_folder(inside) or "another folder"
+            known or "another folder"
         )
         if is_url(path):
             expected = (
@@ -215,7 +220,8 @@ def source_format(path: str) -> Format:
             )
         elif import_module(".bigfile_trees", __name__).is_tree(path):
             return FORMATS["bigfile"]
-        elif import_module(".parquet_files", __name__).is_folder(path):
+        # The log of a Delta table, say, names the files that count.
+        elif not known and import_module(".parquet_files", __name__).is_folder(path):
             return FORMATS["parquet"]
         raise NotReadable(expected, filename=shown_name(path))
     with open(path, "rb") as fp:
@@ -429,7 +435,7 @@ def convert(
     wanted = target_format(out_name, to)
     raw = _decode_raw(in_name, dtype, shape)
     found = source_format(in_name) if raw is None else RAW
-    if dtypes and found not in (FORMATS["csv"], FORMATS["parquet"]):
+    if dtypes and found.name not in READ_BY["dtypes"]:
         raise UsageTypeError(
             "types of columns are for text and for Parquet: '%s' has types"
             % shown_name(in_name)
@@ -535,17 +541,14 @@ def options_for(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     The others are for CSV, or for items without a header, and the file is neither.
     """
-    try:
-        found = source_format(path).name if options else None
-    except NotReadable:
-        found = None
-    is_raw = found is None or path.startswith(DEVICES)
+    found = "raw"
+    with suppress(NotReadable):
+        found = source_format(path).name if options else found
+    names = {found, *(["raw"] * path.startswith(DEVICES))}
     return {
         name: value
         for name, value in options.items()
-        if not (name in OF_TEXT and found != "csv")
-        and not (name in OF_COLUMNS and found not in ("csv", "parquet"))
-        and not (name in OF_RAW and not is_raw)
+        if not names.isdisjoint(READ_BY.get(name, names))
     }
 
 

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from glob import glob
 from itertools import accumulate
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -110,8 +111,12 @@ LEAVES_OUT = "--exclude '%s' leaves it out"
 
 
 def is_folder(path: str) -> bool:
-    """Return whether there are Parquet files in a folder, or in folders inside."""
-    return bool(_files_in(path))
+    """Return whether the Parquet files in a folder, or in folders inside, are a table.
+
+    They are none where a document says which of them count.
+    """
+    is_iceberg = bool(glob("*.metadata.json", root_dir=os.path.join(path, "metadata")))
+    return not is_iceberg and bool(_files_in(path))
 
 
 def _files_in(path: str) -> list[str]:
@@ -125,14 +130,10 @@ def _files_in(path: str) -> list[str]:
     return found
 
 
-def _wrong() -> tuple[type[Exception], ...]:
-    """Return the errors of pyarrow about bytes that are wrong."""
-    return _pyarrow().ArrowException, OSError, UnicodeDecodeError
-
-
 def _named(path: str) -> AbstractContextManager[None]:
     """Add the name of the file to errors, those of pyarrow among them."""
-    return naming_file(path, *_wrong())
+    wrong = _pyarrow().ArrowException, OSError, UnicodeDecodeError
+    return naming_file(path, *wrong)
 
 
 def _pyarrow(module: str = "pyarrow") -> ModuleType:
@@ -184,12 +185,6 @@ def read(path: str, request: Request) -> Content:
         source = _Source(path, request)
         length = source.length
         names = _names(source, request)
-        known = {*names.values(), *request.masks.values()}
-        for name in request.dtypes.keys() - known:
-            raise UsageValueError(
-                "there is no column '%s'; the columns are %s"
-                % (name, ", ".join(names.values()))
-            )
         wanted = {*request.wanted_columns(names.values())}
         names = {n: name for n, name in names.items() if name in wanted}
         source.choose_unit([source.schema.names[number] for number in names])
