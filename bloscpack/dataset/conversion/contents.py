@@ -178,10 +178,16 @@ class Request:
         """Return whether a column or a member is wanted, or perhaps a part of it.
 
         `names` are those of the groups around it, and its own. A reader need not read
-        or check what is not wanted: `chosen` leaves it out.
+        or check what is not wanted: `chosen` leaves it out. The mask of a column, which
+        is read before, is wanted with it.
         """
-        paths = [*accumulate(names, inside)]
-        self._known.update(dict.fromkeys(paths))
+        *outer, path = accumulate(names, inside)
+        column = path.removesuffix(MASK_NAME % "")
+        is_mask = column != path and column in self._known
+        self._known.update(dict.fromkeys((*outer, path)))
+        return self._wants(*outer, path) or (is_mask and self._wants(*outer, column))
+
+    def _wants(self, *paths: str) -> bool:
         if not self._exclude.isdisjoint(paths):
             return False
         is_wanted = self.columns is None or not self._columns.isdisjoint(paths)
@@ -192,7 +198,8 @@ class Request:
 
         Raises `UsageError` if there are none, or if others are wanted or get a type.
         """
-        found = [name for name in names if self.wants(name)]
+        self._known.update(dict.fromkeys(names := [*names]))
+        found = [name for name in names if self._wants(name)]
         self._check_known("column", self.dtypes.keys() - {*self.masks.values()})
         if not found:
             raise UsageValueError(NO_COLUMN)
@@ -223,7 +230,7 @@ class Request:
         """Return the wanted part of a group or a table; None for a table of nothing."""
         paths = {name: inside(where, name) for name in content.members}
         self._known.update(dict.fromkeys(paths.values()))
-        masks = masks_of(content.columns) if isinstance(content, Rows) else {}
+        masks = content.masks
         members: dict[str, Content] = {}
         olds: dict[str, str] = {}
 
