@@ -101,7 +101,8 @@ def from_xarray(
         it lacks, and new values in the others, which keep their shapes.
     group
         The path of the group inside of that at `path` which is written, and returned;
-        both are created if needed. `mode` is about this group.
+        both are created if needed. `mode` is about this group; ``'w'`` removes it, with
+        all inside of it, in a commit before that of the new one.
     append_dim
         The dimension along which variables are appended to those of the group. A
         ``DataTree`` appends the nodes that have it.
