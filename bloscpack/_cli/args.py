@@ -555,16 +555,12 @@ def given_delimiter(args: Namespace) -> dict[str, str]:
     return {} if args.delimiter is None else {"delimiter": args.delimiter}
 
 
-# The options of `READING` about CSV.
-CSV_OPTIONS = ("delimiter", "decimal", "encoding", "skip_lines", "times")
-
-
 def reading_options(args: Namespace) -> dict[str, Any]:
     """Return how a file is read, as keywords of `convert`, those given only."""
-    dtypes, dtype = _types(args.dtype)
-    shape = lengths_of_option("--shape", args.shape)
-    given: dict[str, Any] = {"dtypes": dtypes or None, "dtype": dtype, "shape": shape}
-    given |= {name: getattr(args, name) or None for name in CSV_OPTIONS}
+    given = {name: getattr(args, name) or None for name in HIDDEN_READING}
+    dtypes, given["dtype"] = _types(args.dtype)
+    given["dtypes"] = dtypes or None
+    given["shape"] = lengths_of_option("--shape", args.shape)
     for option in ("columns", "exclude"):
         texts = getattr(args, option)
         given[option] = None if texts is None else _names(texts)

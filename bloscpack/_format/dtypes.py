@@ -163,7 +163,7 @@ def exact_array(values: object) -> Array:
             "a time does not fit the unit of others: %s" % error
         ) from error
     if array.dtype.kind in "mM" and isinstance(values, (list, tuple)):
-        _check_times(numpy.array(values, "O"), array)
+        _check_times(values, array)
     if array.dtype.kind in "fcM" and array is not values:
         columns = getattr(values, "columns", None)
         if hasattr(values, "iloc") and columns is not None:  # a DataFrame of pandas
@@ -180,12 +180,17 @@ def exact_array(values: object) -> Array:
     return array
 
 
-def _check_times(items: Array, found: Array) -> None:
+def _check_times(items: Sequence[Any], found: Array) -> None:
     """Raise `DoesNotFit` for an item that has become another time in `found`."""
-    for item, time in zip(items.flat, found.flat, strict=True):
-        own = time if item is None else numpy.asarray(item, found.dtype.kind + "8")
+    for item, times in zip(items, found, strict=True):
+        if isinstance(item, (list, tuple)):
+            _check_times(item, times)
+            continue
+        own = times if item is None else numpy.asarray(item)
+        if own.dtype.kind not in "mM":  # text, or a time of Python
+            own = numpy.asarray(item, found.dtype.kind + "8")
         try:
-            is_same = numpy.isnat(own) or time.astype(own.dtype) == own
+            is_same = (numpy.isnat(own) | (times.astype(own.dtype) == own)).all()
         except OverflowError:
             is_same = False
         if not is_same:

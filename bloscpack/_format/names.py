@@ -9,6 +9,7 @@ from ..exceptions import DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TypeGuard
 
 
@@ -32,6 +33,12 @@ def is_safe_part(part: object) -> TypeGuard[str]:
 def is_too_long(part: str) -> bool:
     """Return whether a safe part is too long for the name of a file or folder."""
     return len(part.encode("utf-8", "surrogateescape")) > MAX_PART
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names in quotes, and the number of others, for a message."""
+    more = " and %d more" % (len(names) - most) if len(names) > most else ""
+    return ", ".join(map("'%s'".__mod__, names[:most])) + more
 
 
 def is_safe_name(name: object) -> bool:

@@ -21,6 +21,7 @@ from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
 from .._format.committed import DOCUMENTS, STAGING, missed_by_others
 from .._format.grid import boxes_of
+from .._format.names import listed
 from .._format.other_formats import name_folder
 from .._format.rows import union
 from .._format.zarr_metadata import MASK, ZARR_JSON, unusual_json
@@ -51,8 +52,6 @@ from .layouts.zarr import ZarrArray
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 10
-# Maximum number of members named in a message that other programs do not find.
-MISSED_NAMED = 5
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 
@@ -358,12 +357,10 @@ class DatasetCheck:
         members = folder.pending.members or {}
         missed = () if folder.prefix else missed_by_others(members)
         if missed:
-            more = len(missed) - MISSED_NAMED
-            names = ", ".join(map("'%s'".__mod__, missed[:MISSED_NAMED]))
             message = (
                 "the copies of members are not sorted by their paths: zarr-python "
-                "before 3.4 does not find %s%s; the next change sorts them"
-                % (names, " and %d more" % more if more > 0 else "")
+                "before 3.4 does not find %s; the next change sorts them"
+                % listed(missed)
             )
             shown = joined_name(member, ZARR_JSON)
             self.report.add("metadata", "order", message, file=shown)

@@ -78,7 +78,7 @@ def told_unequal(unequal: Mapping[str, Mapping[str, int]]) -> str:
         parts.append(
             "along '%s', %s%s of the %d items of '%s'"
             % (
-                *(dim, ", ".join(names), " and %d more have less" % more * (more > 0)),
+                *(dim, ", ".join(names), " and %d more have fewer" % more * (more > 0)),
                 *(lengths[longest], longest),
             )
         )

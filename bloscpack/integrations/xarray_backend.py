@@ -41,7 +41,8 @@ from ..dataset.layouts import detect, find_members
 from ..dataset.layouts.shard_files import RELOADS
 from ..dataset.node import changes_too_often
 from ..dataset.opening import Options
-from ..dataset.xarray_data import UNLIMITED, time_coders
+from ..dataset.xarray_data import UNLIMITED
+from ..dataset.xarray_values import time_coders
 from ..lazy_array import LazyArray, open_ndarray
 
 Stored = dataset.Array | dataset.Table | dataset.Group

@@ -230,7 +230,7 @@ def test_columns_and_habits_of_csv(command):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--columns", "x"), "there is no 'x'; the columns are a, b"),
+        (("--columns", "x"), "there is no column 'x'; the columns are a, b"),
         (("--rename", "a"), "--rename must be old=new, not 'a'"),
         (("--skip-lines", "x"), "--skip-lines must be a number from 0 on, not 'x'"),
         (("--decimal", "x"), "a decimal point is '.' or ',', not 'x'"),

@@ -131,6 +131,10 @@ def test_lists_of_times_in_several_units():
         ):
             with pytest.raises(DoesNotFit, match="does not fit the unit of others"):
                 call(items)
+    # Python has no nanoseconds: as objects, they would be integers.
+    rows = [np.array([1, 2], "M8[ns]"), np.array([3, 4], "M8[ns]")]
+    with dataset.create_array("t", rows) as array:
+        np.testing.assert_array_equal(np.array(rows), array[:])
 
 
 # Damage

@@ -23,6 +23,7 @@ from ..._check.note import told
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import DType, check_unit
+from ..._format.names import listed
 from ..._format.other_formats import (
     PREFIX_LENGTH,
     begins_as_own,
@@ -171,8 +172,6 @@ WRITTEN = {
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
-# Maximum number of names of arrays in a notice.
-NAMES_SHOWN = 5
 # Formats with text of variable length.
 HAVING_TEXT = ("csv", "parquet", "hdf5", "zarr")
 # Formats in which each column has a name, and an array alone is no column.
@@ -513,12 +512,6 @@ def convert(
     )
 
 
-def _shown(names: list[str]) -> str:
-    """Return some names, for a message."""
-    more = " and %d more" % (len(names) - NAMES_SHOWN) * (len(names) > NAMES_SHOWN)
-    return ", ".join("'%s'" % shown_name(n) for n in names[:NAMES_SHOWN]) + more
-
-
 def _notes(
     content: contents.Content, found: Format, wanted: Format, request: Request
 ) -> list[str]:
@@ -528,7 +521,7 @@ def _notes(
         notes.append(
             "the fill value of Zarr format 2 becomes the attribute '_FillValue' of %s: "
             "xarray reads items that are equal to it as missing (--no-missing, or "
-            "missing=False, leaves it out)" % _shown(request.masked)
+            "missing=False, leaves it out)" % listed([*map(shown_name, request.masked)])
         )
     is_old = request.layout == "zarr" and found.name not in WRITTEN
     if is_old and (note := with_new_images(content)):

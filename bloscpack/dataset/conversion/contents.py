@@ -178,10 +178,16 @@ class Request:
         """Return whether a column or a member is wanted, or perhaps a part of it.
 
         `names` are those of the groups around it, and its own. A reader need not read
-        or check what is not wanted: `chosen` leaves it out.
+        or check what is not wanted: `chosen` leaves it out. The mask of a column, which
+        is read before, is wanted with it.
         """
-        paths = [*accumulate(names, inside)]
-        self._known.update(dict.fromkeys(paths))
+        *outer, path = accumulate(names, inside)
+        column = path.removesuffix(MASK_NAME % "")
+        is_mask = column != path and column in self._known
+        self._known.update(dict.fromkeys((*outer, path)))
+        return self._wants(*outer, path) or (is_mask and self._wants(*outer, column))
+
+    def _wants(self, *paths: str) -> bool:
         if not self._exclude.isdisjoint(paths):
             return False
         is_wanted = self.columns is None or not self._columns.isdisjoint(paths)
@@ -190,19 +196,21 @@ class Request:
     def wanted_columns(self, names: Iterable[str]) -> list[str]:
         """Return the wanted ones of the columns of a table.
 
-        Raises `UsageError` if there are none, or if others are wanted.
+        Raises `UsageError` if there are none, or if others are wanted or get a type.
         """
-        found = [name for name in names if self.wants(name)]
-        self._check_known("columns")
+        self._known.update(dict.fromkeys(names := [*names]))
+        found = [name for name in names if self._wants(name)]
+        self._check_known("column", self.dtypes.keys() - {*self.masks.values()})
         if not found:
             raise UsageValueError(NO_COLUMN)
         return found
 
-    def _check_known(self, what: str) -> None:
-        for name in (*(self.columns or ()), *self.exclude, *self.rename):
+    def _check_known(self, what: str, typed: Iterable[str] = ()) -> None:
+        for name in (*(self.columns or ()), *self.exclude, *self.rename, *typed):
             if name not in self._known:
-                texts = name, what, ", ".join(self._known)
-                raise UsageValueError("there is no '%s'; the %s are %.1000s" % texts)
+                texts = what, name, what, ", ".join(self._known)
+                text = "there is no %s '%s'; the %ss are %.1000s"
+                raise UsageValueError(text % texts)
 
     def chosen(self, content: Content) -> Content:
         """Return the wanted columns or members of contents, with their new names."""
@@ -213,7 +221,7 @@ class Request:
         if content.kind == "array":
             raise UsageTypeError("an array has no columns to choose or to rename")
         found = self._chosen(content, "", self.columns is None)
-        self._check_known("members" if content.kind == "group" else "columns")
+        self._check_known("member" if content.kind == "group" else "column")
         if found is None:
             raise UsageValueError(NO_COLUMN)
         return found
@@ -222,7 +230,7 @@ class Request:
         """Return the wanted part of a group or a table; None for a table of nothing."""
         paths = {name: inside(where, name) for name in content.members}
         self._known.update(dict.fromkeys(paths.values()))
-        masks = masks_of(content.columns) if isinstance(content, Rows) else {}
+        masks = content.masks
         members: dict[str, Content] = {}
         olds: dict[str, str] = {}
 

@@ -32,7 +32,7 @@ from ..._compat import import_extra
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
-from ...exceptions import DoesNotFit, NotReadable, UsageTypeError, UsageValueError
+from ...exceptions import DoesNotFit, NotReadable, UsageTypeError
 from ...log import printable
 from ..arrow_arrays import decoded
 from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF
@@ -207,12 +207,6 @@ class _File:
             if name in self.wanted and mask not in self.names
             if name in request.dtypes and request.dtypes[name].kind in "biu"
         }
-        known = {*self.names, *request.masks.values()}
-        for name in request.dtypes.keys() - known:
-            raise UsageValueError(
-                "there is no column '%s'; the columns are %s"
-                % (name, ", ".join(self.names))
-            )
         # A part has many rows, even if there are many columns.
         most = max(PART_NBYTES, 2**13 * len(self.names))
         self._part_nbytes = min(contents.BLOCK_NBYTES, most)

@@ -205,7 +205,6 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
         with creating_inside(path) as change:
             group_class(group).create(change, content.attrs)
         for name, member in content.members.items():
-            check_member_name("member", name)
             inner = join(where, name)
             if lexists(join(path, name)):  # as on a disk that ignores case
                 text = "the file system takes the name '%s' for that of another member"

@@ -284,13 +284,12 @@ class _Tree:
             inner = path + b"/" + link
             kind = group.id.links.get_info(link).type
             if kind != h5py.h5l.TYPE_HARD:
-                target: Any = b"?"
+                names: Any = b"?"
                 if kind in (h5py.h5l.TYPE_SOFT, h5py.h5l.TYPE_EXTERNAL):
-                    target = group.id.links.get_val(link)
-                where = "the link '%s' to '%s'"
-                if isinstance(target, tuple):  # a file, and a path in it
-                    where, target = where + " in '%s'", target[::-1]
-                names = target if isinstance(target, tuple) else (target,)
+                    names = group.id.links.get_val(link)
+                # Of a link to another file: a path, and the name of the file.
+                names = names[::-1] if isinstance(names, tuple) else (names,)
+                where = "the link '%s' to '%s'" + " in '%s'" * (len(names) - 1)
                 self._lose(where, inner, *names)
                 continue
             member = h5py.h5o.open(group.id, link)
@@ -1079,7 +1078,7 @@ class _Writer:
         fill = None if fill is None else items(numpy.array(fill, array.dtype))[()]
         if fill is not None and array.dtype.kind in "SUO":
             attrs = {MASK: fill, **attrs}
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {"maxshape": most} if None in most else {}
         if array.dtype.kind not in "UO" and array.nbytes > SMALL_NBYTES:
             rows = CHUNK_NBYTES // max(1, array.row_nbytes)
             chunk = [min(max(1, rows), array.shape[0]), *array.shape[1:]]
@@ -1090,10 +1089,8 @@ class _Writer:
                 chunk[longest] = -(-chunk[longest] // 2)
             # Chunks that h5py chooses have parts of many rows: each would be packed
             # again for each of its rows.
-            settings = {"chunks": (*chunk,), "shuffle": True, "compression": 1}
+            settings |= {"chunks": (*chunk,), "shuffle": True, "compression": 1}
         shape = array.shape
-        if None in most:
-            settings["maxshape"] = most
         found = group.create_dataset(name, shape, stored, fillvalue=fill, **settings)
         self._write_attributes(found, attrs, path, stored)
         blocks = self._request.counted(array.blocks())
