@@ -694,11 +694,10 @@ class TestParquet:
 
     def test_a_row_that_is_too_long_to_be_read_is_not_written(self, pyarrow):
         for count, why in ((2**23, None), (2**23 + 1, "row has more than '67108864'")):
-            dtype = np.dtype([("x", "i8", (count,)), ("t", "S%d" % (2**26 + 1))])
-            np.save("a.npy", np.zeros(1, dtype))
+            np.save("a.npy", np.zeros(1, [("x", "i8", (count,))]))
             if why is None:
                 dataset.convert("a.npy", "a.parquet")
-                assert count * 8 + 1 == dataset.convert("a.parquet", "b.npy").nbytes
+                assert count * 8 == dataset.convert("a.parquet", "b.npy").nbytes
             else:
                 with pytest.raises(UsageError, match=why):
                     dataset.convert("a.npy", "c.parquet")
