@@ -639,7 +639,7 @@ def _is_whole(variable: Variable, unit: str) -> bool:
 
 
 def _as_numbers(variable: Variable, name: str) -> Variable:
-    """Return times of NumPy as numbers in their units.
+    """Return times of NumPy, and lazy ones of cftime, as numbers in their units.
 
     Others are returned unchanged, for xarray, which can't encode far times: those of
     other calendars, and those for which it takes finer units, or floats.
@@ -647,20 +647,29 @@ def _as_numbers(variable: Variable, name: str) -> Variable:
     kind, encoding = variable.dtype.kind, dict(variable.encoding)
     is_packed = {"scale_factor", "add_offset"} & encoding.keys()
     dtype = numpy.dtype(encoding.get("dtype") or "i8")
-    if kind not in "mM" or is_packed or dtype.kind not in "iuf":
+    of_cftime = (
+        _calendar_of(variable) if variable.chunks and "units" in encoding else None
+    )
+    if not (kind in "mM" or of_cftime) or is_packed or dtype.kind not in "iuf":
         return variable
     labels = {"units": encoding.pop("units", "")}
     calendar = encoding.pop("calendar", None)
-    if kind == "M":
+    if of_cftime:
+        labels["calendar"] = calendar or of_cftime
+    elif kind == "M":
         labels["calendar"] = calendar or "proleptic_gregorian"
     else:
         labels["dtype"] = str(variable.dtype)
-    scale = _scale_of(**labels) if labels.keys().isdisjoint(variable.attrs) else None
-    if scale is None:
+    if not labels.keys().isdisjoint(variable.attrs):
+        return variable
+    scale = None if of_cftime else _scale_of(**labels)
+    if scale is None and not of_cftime:
         return variable
 
     def numbers(times: Items) -> Items:
         with naming_column(name, "variable"):
+            if scale is None:
+                return _numbers_of_cftime(times, dtype.kind == "f", labels)
             return _numbers_of(times, dtype.kind == "f", *scale)
 
     if variable.chunks:
@@ -720,6 +729,24 @@ def _numbers_of(
     if not ((numbers * unit == deltas) | missing).all():
         raise DoesNotFit("a time is no whole number of its units since %s" % zero)
     return numbers
+
+
+def _numbers_of_cftime(times: Items, as_floats: bool, labels: JsonObject) -> Items:
+    """Return times of cftime as numbers; raise `DoesNotFit` for other units."""
+    xarray = import_extra("xarray", "xarray")
+    encoding = {**labels, "dtype": "f8" if as_floats else "i8"}
+    variable = xarray.Variable([*map(str, range(times.ndim))], times, {}, encoding)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about other units, which are refused
+            found = xarray.conventions.encode_cf_variable(variable)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise DoesNotFit("%s" % error) from error
+    units = [found.attrs["units"].split()[0], labels["units"].split()[0]]
+    if units[0].rstrip("s") != units[1].rstrip("s") or found.dtype != encoding["dtype"]:
+        raise DoesNotFit("a time is no whole number of '%s'" % labels["units"])
+    items: Items = found.values
+    return items
 
 
 def _kind_of(variable: Variable) -> tuple[str, str]:
@@ -915,7 +942,7 @@ def _plans(
     """
     wanted = {append_dim} if append_dim is not None else set()
     wanted |= {*region} if isinstance(region, Mapping) else set()
-    plans = {}
+    plans, located = {}, dict[str, dict[Any, slice]]()
     for where, node in nodes.items():
         dim, part = append_dim, region
         if len(nodes) > 1 and not wanted - {d for n in nodes.values() for d in n.dims}:
@@ -927,7 +954,8 @@ def _plans(
         group: Any = whole[where] if where else whole
         if not isinstance(group, Group):
             raise UsageTypeError("'%s' is no group" % group.path)
-        plans[where] = plan(group, node, dim, part)
+        located[where] = {**located.get(where.rpartition("/")[0], {})}
+        plans[where] = plan(group, node, dim, part, located[where])
     return plans
 
 
@@ -936,14 +964,16 @@ def plan(
     data: Dataset,
     append_dim: str | None,
     region: Mapping[str, slice | str] | str | None,
+    located: dict[Any, slice],
 ) -> tuple[list[str], list[Step]]:
     """Return the variables that a group lacks, and what becomes of the others.
 
-    Raises `UsageError` if any does not fit.
+    `located` has the parts of dimensions that the group around it has found by their
+    coordinates, and gets those of this group. Raises `UsageError` if any does not fit.
     """
     stored: Dataset = group.to_xarray(decode_cf=False)
     decoded = _decoded(stored, data)
-    parts = _located(decoded, data, region)
+    parts = _located(decoded, data, region, located)
     sizes = dict(decoded.sizes)
     if append_dim is not None:
         if not {append_dim} <= sizes.keys() & data.sizes.keys():
@@ -1099,7 +1129,10 @@ def _is_held(numbers: Items, units: str, calendar: str, unit: str) -> bool:
 
 
 def _located(
-    stored: Dataset, data: Dataset, region: Mapping[str, slice | str] | str | None
+    stored: Dataset,
+    data: Dataset,
+    region: Mapping[str, slice | str] | str | None,
+    located: dict[Any, slice],
 ) -> dict[Any, slice]:
     """Return the part of each dimension that a region has."""
     if region is None:
@@ -1122,6 +1155,9 @@ def _located(
                 start = int(places[0]) if places else 0
                 part = slice(start, start + len(places))
                 wrong = places != [*range(start, part.stop)] or start < 0
+                located[dim] = part
+            elif dim in located:
+                part = located[dim]
             elif region == "auto":  # all items of a dimension without a coordinate
                 part = slice(0, size)
         if wrong or not isinstance(part, slice) or part.step not in (None, 1):
