@@ -295,7 +295,7 @@ def new_array(
     found = array_class(layout)
     found.check_layout()
     rows = new_rows(data, shape, dtype, plain_fill(fill_value), found.has_text)
-    of_data, attributes = labels_of(data)
+    of_data, attributes = labels_of(data, told=attrs is None)
     names = of_data if dims is None else dims
     new = NewArray(
         rows.dtype,
@@ -450,7 +450,7 @@ def _new_columns(
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
             rows = items_of(column, keeps_text=has_text)
-            named, attrs = labels_of(column)
+            named, attrs = labels_of(column, told=True)
             if typed is not None:
                 rows = converted(rows, text_or(typed[name].base, has_text))
         columns[name], labels[name] = rows, (named, {**attrs, **of_mask})

@@ -230,7 +230,7 @@ class Table(StoredRows, ItemsNode):
     def to_pandas(
         self, columns: Sequence[str] | None = None, rows: object = None
     ) -> DataFrame:
-        """Return the table as a DataFrame; this needs pandas.
+        """Return the table as a DataFrame with its attributes; this needs pandas.
 
         Bytes and text become objects of Python. Integers, booleans and text with
         missing items get them back, and their masks are left out.
@@ -248,7 +248,9 @@ class Table(StoredRows, ItemsNode):
         UsageError
             If a column has several axes, or if pandas is not installed.
         """
-        return self._read_all("pandas", frames.read_frame, columns, rows)
+        found = self._read_all("pandas", frames.read_frame, columns, rows)
+        found.attrs = dict(self.attrs)
+        return found
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, rows: object = None

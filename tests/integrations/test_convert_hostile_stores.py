@@ -469,6 +469,18 @@ def test_names_of_many_parts():
     assert (2,) == dataset.open("a.zip").shape
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("at", [6, 8, 14, 18, 22])
+def test_a_local_header_of_npz_that_disagrees(save, at):
+    """Flags, method, CRC or sizes differ from those in the directory."""
+    save("a.npz", a=np.arange(1000), b=[1])
+    data = bytearray(Path("a.npz").read_bytes())
+    data[at] ^= 1
+    Path("a.npz").write_bytes(data)
+    with pytest.raises(DamageError, match=r"local header of the member 'a\.npy'"):
+        dataset.convert("a.npz", "a.zarr")
+
+
 def test_claimed_sizes():
     """A member can't have more bytes than its stored ones hold."""
     np.savez_compressed("a.npz", a=np.arange(1000))
