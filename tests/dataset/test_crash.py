@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from dataset.documents import assert_encoded_whole
 from dataset.layouts import SHARDED
 from format.agreement import read_here, read_there, without_reasons
 
@@ -543,6 +544,7 @@ def check_after_crash(place, found):
     if place.replaces_at_once and not is_bcolz:
         here, there = read_here(place.name), read_there(place.name)
         assert without_reasons(here) == without_reasons(there)
+        assert_encoded_whole(place.name)
     with dataset.open(place.name, "r+", sync=False) as opened:
         assert found == content(place.name)
         if isinstance(opened, dataset.Array):

@@ -33,7 +33,7 @@ from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
-from ..._format.committed import PENDING, in_order, missed_by_others, no_members
+from ..._format.committed import PENDING, missed_by_others, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
@@ -762,8 +762,7 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     node = read_node(folder, change)
     document = {**node.document, "attributes": attributes}
     if CONSOLIDATED in document:
-        copies = document[CONSOLIDATED]
-        document[CONSOLIDATED] = {**copies, "metadata": in_order(copies["metadata"])}
+        document[CONSOLIDATED] = no_members()  # the commit puts the present ones there
     is_root = not folder.prefix
     if is_root and COLUMN_ORDER in attributes and CONSOLIDATED not in document:
         document[CONSOLIDATED] = no_members()
