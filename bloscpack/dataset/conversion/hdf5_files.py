@@ -282,6 +282,8 @@ class _Tree:
         narrays = len(self._axes)
         for link in group.id:
             inner = path + b"/" + link
+            name = self.text_of(link).removeprefix(NO_COORDINATE)
+            wanted = self._request.wants(*self.text_of(path).split("/")[1:], name)
             kind = group.id.links.get_info(link).type
             if kind != h5py.h5l.TYPE_HARD:
                 names: Any = b"?"
@@ -290,12 +292,11 @@ class _Tree:
                 # Of a link to another file: a path, and the name of the file.
                 names = names[::-1] if isinstance(names, tuple) else (names,)
                 where = "the link '%s' to '%s'" + " in '%s'" * (len(names) - 1)
-                self._lose(where, inner, *names)
+                if wanted:
+                    self._lose(where, inner, *names)
                 continue
             member = h5py.h5o.open(group.id, link)
             content: Content | None = None
-            name = self.text_of(link).removeprefix(NO_COORDINATE)
-            wanted = self._request.wants(*self.text_of(path).split("/")[1:], name)
             is_group, first = isinstance(member, h5py.h5g.GroupID), inner
             if wanted or not is_group:
                 first = self._paths.setdefault(self._address(member), inner)
@@ -305,7 +306,8 @@ class _Tree:
                 elif wanted:
                     content = self.group(h5py.Group(member), inner, depth + 1)
             elif not isinstance(member, h5py.h5d.DatasetID):
-                self._lose("the type '%s'", inner)
+                if wanted:
+                    self._lose("the type '%s'", inner)
             else:  # each name of a dataset is an array
                 try:
                     content = self._dataset(member, inner, first, wanted)
