@@ -585,10 +585,9 @@ def _fill_value(column: Rows, mask: Rows) -> Array | None:
         return None
     tried: Array = numpy.zeros(1, dtype)
     if kind in "iu":
-        info = numpy.iinfo(dtype)
-        first = info.min if kind == "i" else info.max - MOST_TRIED + 1
-        tried = numpy.array(range(first, first + MOST_TRIED), dtype)
-        tried = tried if kind == "i" else tried[::-1]
+        step = 1 if kind == "i" else -1
+        first = numpy.iinfo(dtype).min if kind == "i" else numpy.iinfo(dtype).max
+        tried = numpy.array(range(first, first + step * MOST_TRIED, step), dtype)
     is_free, length = numpy.ones(len(tried), BOOL), column.shape[0]
     step = rows_in_block(column.row_nbytes)
     for start in range(0, length, step):
@@ -1014,9 +1013,8 @@ class _Writer:
         columns = {**table.columns}
         for name, mask in table.masks.items():
             column, marks = columns[name], columns[mask]
-            is_plain = marks.attrs.keys() == {
-                MASK_OF
-            } and column.attrs.keys().isdisjoint((MASK, KIND))
+            is_free = column.attrs.keys().isdisjoint((MASK, KIND))
+            is_plain = is_free and marks.attrs.keys() == {MASK_OF}
             fill = _fill_value(column, marks) if is_plain else None
             if fill is None:
                 self._request.note_loss(MASKS % (name, mask))
