@@ -29,11 +29,16 @@ few = items[:40_000]
 dataset.create_array(folder + "/shards", few, chunks=100, shards=400, **options)
 columns = {"c%d" % i: items[:100_000, i % 4] for i in range(10)}
 dataset.create_table(folder + "/table", columns, chunks=1000, **options)
+if layout == "zarr":
+    with dataset.create_group(folder + "/group", sync=False) as group:
+        with group.change():
+            for i in range(200):
+                group.create_array("v%d" % i, items[:50, 0], attrs={"units": "m"})
 """
 
 # In a process: action → seconds of a call. `calls` calls are timed together.
 MEASURE = """
-import json, shutil, sys, time, numpy
+import json, os, shutil, sys, time, numpy
 from bloscpack import dataset
 folder, target, seconds = sys.argv[1], sys.argv[2], {}
 
@@ -80,6 +85,21 @@ with copied("/array") as array, copied("/table") as table:
     measure("set an attribute", lambda i: array.attrs.update(a=i), 5, 20)
     rows = table[:100]
     measure("append 100 rows to a table", lambda i: table.append(rows), 1, 20)
+
+def in_group(change, count):
+    def call(i):
+        with dataset.open(target + "/group", "r+", sync=False) as group:
+            for number in range(count):
+                change(group["v7"], number)
+    return call
+
+if os.path.exists(folder + "/group"):  # its document has those of 200 members
+    copied("/group").close()
+    append = in_group(lambda array, _: array.append([1]), 3)
+    measure("open a group, 3 appends", append, 1, 5)
+    change = in_group(lambda array, number: array.attrs.update(k=number), 5)
+    measure("open a group, 5 attributes", change, 1, 5)
+    measure("open a group, one item", opened("/group", "v100"), 1, 20)
 shutil.rmtree(target)
 print(json.dumps(seconds))
 """

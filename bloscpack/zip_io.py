@@ -36,7 +36,6 @@ from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import check_ending, check_is_path, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits
-from .constants import EXTENSION
 from .exceptions import UsageError, UsageValueError
 from .lazy_array import LazyArray, Origin, full_name
 
@@ -109,9 +108,7 @@ def write_arrays(
 
     The other parameters are those of `savez`.
     """
-    calls = CALLS | {EXTENSION: "bloscpack.save(file, array)"}
-    made = "several arrays become an archive, a ZIP file"
-    check_ending(file, made, ".zip", calls)
+    check_ending(file, "several arrays become an archive, a ZIP file", ".zip", CALLS)
     check_names(arrays, metadata)
     given = arrays, checked.packing, metadata
     if hasattr(file, "write"):

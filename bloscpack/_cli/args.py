@@ -253,22 +253,15 @@ AUTO = """\
 --auto=ratio  a small file, up to 30 times as slowly
 """
 NO_AUTO = "--no-auto  use fixed settings (default)"
-# How files are read, in all verbs that read every format; `reading_options` has them.
-DELIMITER = """\
---delimiter <character>  character between the values of CSV: ';' or tab, say
-    (default: a comma)
-"""
 # The options that say how the verbs that read any format read a file.
-READING = (
-    """\
+READING = """\
 --dtype [<name>=]<type>  type of a column of CSV or Parquet, as NumPy names it:
     i4, f8, M8[D], U10, U (the longest text); without a
     name, of the items in a file without a header
 --shape <n>,<n>...  shape of the array in such a file; one number may
     be -1 (default: -1, one axis)
-"""
-    + DELIMITER
-    + """\
+--delimiter <character>  character between the values of CSV: ';' or tab, say
+    (default: a comma)
 --decimal <character>  character before the fraction of a number of CSV: , or .
 --encoding <name>  encoding of CSV: cp1252 or utf-16, say (default: utf-8)
 --skip-lines <n>  lines in front of the names in a CSV file
@@ -277,12 +270,16 @@ READING = (
 --exclude <a,b>  all but these
 --rename <old>=<new>  another name for a column or a member
 """
-)
-READING_PROPERTIES: dict[str, Any] = {"dtype": {"action": "append", "default": []}}
+READING_PROPERTIES: dict[str, Any] = {
+    "dtype": {"action": "append", "default": []},
+    "skip_lines": {"type": number_of("--skip-lines", int)},
+    **{name: {"action": "append"} for name in ("columns", "exclude", "rename")},
+}
 # The properties for verbs whose help names `convert` in place of these options.
 HIDDEN_READING = {
-    name.replace("-", "_"): {**READING_PROPERTIES.get(name, {}), "help": SUPPRESS}
-    for name in re.findall("(?m)^--([a-z-]+)", READING)
+    name: {**READING_PROPERTIES.get(name, {}), "help": SUPPRESS}
+    for option in re.findall("(?m)^--([a-z-]+)", READING)
+    for name in [option.replace("-", "_")]
 }
 CHUNKS = """\
 -z --chunk-size <size>  set desired chunk size or 'max' (default: {size})
@@ -318,10 +315,6 @@ COMMON: dict[str, dict[str, Any]] = {
     "out_file": {"nargs": "?"},
     "more": {"nargs": "*"},
     "files": {"nargs": "*"},
-    "skip_lines": {"type": number_of("--skip-lines", int)},
-    "columns": {"action": "append"},
-    "exclude": {"action": "append"},
-    "rename": {"action": "append"},
 }
 
 
@@ -550,9 +543,9 @@ def blosc_settings(args: Namespace, **unset: object) -> dict[str, Any]:
     return {"blosc_args": {**unset, **given}}
 
 
-def given_delimiter(args: Namespace) -> dict[str, str]:
-    """Return the delimiter of CSV as a setting, if there is one."""
-    return {} if args.delimiter is None else {"delimiter": args.delimiter}
+def option_name(keyword: str) -> str:
+    """Return the name of the option for a keyword of `convert`."""
+    return "dtype" if keyword == "dtypes" else keyword.replace("_", "-")
 
 
 def reading_options(args: Namespace) -> dict[str, Any]:

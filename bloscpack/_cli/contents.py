@@ -26,6 +26,7 @@ from ..dataset.conversion import (
     FORMATS,
     HAVING_TEXT,
     RAW,
+    decode_type,
     options_for,
     request_fields,
     source_format,
@@ -52,10 +53,10 @@ from ..dataset.conversion.contents import (
     without_group,
 )
 from ..dataset.description import dtype_text
-from ..dataset.rows import joined, masks_of
+from ..dataset.rows import MASK_NAME, joined, masks_of
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
-from .args import given_delimiter
+from .args import option_name, reading_options
 from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import Refusal, WrongUsage
 from .target import begins_with, is_dataset, why_no_items
@@ -135,8 +136,9 @@ def opened(
     """
     path, members = _split(name_of_input(name, seekable=True))
     used = options_for(path, options)
-    fields = request_fields(path, used)
-    request = Request("", nthreads=nthreads, **fields, **settings)
+    fields = {**settings, **request_fields(path, used)}
+    fields["dtypes"] = {**settings.get("dtypes", {}), **fields.get("dtypes", {})}
+    request = Request("", nthreads=nthreads, **fields)
     with request.resources:
         found, content = _read(path, request)
         for number, member in enumerate(members):
@@ -155,8 +157,12 @@ def check_options(options: Iterable[str], *found: Opened) -> None:
     for name in options:
         if not any(name in each.used for each in found):
             names = " and ".join(quoted_input(each.name) for each in found)
-            option = "dtype" if name == "dtypes" else name.replace("_", "-")
-            texts = option, USES.get(name, "CSV"), names, "are" if found[1:] else "is"
+            texts = (
+                option_name(name),
+                USES.get(name, "CSV"),
+                names,
+                "are" if found[1:] else "is",
+            )
             raise WrongUsage("--%s is for %s: %s %s none" % texts)
 
 
@@ -303,26 +309,32 @@ def new_rows(
 ) -> Iterator[object]:
     """Yield the rows in a file or another dataset, for the array or table `found`."""
     path = name_of_input(new_file, seekable=True)
-    options, settings = given_delimiter(args), dict[str, object]()
+    options, settings = reading_options(args), dict[str, object]()
     if not (args.npy or _has_format(path, args)):
         wrong = why_no_items(path, args)
         if found.dtype.hasobject:
             wrong = wrong or "raw items are of one size, and text of any length is not"
         if wrong:
             raise WrongUsage(wrong)
-        settings["raw"] = found.dtype, (UNKNOWN_LENGTH, *found.shape[1:])
+        shape = options.pop("shape", (UNKNOWN_LENGTH, *found.shape[1:]))
+        given = options.pop("dtype", None)
+        settings["raw"] = decode_type(given) if given else found.dtype, shape
     elif isinstance(found, dataset.Table):
-        settings["dtypes"] = {name: found.dtype[name].base for name in found.names}
+        olds = {new: old for old, new in options.get("rename", {}).items()}
+        masks = masks_of({name: found[name] for name in found.names})
+        olds |= {mask: MASK_NAME % olds.get(n, n) for n, mask in masks.items()}
+        types = {olds.get(n, n): found.dtype[n].base for n in found.names}
+        settings["dtypes"] = types
         settings["fixed_text"] = found.layout not in HAVING_TEXT
-        settings["masks"] = masks_of({name: found[name] for name in found.names})
+        settings["masks"] = {olds.get(n, n): olds[masks[n]] for n in masks}
     with opened(path, args.nthreads, options, **settings) as source:
         check_options(options, source)
         yield _rows_in(source, found)
 
 
 def _has_format(path: str, args: Namespace) -> bool:
-    """Return whether a path is a folder or a URL, or a file that is not raw items."""
-    if is_url(path) or os.path.isdir(path):
+    """Return whether a path is no file of raw items, or a member of a file."""
+    if is_url(path) or not os.path.isfile(path):
         return True
     begins = begins_with(path, MAGIC) or begins_with(path, NPY_MAGIC)
     return not args.force and (begins or path.endswith(SUFFIXES))

@@ -40,10 +40,9 @@ from typing import Any, BinaryIO, Protocol
 from .._engine.forks import ForkSafeLock, Owner
 from .._format.committed import (
     STAGING,
+    Root,
     decode_members,
     decode_pending,
-    with_members,
-    with_pending,
 )
 from .._format.dtypes import shown
 from .._format.identity import is_copy, stated_identity
@@ -111,9 +110,12 @@ class Pending:
         the document, and its token, which each document keeps from the one before.
     nchanges
         The number of changes that this process has committed.
+    root
+        The document; None until it is read, or if it is no object.
     """
 
     state = ""
+    root: Root | None = None
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -150,6 +152,17 @@ class Pending:
             self.state = stated_identity(document).rpartition(" ")[0]
             self.members = members
             self.name, self._version = name, version
+            self.root = Root(content, document) if isinstance(document, dict) else None
+
+    def decode(self, name: str, content: bytes, path: str) -> Json:
+        """Return the value in a document, which is decoded unless it was read before.
+
+        The value must not be changed. Raises `FormatError`, which names the `path`.
+        """
+        known = self.root if name == self.name else None
+        if known is not None and known.is_whole and known.content == content:
+            return known.document
+        return decode_json(content, path)
 
     def renew(self) -> None:
         """Read the document again if another program has replaced it."""
@@ -197,6 +210,8 @@ class Pending:
                         members[name] = parse_json(content)
                 self.members = members
             self._version = version
+            if change.root is not None:
+                self.root = change.root
         self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
 
     def read(self) -> None:
@@ -267,6 +282,8 @@ class Change:
         Documents of members that are written again, by their names.
     pending
         What takes over the documents when they are committed; None for a new dataset.
+    root
+        The document that was committed; None if there was none.
     token
         The token that the document gets.
     renews_token
@@ -274,14 +291,18 @@ class Change:
         columns that one of them changes, or loses rows.
     keeps_document
         Whether the document is the one that the writer has read when it was opened.
+    removes_shards
+        Whether shards may be removed, which needs the document.
     """
 
     wait = 0.0
     renews_token = False
     keeps_document = False
+    removes_shards = True
     has_failed_call = False
     is_joint = False
     pending: Pending | None = None
+    root: Root | None = None
 
     def __init__(self, store: Store, document: str) -> None:
         self.store = store
@@ -423,9 +444,9 @@ class Change:
         self.is_joint = False
         self._sync_files()
         documents, files = self._documents, self._staged
-        root = documents.pop(self.document, None)
+        staged = documents.pop(self.document, None)
         if (
-            root is None
+            staged is None
             and not documents
             and len(files) < 2
             and None not in files.values()
@@ -434,34 +455,34 @@ class Change:
             if files and self.renews_token:
                 self._renew_token()
             self._sync()
-            for name, staged in files.items():
-                self._move(staged, name)  # commit point
+            for name, new_file in files.items():
+                self._move(new_file, name)  # commit point
             self._sync()
             files.clear()
             if self.token and self.pending is not None:
                 self.pending.committed(self)
             return
-        if root is None:
-            root = self._checked_document()
+        root, kept = self._root(staged)
         self.members = {self._member_of(n): new for n, new in documents.items()}
         if files or self.renews_token:
             self.token = self._token
         elif self.pending is not None:
             self.token = self.pending.token
-        if self.members or self.token:
-            root = with_members(root, self.members, self.token)
-        new = with_pending(root, files) if files else root
+        if self.members or self.token or kept:
+            root = root.changed(self.members, self.token, kept)
+        new = root.with_files(files) if files else root
+        self.root = root
         self.is_committing = True
         if files:
             self._stage_all()
         self._sync()
-        self._replace(new)  # commit point
+        self._replace(new.content)  # commit point
         self._sync()
         for name, content in {**self.stale, **documents}.items():
             if content is not None:  # a copy for readers of the member alone
                 self._copy(name, content)
         if files:
-            self._complete(files, root)
+            self._complete(files, root.content)
         if self.pending is not None:
             self.pending.committed(self)
 
@@ -473,7 +494,7 @@ class Change:
         value = decode_json(root, self.store.path(self.document))
         files = decode_pending(value, root)
         if files:
-            root = with_pending(root, {})
+            root = Root(root, value).with_files({}).content
             self._complete(files, root)
         return root
 
@@ -492,9 +513,22 @@ class Change:
         """Return the document that is in the file now."""
         return self.store.read(self.document, MAX_DOCUMENT, whole=True)[0]
 
-    def _checked_document(self) -> bytes:
-        """Return the document in the file; raise `FormatError` if it is no object."""
+    def _root(
+        self, staged: bytes | None = None
+    ) -> tuple[Root, Mapping[str, str] | None]:
+        """Return the document, and the texts of other members that it gets.
+
+        It is the `staged` one, or the one in the file. Raises `FormatError` if it is no
+        object.
+        """
+        known = None if self.pending is None else self.pending.root
+        if staged is not None:
+            commits = self.pending is not None and self.pending.members is not None
+            kept = known.texts if known is not None and commits else None
+            return Root(staged, parse_json(staged)), kept
         content, path = self._read_document(), self.store.path(self.document)
+        if known is not None and known.content == content:
+            return known, None
         value = decode_json(content, path)
         if not isinstance(value, dict):
             raise DamageError(
@@ -502,7 +536,7 @@ class Change:
                 section="metadata",
                 filename=path,
             )
-        return content
+        return Root(content, value), None
 
     def _renew_token(self) -> None:
         """Give the document a new token, before a file without a document changes.
@@ -646,7 +680,8 @@ class FolderChange(Change):
 
     def _renew_token(self) -> None:
         self.token = self._token
-        self._replace(with_members(self._checked_document(), {}, self.token))
+        self.root = self._root()[0].changed({}, self.token)
+        self._replace(self.root.content)
 
     def _sync_files(self) -> None:
         self.store.sync_files(self._unsynced)

@@ -74,6 +74,8 @@ class ParallelChange(FolderChange):
 class SharedChange(ParallelChange):
     """A change of one shard in a folder, which is locked until `close`."""
 
+    removes_shards = False
+
     def __init__(self, store: FolderStore, sync: bool, named: set[str]) -> None:
         super().__init__(store, ZARR_JSON, sync, named=named)
         self._locks = ExitStack()
@@ -225,6 +227,7 @@ class SharedObjects:
         """Yield a change of one shard, which is committed within the block."""
         change = ObjectChange(self._store, ZARR_JSON, self._version)
         change.keeps_document = True
+        change.removes_shards = False
         try:
             yield change
             # A writer that has the array for itself may have read the old shard.

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import errno
 from _thread import RLock, get_ident
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -78,8 +78,8 @@ class Writer:
         Number of seconds that a change waits for another writer of the same shard.
         Compressing a large one takes long.
     buffer
-        The rows that wait in memory, see `row_buffer`; each other change writes them
-        first. None if rows are written when they are appended.
+        What waits in memory, see `write_buffer`; each other change writes it first.
+        None if each change is written when it is made.
     outer
         The writer of the group, if its document does not commit this dataset.
     """
@@ -267,20 +267,28 @@ class Writer:
             self._changing = False
 
     def flush(self) -> None:
-        """Write the rows that wait in memory."""
+        """Write what waits in memory."""
         if self.buffer is not None and self.buffer.count:
             with self.turn():
                 self.buffer.flush(self)
 
-    def buffered(self, rows: Mapping[Any, object]) -> bool:
-        """Let rows of arrays wait in memory; return False if they are to be written."""
+    def flush_rows(self) -> None:
+        """Write the appended rows that wait in memory."""
+        if self.buffer is not None:
+            self.buffer.flush_rows(self)
+
+    def buffered(self, put: Callable[[Any], bool]) -> bool:
+        """Let a change wait in memory, which `put` puts into the buffer, if it fits.
+
+        Returns False if the change is to be written.
+        """
         if self.buffer is None:
             return False
         self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
-            return not self.has_failed and bool(self.buffer.put(self, rows))
+            return not self.has_failed and put(self.buffer)
 
     def _commit(
         self, change: Change, take_over: Callable[[], object], disturbs: bool
@@ -289,13 +297,20 @@ class Writer:
         self.owner.check(self.path)  # the block may have forked
         if not disturbs:
             change.commit()
+        with self.replacing(disturbs):
+            if disturbs:
+                change.commit()
+            take_over()
+
+    @contextmanager
+    def replacing(self, disturbs: bool = True) -> Iterator[None]:
+        """Let no thread read in the block; if it `disturbs`, let them read again."""
         with self._replacing_lock:
             number, self._state = self._state, None
             try:
                 if disturbs:
                     number = (number or 0) + 1
-                    change.commit()
-                take_over()
+                yield
             finally:
                 self._state = number
 

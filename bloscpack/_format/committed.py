@@ -19,15 +19,16 @@ document commits (docs/format.rst, Commits). Pure functions of documents, no fil
 from __future__ import annotations
 
 import json
+import os
 from binascii import crc32
 from collections.abc import Iterable, Mapping
-from functools import partial
+from contextlib import suppress
 from itertools import groupby
 from typing import NoReturn
 
 from .._types import Json, JsonObject
 from ..exceptions import DamageError
-from ..serializers import encode_document
+from ..serializers import check_new_nesting, encode_document, finished_document
 from .dtypes import shown
 from .identity import (
     CONSOLIDATED,
@@ -107,17 +108,7 @@ def _holder(document: JsonObject) -> Json:
 
 def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
     """Return the content of a document with another list of files, or without one."""
-    document: JsonObject = json.loads(content)
-    holder = _holder(document)
-    if holder is None:
-        holder = document["attributes"] = {}
-    holder.pop(PENDING, None)
-    if files:
-        listed = {
-            n: None if s is None else s.rpartition("/")[2] for n, s in files.items()
-        }
-        holder[PENDING] = {"files": listed, "crc32": _digest(listed)}
-    return _encoded(document, content)
+    return Root(content, json.loads(content)).with_files(files).content
 
 
 def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
@@ -143,37 +134,12 @@ def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
     return {name: _of_file(member) for name, member in members.items()}
 
 
-def with_members(
-    content: bytes, members: Mapping[str, bytes | None], token: str = ""
-) -> bytes:
-    """Return the content of a document with other documents of members.
-
-    None removes a member; those that are not in `members` stay. A document without
-    members gets none: another program may have written it meanwhile. A `token` shows
-    readers that several files have changed since they began to read; without one, the
-    document keeps its own.
-    """
-    document: JsonObject = json.loads(content)
-    holder = document.get(CONSOLIDATED)
-    stored = holder.get("metadata") if isinstance(holder, dict) else None
-    if holder is not None and isinstance(stored, dict):
-        for name, member in members.items():
-            if member is None:
-                stored.pop(name, None)
-            else:
-                stored[name] = _as_copy(json.loads(member))
-        holder["metadata"] = in_order(stored)
-    elif not token:
-        return content
-    return _encoded(document, content, token or None)
-
-
-def in_order(members: JsonObject) -> JsonObject:
-    """Return copies as a document has them: level by level, and sorted by their paths.
+def _level(path: str) -> tuple[int, str]:
+    """Return a key that sorts the copies in a document: level by level, by their paths.
 
     Other programs need the copies of all members of a group side by side.
     """
-    return dict(sorted(members.items(), key=lambda item: (item[0].count("/"), item[0])))
+    return path.count("/"), path
 
 
 def missed_by_others(members: Iterable[str]) -> list[str]:
@@ -220,7 +186,147 @@ def _of_file(copy: Json) -> Json:
     return document
 
 
-def _encoded(document: JsonObject, content: bytes, token: str | None = None) -> bytes:
-    """Return a changed document, with a right digest if the old `content` has one."""
-    encode = partial(encode_document, indent=2 if "zarr_format" in document else None)
-    return signed(document, content, encode, token)
+class Root:
+    """The document of a dataset, of which the texts of copies are kept.
+
+    Encoding the documents of all members for each change would take most of its time.
+    A root is never changed.
+
+    Parameters
+    ----------
+    content, document
+        The document, and the value in it, which is an object.
+    texts
+        The copies in it as `content` has them, by the names of members; None if they
+        are in `document`.
+
+    Attributes
+    ----------
+    is_whole
+        Whether `document` has all that is in `content`.
+    """
+
+    def __init__(
+        self, content: bytes, document: JsonObject, texts: dict[str, str] | None = None
+    ) -> None:
+        self.content = content
+        self.document = document
+        self._texts = texts
+        self.is_whole = texts is None
+
+    @property
+    def texts(self) -> dict[str, str] | None:
+        """The copies in it, by the names of members; None if it has no place for them.
+
+        Those of a document in the form in which this class writes it are parts of it.
+        """
+        holder = self.document.get(CONSOLIDATED)
+        stored = holder.get("metadata") if isinstance(holder, dict) else None
+        if self._texts is None and isinstance(stored, dict):
+            found = self._parts(stored) if stored else {}
+            if found is None:
+                found = {name: _indented(copy) for name, copy in stored.items()}
+            self._texts = found
+        return self._texts
+
+    def changed(
+        self,
+        members: Mapping[str, bytes | None],
+        token: str = "",
+        kept: Mapping[str, str] | None = None,
+    ) -> Root:
+        """Return the document with other documents of members.
+
+        None removes a member; those that are not in `members` stay, and those in `kept`
+        are there, too. A document without copies gets none: another program may have
+        written it meanwhile. A `token` shows readers that several files have changed
+        since they began to read; without one, the document keeps its own.
+        """
+        if self.texts is None:
+            return self._encoded(self.document, None, token) if token else self
+        texts = {**(kept or {}), **self.texts}
+        for name, member in members.items():
+            if member is None:
+                texts.pop(name, None)
+            else:
+                texts[name] = _indented(_as_copy(json.loads(member)))
+                check_new_nesting("[[[%s]]]" % texts[name])
+        return self._encoded(self.document, texts, token or None)
+
+    def with_files(self, files: Mapping[str, str | None]) -> Root:
+        """Return the document with another list of files, or without one."""
+        document = dict(self.document)
+        key = "attributes" if "zarr_format" in document else None
+        holder = document if key is None else dict(document.get(key) or {})
+        holder.pop(PENDING, None)
+        if files:
+            listed = {
+                n: None if s is None else s.rpartition("/")[2] for n, s in files.items()
+            }
+            holder[PENDING] = {"files": listed, "crc32": _digest(listed)}
+        if key is not None and (files or key in document):
+            document[key] = holder
+        return self._encoded(document, self.texts)
+
+    def _encoded(
+        self,
+        document: JsonObject,
+        texts: dict[str, str] | None,
+        token: str | None = None,
+    ) -> Root:
+        """Return a changed document, with a right digest if this one has it."""
+        document = {k: {**v} if isinstance(v, dict) else v for k, v in document.items()}
+        if texts is not None:
+            document[CONSOLIDATED]["metadata"] = {}
+
+        def encode(shown: JsonObject) -> bytes:
+            if texts is None:
+                return encode_document(shown, 2 if "zarr_format" in shown else None)
+            front, end = _around(shown)
+            copies = ",\n".join(
+                "      %s: %s" % (json.dumps(name), texts[name])
+                for name in sorted(texts, key=_level)
+            )
+            inner = "{\n%s\n    }" % copies if copies else "{}"
+            return finished_document(front + inner + end)
+
+        return Root(signed(document, self.content, encode, token), document, texts)
+
+    def _parts(self, stored: JsonObject) -> dict[str, str] | None:
+        """Return the parts of the content that are copies; None if it has another form.
+
+        `stored` has the values of the copies.
+        """
+        front, end = _around(self.document)
+        start, stop = front + "{\n      ", "\n    }" + end
+        if not self.content.isascii():
+            return None
+        text = self.content.decode().removesuffix("\n")
+        if not (text.startswith(start) and text.endswith(stop)):
+            return None
+        parts = text[len(start) : -len(stop)].split(',\n      "')
+        parts[1:] = map('"'.__add__, parts[1:])
+        starts = [json.dumps(name) + ": " for name in stored]
+        if len(parts) != len(starts) or not all(map(str.startswith, parts, starts)):
+            return None
+        parts = list(map(str.removeprefix, parts, starts))
+        with suppress(ValueError):  # the lines of a copy may have the same form
+            found, expected = json.loads("[%s]" % ",".join(parts)), [*stored.values()]
+            if found == expected or json.dumps(found) == json.dumps(expected):
+                return dict(zip(stored, parts, strict=True))
+        return None
+
+
+def _indented(copy: Json) -> str:
+    """Return the copy of a member's document as the document around it has it."""
+    return json.dumps(copy, indent=2).replace("\n", "\n      ")
+
+
+def _around(document: JsonObject) -> tuple[str, str]:
+    """Return the text of a document in front of its copies, and behind them."""
+    mark = os.urandom(16).hex()
+    holder = {**document[CONSOLIDATED], "metadata": mark}
+    text = json.dumps({**document, CONSOLIDATED: holder}, indent=2)
+    check_new_nesting(text)
+    front, end = text.split('"%s"' % mark)
+    return front, end

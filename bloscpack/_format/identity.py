@@ -107,14 +107,16 @@ def identified(
     holder = {**{k: v for k, v in holder.items() if k != KEY}, KEY: value}
     return _with_digest(
         encode(holder if key is None else {**document, key: holder}), value
-    )
+    )[0]
 
 
-def _with_digest(content: bytes, value: str) -> bytes:
-    """Return a document, in which `value` is that of `KEY`, with its digest."""
+def _with_digest(content: bytes, value: str) -> tuple[bytes, str]:
+    """Return a document, in which `value` is that of `KEY`, and `value` with digest."""
     end = content.rindex(value.encode()) + len(value)
-    digest = b"%08x" % crc32(content)
-    return content[: end - len(digest)] + digest + content[end:]
+    digest = "%08x" % crc32(content)
+    start = end - len(digest)
+    stated = value[: -len(digest)] + digest
+    return content[:start] + digest.encode() + content[end:], stated
 
 
 def signed(
@@ -126,7 +128,8 @@ def signed(
     """Return the content of a document that has changed.
 
     It gets a right digest, and a `token` if one is given, if the old `content` has a
-    right digest: a document of another program does not become one of Bloscpack.
+    right digest: a document of another program does not become one of Bloscpack. The
+    value of `KEY` in `document` is the new one then.
     """
     for holder in (document, *document.values()):
         value: Json = holder.get(KEY) if isinstance(holder, dict) else None
@@ -134,7 +137,8 @@ def signed(
         if identity is not None and is_right:
             kept = value[: -len(ZEROS)] + ZEROS
             holder[KEY] = kept if token is None else identity.words(token)
-            return _with_digest(encode(document), holder[KEY])
+            new, holder[KEY] = _with_digest(encode(document), holder[KEY])
+            return new
     return encode(document)
 
 

@@ -153,6 +153,12 @@ def open_zip(name: str) -> ZipFile:
     return archive
 
 
+def check_local(storage: Storage, info: ZipInfo) -> None:
+    """Raise `FormatError` unless the local header agrees with the directory."""
+    start, stop = local_extent(info)
+    checked_local(read_local(storage.read_at(start, stop - start), info), info)
+
+
 class SmallPieces(io.RawIOBase):
     """A member that `zipfile` decompresses in small pieces, whatever is read of it."""
 
@@ -492,10 +498,9 @@ class ZipStore(NestedStore):
         most = MAX_BUFFERSIZE if limit is None else limit
         if member.file_size > most and (whole or limit is None):
             raise too_long(most, self.path(name), member.file_size)
-        path, (begin, stop) = self.path(name), local_extent(member)
+        path = self.path(name)
         with naming_errors(path), zip_errors(path):
-            header = self._zip.storage.read_at(begin, stop - begin)
-            checked_local(read_local(header, member), member)
+            check_local(self._zip.storage, member)
             with opened_member(self._zip.archive, member) as fp:
                 return fp.read(most), self.identity(name)
 

@@ -105,12 +105,12 @@ def open(
         `shared`, it is also the time that an assignment waits for another one to the
         same shard, by default 60 seconds.
     buffered
-        Whether rows that are appended to an array or a table wait in memory until a
-        file is full, and are written at once; or until `flush`, `close`, or any other
-        change, or the end of the program. Only then they can be read, and count in
-        ``len``. A crash loses rows that were not written; an object that is dropped
-        without `close` loses them with a ``ResourceWarning``. Not with `shared`, and
-        not for groups.
+        Whether appended rows, and in the layout ``'zarr'`` also assigned items, wait in
+        memory until a file is full, and are written at once; or until `flush`, `close`,
+        or any other change, or the end of the program. Only then rows can be read, and
+        count in ``len``; assigned items are read by this object before. A crash loses
+        what was not written; an object that is dropped without `close` loses it with a
+        ``ResourceWarning``. Not with `shared`, and not for groups.
     storage_options
         Settings for fsspec to open a URL, such as keys.
     creation

@@ -307,7 +307,9 @@ class Array(StoredArray, ItemsNode):
         with writer.turn():
             if axis == 0:
                 rows = stream_of(values, self.dtype, self.shape[1:])
-                if rows.length != 0 and not writer.buffered({layout: rows}):
+                if rows.length == 0:
+                    return
+                if not writer.buffered(lambda waits: waits.put(writer, {layout: rows})):
                     append_rows(writer, {layout: rows})
                 return
             check_mask(values)
@@ -355,7 +357,9 @@ class Array(StoredArray, ItemsNode):
     def __setitem__(self, key: Key, values: object) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
 
-        Beside other writers (``shared=True``), each shard changes as a whole.
+        Beside other writers (``shared=True``), each shard changes as a whole. In an
+        array opened with ``buffered=True``, the items may wait in memory, where this
+        object reads them.
 
         Parameters
         ----------
@@ -367,13 +371,18 @@ class Array(StoredArray, ItemsNode):
         """
         writer, layout = self._check_writer(), self._layout
         if not writer.by_shard:
-            with writer.change(
-                lambda: layout.committed(self.shape),
-                parts=[layout.items_part],
-                alone=False,
-            ) as change:
+            with writer.turn():
                 self._check_writer()  # another thread may have replaced the array
-                self.stage_items(change, key, values)
+                writer.flush_rows()
+                given = self.selected(key, values)
+                if writer.buffered(lambda waits: waits.assign(writer, {layout: given})):
+                    return
+                with writer.change(
+                    lambda: layout.committed(self.shape),
+                    parts=[layout.items_part],
+                    alone=False,
+                ) as change:
+                    self.stage_items(change, *given)
             return
         selection, grid = Selection(key, self.shape), layout.grid
         items = selection.spread(converted(values, self.dtype))
@@ -444,8 +453,8 @@ class Array(StoredArray, ItemsNode):
         if shrinks:
             self._layout.remove_unused(old)
 
-    def stage_items(self, change: Change, key: Key, values: object) -> None:
-        """Let `change` assign to the selected items."""
+    def selected(self, key: Key, values: object) -> tuple[Selection, Items]:
+        """Return what an index selects, and the items that are assigned to it."""
         names, key = split_names(key, self.dtype)
         if names is None:
             items = converted(values, self.dtype)
@@ -454,9 +463,14 @@ class Array(StoredArray, ItemsNode):
         else:
             items = numpy.array(self[key])
             items[names] = converted(values, items[names].dtype)
+        selection = Selection(key, self.shape)
+        return selection, selection.spread(items)
+
+    def stage_items(self, change: Change, selection: Selection, items: Items) -> None:
+        """Let `change` assign to the selected items."""
         change.renews_token = change.renews_token or self._is_read_with_others
-        selection, layout = Selection(key, self.shape), self._layout
-        items, grid = selection.spread(items), layout.grid
+        layout = self._layout
+        grid = layout.grid
         blocks = changed_blocks(grid, selection, items, layout.reader.get)
         layout.stage(change, grid, blocks, extends=False)
 

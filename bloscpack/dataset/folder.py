@@ -422,7 +422,7 @@ class Folder:
             content, value, identity = self._read_document(name)
         else:
             content, identity = held.read_whole(MAX_DOCUMENT), held.state
-            value = decode_json(content, self.path(name))
+            value = self.pending.decode(name, content, self.path(name))
             self._take(name, content, value, since, identity)
         self._known = name, identity, content, value, held
         return content, value

@@ -574,7 +574,7 @@ class Group(Node, Mapping[str, Node]):
         rows = frames.columns_of(values)
         names = getattr(getattr(rows, "dtype", None), "names", None)
         is_table = names is not None or isinstance(rows, Mapping)
-        (self.create_table if is_table else self.create_array)(name, rows, mode="w")
+        (self.create_table if is_table else self.create_array)(name, values, mode="w")
 
     @one_call
     def _created(

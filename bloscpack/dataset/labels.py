@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .. import log
 from .._format.zarr_metadata import MASK, decode_mask, with_mask
 from .._storage.paths import local_path
 from .._types import JsonObject, Path
@@ -173,14 +174,15 @@ def given_attrs(attrs: object) -> JsonObject:
     return dict(attrs)
 
 
-def labels_of(data: object) -> tuple[Dims, JsonObject]:
-    """Return the names of the axes and the attributes of an array.
+def labels_of(data: object, *, told: bool = False) -> tuple[Dims, JsonObject]:
+    """Return the names of the axes and the attributes of an array or a DataFrame.
 
-    It may be one of this library, of xarray, Zarr or HDF5; other data have none. Raises
-    `UsageError` if it has coordinates, which no array can hold.
+    It may be one of this library, of xarray, Zarr, HDF5 or pandas; other data have
+    none. Raises `UsageError` if it has coordinates, which no array can hold. A
+    notice tells, if `told`, which fill value becomes an attribute.
     """
     attrs = getattr(data, "attrs", None)
-    if not isinstance(attrs, Mapping) or hasattr(data, "iloc"):  # a Series of pandas
+    if not isinstance(attrs, Mapping):
         return None, {}
     coords = [str(name) for name in getattr(data, "coords", ())]
     if coords:
@@ -203,9 +205,15 @@ def labels_of(data: object) -> tuple[Dims, JsonObject]:
             and dims is not None
             and fill is not None
             and data.dtype.kind in "biuf"
+            and MASK not in kept
         ):
-            # xarray reads that of format 2 as the value of missing items.
-            kept.setdefault(MASK, numpy.asarray(fill).item())
+            kept[MASK] = numpy.asarray(fill).item()
+            if told:
+                log.notice(
+                    "the fill value %r of Zarr format 2 becomes the attribute '%s': "
+                    "xarray reads items that are equal to it as missing"
+                    % (kept[MASK], MASK)
+                )
     return (names if any(names) else None), kept
 
 

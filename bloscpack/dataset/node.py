@@ -201,17 +201,17 @@ class Node:
             raise failure
 
     def flush(self) -> None:
-        """Write the rows that wait in memory, if it was opened with ``buffered=True``.
+        """Write what waits in memory, if it was opened with ``buffered=True``.
 
-        They can be read then. Without ``buffered=True``, each change is in the files
-        when it has been made. If writing fails, the rows go on waiting.
+        All programs can read it then. Without ``buffered=True``, each change is in the
+        files when it has been made. If writing fails, the changes go on waiting.
         """
         self._check_writer().flush()
 
     def close(self) -> None:
         """Close it, and let other writers in. It can't be read any more.
 
-        If rows wait in memory, and writing them fails, it stays open.
+        If changes wait in memory, and writing them fails, it stays open.
         """
         if not self._is_part:
             if self._writer is not None:
@@ -264,6 +264,8 @@ class ItemsNode(Node):
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same dataset."""
+        if self._writer is not None and self._writer.owner.is_here:
+            self._writer.flush()  # the token is that of the files
         token = self._token or self._layout.folder.version()
         if self._writer is None:
             self._token = token

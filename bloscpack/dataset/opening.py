@@ -28,8 +28,7 @@ from .layouts import (
     detect,
     table_class,
 )
-from .layouts.base import ArrayLayout, Blocks, NewArray
-from .row_buffer import RowBuffer
+from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
 from .rows import (
     check_same_length,
     converted,
@@ -42,6 +41,7 @@ from .rows import (
     with_masks,
 )
 from .table import ATTEMPTS, Table, new_column, read_table
+from .write_buffer import WriteBuffer
 
 
 class Options(NamedTuple):
@@ -61,7 +61,7 @@ class Options(NamedTuple):
         Number of seconds to wait for another writer. None is `Writer.wait` for one of
         the same shard; for any other, it means not to wait.
     buffered
-        Whether appended rows wait in memory.
+        Whether appended rows and assigned items wait in memory.
     """
 
     allow_pickle: bool = False
@@ -96,7 +96,7 @@ def _open(found: Found, options: Options) -> Array | Table:
         _check_shareable(found)
     writer = writer_for(found, options.sync, shared=options.shared)
     writer.wait = writer.wait if options.timeout is None else options.timeout
-    writer.buffer = RowBuffer(writer) if options.buffered else None
+    writer.buffer = WriteBuffer(writer) if options.buffered else None
     try:
         if is_array:
             array = kind(folder, allow_pickle=allow_pickle)
@@ -211,7 +211,9 @@ def create_array(
         The same for a file, a multiple of `chunks`, for layouts whose files have
         several chunks.
     fill_value
-        The value of new items when the array is enlarged, by default zero.
+        The value of new items when the array is enlarged, by default zero. If it is
+        given, other programs have it, too, and in the layout ``'zarr'`` the items of a
+        file that is lost read as it: `verify` notes that.
     dims
         A name or None for each axis, in the layout ``'zarr'``; by default those of
         `data`, if it is an array of xarray, Zarr or HDF5.
@@ -292,8 +294,8 @@ def new_array(
     """
     found = array_class(layout)
     found.check_layout()
-    rows = new_rows(data, shape, dtype, fill_value, found.has_text)
-    of_data, attributes = labels_of(data)
+    rows = new_rows(data, shape, dtype, plain_fill(fill_value), found.has_text)
+    of_data, attributes = labels_of(data, told=attrs is None)
     names = of_data if dims is None else dims
     new = NewArray(
         rows.dtype,
@@ -448,7 +450,7 @@ def _new_columns(
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
             rows = items_of(column, keeps_text=has_text)
-            named, attrs = labels_of(column)
+            named, attrs = labels_of(column, told=True)
             if typed is not None:
                 rows = converted(rows, text_or(typed[name].base, has_text))
         columns[name], labels[name] = rows, (named, {**attrs, **of_mask})

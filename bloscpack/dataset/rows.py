@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy
@@ -190,7 +190,8 @@ def _items_of_arrow(column: Any) -> Any:
     are: NumPy has NaN and NaT for missing floats and times. Raises `UsageError` for
     categories that have an order.
     """
-    if getattr(getattr(column, "type", None), "ordered", False):
+    is_enum = type(getattr(column, "dtype", None)).__name__ == "Enum"  # of polars
+    if is_enum or getattr(getattr(column, "type", None), "ordered", False):
         raise UsageValueError(
             "no array can have categories in an order: cast the column to the type of "
             "its values"
@@ -620,7 +621,18 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
         return {name: rows[name] for name in rows.dtype.names}
     if hasattr(rows, "keys"):  # also a DataFrame
         check_different(list(rows.keys()))
-        return {name: rows[name] for name in rows.keys()}  # noqa: SIM118
+        found = {name: rows[name] for name in rows.keys()}  # noqa: SIM118
+        indexes = {n: c.index for n, c in found.items() if hasattr(c, "iloc")}
+        for name, other in pairwise(indexes):
+            # Of different lengths, these are the better message.
+            same_length = len(indexes[name]) == len(indexes[other])
+            if same_length and not indexes[name].equals(indexes[other]):
+                raise UsageValueError(
+                    "the Series '%s' and '%s' have different indexes, and a table has "
+                    "none: pandas.DataFrame brings them in one order, and to_numpy() "
+                    "leaves the index out" % (name, other)
+                )
+        return found
     if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
         raise UsageTypeError(
             "expected a structured array, a dictionary or a sequence of columns, found "

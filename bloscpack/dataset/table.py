@@ -230,7 +230,7 @@ class Table(StoredRows, ItemsNode):
     def to_pandas(
         self, columns: Sequence[str] | None = None, rows: object = None
     ) -> DataFrame:
-        """Return the table as a DataFrame; this needs pandas.
+        """Return the table as a DataFrame with its attributes; this needs pandas.
 
         Bytes and text become objects of Python. Integers, booleans and text with
         missing items get them back, and their masks are left out.
@@ -248,7 +248,9 @@ class Table(StoredRows, ItemsNode):
         UsageError
             If a column has several axes, or if pandas is not installed.
         """
-        return self._read_all("pandas", frames.read_frame, columns, rows)
+        found = self._read_all("pandas", frames.read_frame, columns, rows)
+        found.attrs = dict(self.attrs)
+        return found
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, rows: object = None
@@ -379,7 +381,7 @@ class Table(StoredRows, ItemsNode):
             self._add_masks(added)
             new = {self._columns[n]._layout: stream for n, stream in streams.items()}
             some = any(stream.length for stream in new.values())
-            if some and not writer.buffered(new):
+            if some and not writer.buffered(lambda waits: waits.put(writer, new)):
                 append_rows(writer, new)
             self._next_number = frames.next_number(rows)
 
@@ -456,6 +458,7 @@ class Table(StoredRows, ItemsNode):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
+            writer.flush_rows()
             if isinstance(key, str):
                 if key not in self._columns:
                     raise KeyError("no column '%s': add_column adds one" % key)
@@ -466,13 +469,17 @@ class Table(StoredRows, ItemsNode):
             if isinstance(key, str):
                 columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
                 key = slice(None)
-            given = all_columns(rows, list(columns), masks)
+            values = all_columns(rows, list(columns), masks)
+            given = {n: c.selected(key, values[n]) for n, c in columns.items()}
+            waiting = {columns[name]._layout: given[name] for name in columns}
+            if writer.buffered(lambda waits: waits.assign(writer, waiting)):
+                return
             parts = [column._layout.items_part for column in columns.values()]
             with writer.change(
                 lambda: self._committed(len(self)), parts=parts, alone=False
             ) as change:
                 for name, column in columns.items():
-                    column.stage_items(change, key, given[name])
+                    column.stage_items(change, *given[name])
 
     def add_column(
         self,

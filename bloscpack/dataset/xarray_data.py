@@ -35,7 +35,7 @@ from .folder import Folder, check_member_name
 from .group import Group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
-from .layouts.base import NewArray
+from .layouts.base import NewArray, NewItems
 from .layouts.chunk_choice import new_grid
 from .layouts.zarr import COLUMN_ORDER, SETTINGS, ZarrGroup
 from .node import import_dask
@@ -368,7 +368,7 @@ def _arrays_of(
             if attrs.get(MASK) is not None:
                 fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
                 attrs = with_mask(attrs, items.dtype, encode_mask, "c")
-            options = {"fill_value": fill, **settings, **given.get(name, {})}
+            options = {"fill_value": NewItems(fill), **settings, **given.get(name, {})}
             options |= {"dims": [*variable.dims], "attrs": attrs}
             if items.ndim and options.keys().isdisjoint(("chunks", "shards")):
                 is_number = items.dtype.kind not in TEXT_KINDS
@@ -503,7 +503,7 @@ def _plans(
     """
     wanted = {append_dim} if append_dim is not None else set()
     wanted |= {*region} if isinstance(region, Mapping) else set()
-    plans = {}
+    plans, located = {}, dict[str, dict[Any, slice]]()
     for where, node in nodes.items():
         dim, part = append_dim, region
         if len(nodes) > 1 and not wanted - {d for n in nodes.values() for d in n.dims}:
@@ -515,7 +515,8 @@ def _plans(
         group: Any = whole[where] if where else whole
         if not isinstance(group, Group):
             raise UsageTypeError("'%s' is no group" % group.path)
-        plans[where] = plan(group, node, dim, part)
+        located[where] = {**located.get(where.rpartition("/")[0], {})}
+        plans[where] = plan(group, node, dim, part, located[where])
     return plans
 
 
@@ -524,14 +525,16 @@ def plan(
     data: Dataset,
     append_dim: str | None,
     region: Mapping[str, slice | str] | str | None,
+    located: dict[Any, slice],
 ) -> tuple[list[str], list[Step]]:
     """Return the variables that a group lacks, and what becomes of the others.
 
-    Raises `UsageError` if any does not fit.
+    `located` has the parts of dimensions that the group around it has found by their
+    coordinates, and gets those of this group. Raises `UsageError` if any does not fit.
     """
     stored: Dataset = group.to_xarray(decode_cf=False)
     decoded = decode_like(stored, data)
-    parts = _located(decoded, data, region)
+    parts = _located(decoded, data, region, located)
     sizes = dict(decoded.sizes)
     if append_dim is not None:
         if not {append_dim} <= sizes.keys() & data.sizes.keys():
@@ -599,7 +602,10 @@ def plan(
 
 
 def _located(
-    stored: Dataset, data: Dataset, region: Mapping[str, slice | str] | str | None
+    stored: Dataset,
+    data: Dataset,
+    region: Mapping[str, slice | str] | str | None,
+    located: dict[Any, slice],
 ) -> dict[Any, slice]:
     """Return the part of each dimension that a region has."""
     if region is None:
@@ -622,6 +628,9 @@ def _located(
                 start = int(places[0]) if places else 0
                 part = slice(start, start + len(places))
                 wrong = places != [*range(start, part.stop)] or start < 0
+                located[dim] = part
+            elif dim in located:
+                part = located[dim]
             elif region == "auto":  # all items of a dimension without a coordinate
                 part = slice(0, size)
         if wrong or not isinstance(part, slice) or part.step not in (None, 1):

@@ -150,7 +150,7 @@ def _is_whole(variable: Variable, unit: str) -> bool:
 
 
 def _as_numbers(variable: Variable, name: str) -> Variable:
-    """Return times of NumPy as numbers in their units.
+    """Return times of NumPy, and lazy ones of cftime, as numbers in their units.
 
     Others are returned unchanged, for xarray, which can't encode far times: those of
     other calendars, and those for which it takes finer units, or floats.
@@ -158,20 +158,29 @@ def _as_numbers(variable: Variable, name: str) -> Variable:
     kind, encoding = variable.dtype.kind, dict(variable.encoding)
     is_packed = {"scale_factor", "add_offset"} & encoding.keys()
     dtype = numpy.dtype(encoding.get("dtype") or "i8")
-    if kind not in "mM" or is_packed or dtype.kind not in "iuf":
+    of_cftime = (
+        calendar_of(variable) if variable.chunks and "units" in encoding else None
+    )
+    if not (kind in "mM" or of_cftime) or is_packed or dtype.kind not in "iuf":
         return variable
     labels = {"units": encoding.pop("units", "")}
     calendar = encoding.pop("calendar", None)
-    if kind == "M":
+    if of_cftime:
+        labels["calendar"] = calendar or of_cftime
+    elif kind == "M":
         labels["calendar"] = calendar or "proleptic_gregorian"
     else:
         labels["dtype"] = str(variable.dtype)
-    scale = _scale_of(**labels) if labels.keys().isdisjoint(variable.attrs) else None
-    if scale is None:
+    if not labels.keys().isdisjoint(variable.attrs):
+        return variable
+    scale = None if of_cftime else _scale_of(**labels)
+    if scale is None and not of_cftime:
         return variable
 
     def numbers(times: Items) -> Items:
         with naming_column(name, "variable"):
+            if scale is None:
+                return _numbers_of_cftime(times, dtype.kind == "f", labels)
             return _numbers_of(times, dtype.kind == "f", *scale)
 
     if variable.chunks:
@@ -231,6 +240,24 @@ def _numbers_of(
     if not ((numbers * unit == deltas) | missing).all():
         raise DoesNotFit("a time is no whole number of its units since %s" % zero)
     return numbers
+
+
+def _numbers_of_cftime(times: Items, as_floats: bool, labels: JsonObject) -> Items:
+    """Return times of cftime as numbers; raise `DoesNotFit` for other units."""
+    xarray = import_extra("xarray", "xarray")
+    encoding = {**labels, "dtype": "f8" if as_floats else "i8"}
+    variable = xarray.Variable([*map(str, range(times.ndim))], times, {}, encoding)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about other units, which are refused
+            found = xarray.conventions.encode_cf_variable(variable)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise DoesNotFit("%s" % error) from error
+    units = [found.attrs["units"].split()[0], labels["units"].split()[0]]
+    if units[0].rstrip("s") != units[1].rstrip("s") or found.dtype != encoding["dtype"]:
+        raise DoesNotFit("a time is no whole number of '%s'" % labels["units"])
+    items: Items = found.values
+    return items
 
 
 def encode_like(stored: Dataset, data: Dataset) -> Mapping[str, Variable]:

@@ -293,6 +293,48 @@ def test_csv_with_a_delimiter(blpk, folder):
         assert (2, True) == (code, "--delimiter is for " in message)
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_append_reads_as_convert(blpk, folder, form):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    text = "made today\nn;p;day;note\n1;1,5;2024-01-02;\xe9\n;2,5;2024-01-03;b\n"
+    (folder / "a.csv").write_text(text, encoding="cp1252")
+    options = ["--dtype", "n=i4"]
+    if form == "csv":
+        options += ["--skip-lines", 1, "--delimiter", ";", "--decimal", ",", "--times"]
+        options += ["--encoding", "cp1252"]
+    else:
+        how = {"skiprows": 1, "decimal": ",", "encoding": "cp1252"}
+        frame = pandas.read_csv("a.csv", sep=";", **how)
+        frame = frame.astype({"n": "Int64", "day": "datetime64[s]"})
+        frame.to_parquet("a.parquet")
+    options += ["--exclude", "note", "--rename", "n=n o"]
+    assert (0, "") == blpk("--create", *options, "t.zarr", "a." + form)
+    assert (0, "") == blpk(*options, "t.zarr", "a." + form)
+    with dataset.open("t.zarr") as table:
+        assert ["<i4", "|b1"] == [table.dtype[n].str for n in ("n o", "n o_missing")]
+        found = table.to_pandas()
+    assert ["n o", "p", "day"] == [*found]
+    assert [1, None] * 2 == found["n o"].astype(object).where(
+        found["n o"].notna(), None
+    ).tolist()
+    assert [1.5, 2.5] * 2 == found["p"].tolist()
+    assert ["2024-01-02", "2024-01-03"] * 2 == found["day"].astype(str).tolist()
+
+
+def test_append_a_member_of_a_file(blpk):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("a.h5", "w") as file:
+        file["x/y"], file["z"] = np.arange(3.0), [1]
+    dataset.create_array("a", [9.0]).close()
+    assert (0, "") == blpk("a", "a.h5/x/y")
+    np.array([5], "f4").tofile("raw")
+    assert (0, "") == blpk("--dtype", "f4", "a", "raw")
+    assert [9, 0, 1, 2, 5] == dataset.open("a")[:].tolist()
+    code, message = blpk("a", "a.h5/x/q")
+    assert (1, True) == (code, "there is no 'q' in 'a.h5/x', which has y" in message)
+
+
 def test_csv_to_an_array(blpk):
     pytest.importorskip("pyarrow")
     dataset.create_array("a", [1, 2]).close()

@@ -90,6 +90,15 @@ def test_csv_with_a_delimiter(run):
     assert (2, True) == (code, "--delimiter is for CSV: 'a.npy' is none" in err)
 
 
+def test_chosen_columns_of_csv(run):
+    pytest.importorskip("pyarrow")
+    with open("t.csv", "w") as fp:
+        fp.write("made today\nn,day,note\n1,2026-01-05,a\n")
+    options = ["--skip-lines", "1", "--columns", "day,n", "--times", "--rename", "n=k"]
+    found = lines(run, *options, "t.csv")
+    assert [["day", "k"], ["<M8[D]", "<i8"]] == [line.split() for line in found[3:5]]
+
+
 def test_a_block_of_a_tree(run):
     bp.pack_ndarray_to_file(TABLE[["price"]], "p.blp")
     dataset.convert("p.blp", "tree.bigfile")

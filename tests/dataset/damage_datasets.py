@@ -13,6 +13,7 @@ from dataset.layouts import SHARDED
 from bloscpack import dataset
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import array_class
+from bloscpack.dataset.layouts.base import NewItems
 from bloscpack.dataset.layouts.shard_grid import ShardIndex
 
 FILL = 7
@@ -33,7 +34,8 @@ def new_array(path, layout, **more):
         path,
         numbers(),
         layout=layout,
-        fill_value=FILL,
+        # The value of new items alone, as of `from_xarray`: a lost shard is an error.
+        fill_value=NewItems(FILL),
         attrs={"unit": "m"},
         **options(layout),
         **more,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import re
 from zlib import crc32
 
@@ -40,3 +41,21 @@ def read(path):
         if isinstance(holder, dict):
             holder.pop(KEY, None)
     return value
+
+
+def assert_encoded_whole(folder):
+    """Compare the documents in a local folder with a full encoding of their values.
+
+    The names of copies are sorted level by level.
+    """
+    for path in pathlib.Path(folder).rglob("zarr.json"):
+        text = path.read_bytes()
+        if not is_signed(text):
+            continue
+        value = json.loads(text)
+        copies = (value.get("consolidated_metadata") or {}).get("metadata") or {}
+        names = sorted(copies, key=lambda name: (name.count("/"), name))
+        if copies:
+            sorted_copies = {name: copies[name] for name in names}
+            value["consolidated_metadata"]["metadata"] = sorted_copies
+        assert json.dumps(value, indent=2).encode() + b"\n" == text

@@ -1,13 +1,15 @@
-"""Rows that are appended to a dataset opened with `buffered` wait in memory."""
+"""Changes of a dataset opened with `buffered` wait in memory."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from support import environment
 from bloscpack import dataset
 from bloscpack._commit.change import FolderChange
 from bloscpack._storage.disk import disk
+from bloscpack.dataset import write_buffer
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 
 # How an array is cut: only rows, all axes, and as it is by default.
@@ -104,7 +107,9 @@ def test_other_changes_write_the_rows(tmp_path, name):
         assert 5 == len(dataset.open(tmp_path / "a"))
         CHANGES[name](array)
         CHANGES[name](other)
+        assert 7 <= len(dataset.open(tmp_path / "a"))
         assert other[:].tolist() == array[:].tolist()
+        array.flush()
         assert other[:].tolist() == dataset.open(tmp_path / "a")[:].tolist()
 
 
@@ -191,6 +196,25 @@ print(len(array))
 sys.stdout.flush()
 os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def leave_open(path):
+    """Change an array in a process, and end without closing it."""
+    global kept
+    kept = dataset.open_array(path, "r+", buffered=True)
+    kept[2] = 7
+    kept.flush()
+    kept[1] = 5
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_process_of_multiprocessing_that_ends(tmp_path, method):
+    path = tmp_path / "a"
+    dataset.create_array(path, [1, 2, 3], buffered=True).close()
+    job = multiprocessing.get_context(method).Process(target=leave_open, args=(path,))
+    job.start()
+    job.join()
+    assert [1, 5, 7] == dataset.open(path)[:].tolist()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
@@ -332,3 +356,283 @@ def test_an_interrupted_commit(tmp_path, monkeypatch):
     array.close()
     with dataset.open(tmp_path / "a", "r+") as array:
         assert [1, 2] == array[:].tolist()
+
+
+# Assigned items
+
+# How an array is cut, and its items; the last one's dtype has no fixed size.
+ASSIGNED = {
+    "rows": ((30,), "i8", {"chunks": 4, "shards": 12}),
+    "wide rows": ((30, 5), "f4", {"chunks": 4, "shards": 12}),
+    "grid": ((30, 11), "i2", {"chunks": (4, 3), "shards": (8, 6)}),
+    "planes": ((3, 2, 5, 4, 6), "u1", {"chunks": (1, 1, 2, 4, 3)}),
+    "text": ((30, 5), object, {"chunks": (4, 2), "shards": (8, 4)}),
+    "superchunk": ((30,), "i8", {"chunks": 4, "shards": 12, "layout": "superchunk"}),
+}
+
+
+def items_like(rng, dtype, shape):
+    found = rng.integers(0, 100, shape)
+    if dtype is object:
+        return np.array([str(n) for n in found.flat], object).reshape(shape)
+    return found.astype(dtype)
+
+
+def random_key(rng, shape):
+    """Return an index of some kind."""
+    kind = rng.integers(7)
+    if kind == 0:
+        return ...
+    if kind == 1:
+        return tuple(int(rng.integers(-n, n)) for n in shape)
+    if kind == 2:
+        return rng.random(shape) > 0.8
+    if kind == 3:
+        return rng.integers(0, shape[0], 4)
+    if kind == 4:
+        return (slice(None, None, -2),)
+    ends = [sorted(int(i) for i in rng.integers(0, n + 1, 2)) for n in shape]
+    return tuple(slice(*pair) for pair in ends[: rng.integers(1, len(shape) + 1)])
+
+
+@pytest.mark.parametrize("name", ASSIGNED)
+@pytest.mark.parametrize("seed", range(4))
+def test_random_assignments(tmp_path, monkeypatch, name, seed):
+    shape, dtype, how = ASSIGNED[name]
+    rng = np.random.default_rng(seed)
+    limit = int(rng.choice([100, 1000, 10**6]))
+    monkeypatch.setattr(write_buffer, "BUFFER_NBYTES", limit)
+    expected = items_like(rng, dtype, shape)
+    path, options = tmp_path / "a", {"buffered": True, "sync": False}
+    with dataset.create_array(path, expected, **how, **options) as array:
+        for _ in range(60):
+            step = rng.integers(10)
+            if step < 7:
+                key = random_key(rng, expected.shape)
+                given = items_like(rng, dtype, np.shape(expected[key]))
+                expected[key] = given if given.ndim else given[()]
+                array[key] = given
+                given[...] = "0" if dtype is object else 0  # the array has a copy
+            elif step == 7:
+                rows = items_like(rng, dtype, (int(rng.integers(3)), *shape[1:]))
+                array.append(rows)
+                array.flush()
+                expected = np.concatenate([expected, rows])
+            elif step == 8:
+                array.resize(max(1, len(expected) - int(rng.integers(3))))
+                expected = expected[: len(array)].copy()
+            else:
+                array.attrs["n"] = int(step)
+                assert expected.tolist() == dataset.open(path)[...].tolist()
+            check_reads(array, expected)
+    assert expected.tolist() == dataset.open(path)[...].tolist()
+    assert dataset.verify(path).ok
+
+
+def test_items_wait_for_a_whole_shard(tmp_path):
+    path, shape = tmp_path / "a", (4, 6, 8)
+    cut = {"chunks": (1, 6, 8), "shards": (2, 6, 8), "buffered": True}
+    with dataset.create_array(path, shape=shape, dtype="i4", **cut) as array:
+
+        def stored():
+            return dataset.open(path)[:, 0, 0].tolist()
+
+        array[2] = 2
+        assert (0, 2) == (dataset.open(path)[2, 0, 0], array[2, 0, 0])
+        array[0] = 1
+        array[1, 3:] = 3
+        array[1, :3] = 3
+        assert [1, 3, 0, 0] == stored()
+        array[3, 0] = 5
+        array.flush()
+        assert [1, 3, 2, 5] == stored()
+        array[:, 0] = 7  # of two shards, which change together
+        array[0] = array[1] = 8
+        assert [1, 3, 2, 5] == stored()
+        array[2:] = 8
+        assert [8] * 4 == stored()
+
+
+def test_what_waits_takes_little_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(write_buffer, "BUFFER_NBYTES", 3 * 2**16)
+    cut = {"chunks": (1, 2**14), "shards": (4, 2**14), "buffered": True, "sync": False}
+    with dataset.create_array(
+        tmp_path / "a", shape=(40, 2**14), dtype="i4", **cut
+    ) as array:
+        for row in range(0, 40, 4):
+            array[row] = row + 1
+            waiting = array._layout.waiting
+            assert sum(items.nbytes for items in waiting.values()) <= 3 * 2**16
+        assert [*range(1, 41, 4)] == array[::4, 5].tolist()
+
+
+def test_columns_of_assigned_rows_change_together(tmp_path):
+    rows = {"a": np.arange(20), "b": np.arange(20.0), "s": ["x"] * 20}
+    cut = {"chunks": {"a": 4, "b": 2, "s": 5}, "shards": {"a": 8, "b": 4, "s": 10}}
+    with dataset.create_table(tmp_path / "t", rows, buffered=True, **cut) as table:
+        table[3] = (7, 8.5, "y")
+        table["a"][5] = 9
+        assert (7, 8.5, "y") == table[3].item()
+        assert (3, 3.0, "x") == dataset.open(tmp_path / "t")[3].item()
+        table.append({"a": [1], "b": [2], "s": ["z"]})
+        assert (7, 8.5, "y") == dataset.open(tmp_path / "t")[3].item()
+        table[20] = (5, 6, "w")
+        assert (5, 6.0, "w") == table[20].item()
+        table["a"] = np.arange(21) + 1
+        assert [*range(1, 22)] == table["a"][:].tolist()
+    found = dataset.open(tmp_path / "t")
+    assert [*range(1, 22)] == found["a"][:].tolist()
+    assert (21, 6.0, "w") == found[20].item()
+    assert dataset.verify(tmp_path / "t").ok
+
+
+def test_an_error_keeps_assigned_items(tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(5, "the disk has failed")
+
+    with dataset.create_array(
+        tmp_path / "a", range(8), chunks=4, shards=4, buffered=True
+    ) as array:
+        array[1] = 7
+        with pytest.raises(DoesNotFit):
+            array[2] = 0.5
+        with pytest.raises(IndexError):
+            array[8] = 1
+        with monkeypatch.context() as context:
+            context.setattr(disk, "sync", fail)
+            fills = lambda: array.__setitem__(slice(0, 4), 5)  # noqa: E731
+            for change in (array.flush, array.close, lambda: array.resize(2), fills):
+                with pytest.raises(OSError, match="the disk has failed"):
+                    change()
+        assert [5] * 4 + [4] == array[:5].tolist()
+        assert [0, 1] == dataset.open(tmp_path / "a")[:2].tolist()
+    assert [5] * 4 + [4] == dataset.open(tmp_path / "a")[:5].tolist()
+
+
+def test_items_of_an_array_that_is_dropped(tmp_path):
+    array = dataset.create_array(tmp_path / "a", range(9), buffered=True)
+    array[1] = 5
+    kept = [array]
+    del array
+    with pytest.warns(ResourceWarning, match="'1' chunks with assigned items"):
+        kept.clear()
+    with dataset.open(tmp_path / "a", "r+") as array:  # the lock is free
+        assert 1 == array[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_process_reads_what_waits(tmp_path):
+    with dataset.create_array(tmp_path / "a", [1, 2], buffered=True) as array:
+        array[0] = 5
+        child = os.fork()
+        if not child:
+            right = array[:].tolist() == [5, 2]
+            try:
+                array[1] = 4
+            except UsageError:
+                os._exit(0 if right else 1)
+            os._exit(2)
+        assert 0 == os.waitpid(child, 0)[1]
+    assert [5, 2] == dataset.open(tmp_path / "a")[:].tolist()
+
+
+# A stack of images that is written plane by plane
+
+STACK = (3, 2, 8, 256, 512)
+
+
+def plane(index):
+    return np.random.default_rng(index).integers(0, 2**16, STACK[-2:], "u2")
+
+
+def written_bytes():
+    """Return the number of bytes that this process has written."""
+    with open("/proc/self/io") as fp:
+        facts = dict(line.split(": ") for line in fp.read().splitlines())
+    return int(facts["wchar"])
+
+
+def write_planes(path, indexes, queue, **options):
+    """Write planes in a process, and tell how many bytes it has written."""
+    before = written_bytes()
+    with dataset.open_array(path, "r+", **options) as array:
+        for index in indexes:
+            array[index] = plane(index)
+    queue.put(written_bytes() - before)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs Linux")
+@pytest.mark.parametrize("order", ["C", "F", "random"])
+@pytest.mark.parametrize("way", ["default", "buffered", "threads", "processes"])
+def test_planes_in_any_order_are_written_once(tmp_path, order, way):
+    indexes = [tuple(map(int, index)) for index in np.ndindex(STACK[:3])]
+    if order == "F":
+        indexes.sort(key=lambda index: index[::-1])
+    elif order == "random":
+        np.random.default_rng(1).shuffle(indexes)
+        indexes = [tuple(map(int, index)) for index in indexes]
+    path, before = tmp_path / "a", written_bytes()
+    how = {"shape": STACK, "dtype": "u2", "sync": False}
+    if way in ("buffered", "threads"):
+        how |= {"shards": (1, 1, 8, 256, 512), "buffered": True}
+    with dataset.create_array(path, **how) as array:
+        if way == "threads":
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda i: array.__setitem__(i, plane(i)), indexes))
+            check = [array[i].tobytes() == plane(i).tobytes() for i in indexes[:4]]
+            assert all(check)
+        elif way != "processes":
+            for index in indexes:
+                array[index] = plane(index)
+                if way == "buffered":
+                    assert array[index].tobytes() == plane(index).tobytes()
+    nbytes = written_bytes() - before
+    if way == "processes":
+        context = multiprocessing.get_context("spawn")
+        queue = context.SimpleQueue()
+        jobs = [
+            context.Process(
+                target=write_planes,
+                args=(path, indexes[n::2], queue),
+                kwargs={"shared": True, "sync": False},
+            )
+            for n in range(2)
+        ]
+        for job in jobs:
+            job.start()
+        nbytes += queue.get() + queue.get()
+        for job in jobs:
+            job.join()
+    assert nbytes < 1.1 * np.dtype("u2").itemsize * np.prod(STACK)
+    with dataset.open(path) as found:
+        for index in indexes:
+            assert found[index].tobytes() == plane(index).tobytes()
+    assert dataset.verify(path).ok
+
+
+def test_threads_read_assignments_as_a_whole(tmp_path):
+    errors = []
+
+    def assign():
+        for number in range(1, 60):
+            array[2:9] = number
+
+    def read():
+        while not done.is_set():
+            found = set(array[2:9].tolist())
+            if len(found) > 1:
+                errors.append(found)
+
+    with dataset.create_array(
+        tmp_path / "a", np.zeros(16, int), chunks=2, shards=4, buffered=True, sync=False
+    ) as array:
+        done = threading.Event()
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assign()
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert [] == errors
+    assert [59] * 7 == dataset.open(tmp_path / "a")[2:9].tolist()

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from dataset.documents import assert_encoded_whole
 from dataset.layouts import SHARDED
 from format.agreement import read_here, read_there, without_reasons
 
@@ -91,6 +92,13 @@ def grid_array(path):
     data = np.arange(60, dtype="i4").reshape(6, 10)
     arguments = {"chunks": (2, 3), "shards": (4, 6), "attrs": {"a": 1}}
     dataset.create_array(path, data, fill_value=3, **arguments).close()
+
+
+def sparse_array(path):
+    """Write an array of four shards, of which two are missing."""
+    arguments = {"chunks": 4, "shards": 8, "attrs": {"a": 1}}
+    with dataset.create_array(path, shape=32, dtype="i4", **arguments) as array:
+        array[6:20] = np.arange(1, 15)
 
 
 def superchunk(path):
@@ -215,8 +223,7 @@ def change(function, **options):
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
             if opened._writer.buffer is not None:
-                opened._writer.buffer._memory.clear()
-                opened._writer.buffer.count = 0
+                opened._writer.buffer.clear()
             lock = getattr(opened._writer._rule, "_lock", None)
             if lock is not None:
                 lock.close()
@@ -364,6 +371,28 @@ def append_and_flush(opened):
     opened.flush()
 
 
+def assign_and_flush(opened):
+    """Assign to parts of several shards, which are then written in one step."""
+    row = opened[0]
+    opened[1:45:9] = row
+    opened[2] = row
+    opened[-1:] = row
+    opened[::4] = row
+    opened.flush()
+
+
+# The same for an array that was created from a shape.
+SPARSE_CHANGES = {
+    "assign fill values": assign(slice(None), 0),
+    "assign fill values to some": assign(slice(0, 9), 0),
+    "assign to another shard": assign(slice(None), np.roll([5, *[0] * 31], 27)),
+    "append fill values": lambda a: a.append(np.zeros(20, "i4")),
+    "append": lambda a: a.append([*[0] * 10, 7]),
+    "grow": lambda a: a.resize(90),
+    "shrink": lambda a: a.resize(7),
+}
+
+
 FIELDS = np.zeros(70, [("x", "i8"), ("y", "f8", 2)])
 OPERATIONS = {
     **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
@@ -372,6 +401,7 @@ OPERATIONS = {
         for make, changes in (
             (zarr_array, ARRAY_CHANGES),
             (grid_array, GRID_CHANGES),
+            (sparse_array, SPARSE_CHANGES),
             (superchunk, ARRAY_CHANGES),
             (superchunk_leaves, LEAVES_CHANGES),
             (table, TABLE_CHANGES),
@@ -396,6 +426,13 @@ OPERATIONS = {
             change(append_and_flush, buffered=True),
         )
         for make in (zarr_array, zarr_table)
+    },
+    **{
+        "%s: assign to memory" % make.__name__: (
+            make,
+            change(assign_and_flush, buffered=True),
+        )
+        for make in (zarr_array, grid_array, zarr_table)
     },
     "assign after failure": (
         zarr_table,
@@ -437,7 +474,7 @@ OPERATIONS = {
 
 # What can be written in each place: only Zarr in a store of objects, and nothing moves
 # in one step there.
-OF_ZARR = (zarr_array, grid_array, zarr_table, zarr_group, united)
+OF_ZARR = (zarr_array, grid_array, sparse_array, zarr_table, zarr_group, united)
 # What has the kinds of changes of `superchunk`, `zarr_table` and `zarr_group`.
 SIMILAR = (superchunk_leaves, superchunk_table, group)
 CASES = [
@@ -507,6 +544,7 @@ def check_after_crash(place, found):
     if place.replaces_at_once and not is_bcolz:
         here, there = read_here(place.name), read_there(place.name)
         assert without_reasons(here) == without_reasons(there)
+        assert_encoded_whole(place.name)
     with dataset.open(place.name, "r+", sync=False) as opened:
         assert found == content(place.name)
         if isinstance(opened, dataset.Array):

@@ -80,9 +80,59 @@ def test_a_short_array_takes_little_room(path, layout):
 
 
 def test_a_shard_has_whole_planes(path):
-    shape = (2, 3, 5, 2048, 2048)
-    with dataset.create_array(path, shape=shape, dtype="u2") as array:
+    planes = np.zeros((1, 3, 2, 2048, 2048), "u2")
+    with dataset.create_array(path, planes) as array:
         assert (1, 1, 2, 2048, 2048) == array.shards
+
+
+@pytest.mark.parametrize(
+    ("shape", "shards"),
+    [
+        ((2, 3, 5, 2048, 2048), (1, 1, 1, 2048, 2048)),
+        ((10, 3, 50, 64, 64), (1, 1, 25, 64, 64)),
+        ((2, 2, 5, 4096, 4096), (1, 1, 1, 2048, 4096)),
+    ],
+)
+def test_each_plane_of_an_array_from_a_shape_is_written_once(path, shape, shards):
+    with dataset.create_array(path, shape=shape, dtype="u2") as array:
+        assert shards == array.shards
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "shards"),
+    [
+        ((100,), 40, 100),
+        ((100,), (40,), (100,)),
+        ((100, 100), 40, 100),
+        ((100, 100), 40, (100, 50)),
+        ((100, 100), (40, 100), (100, 100)),
+        ((100, 100), (40, 40), 100),
+        ((100, 100), (40, 40), (100, 120)),
+        ((100, 100), (40, 40), (120, 100)),
+        ((0, 100), (40, 40), (120, 100)),
+        ((100, 3000, 3000), (4, 1000, 1000), (8, 3000, 1500)),
+    ],
+)
+def test_shards_that_are_no_multiple_of_the_chunks_are_refused(
+    path, shape, chunks, shards
+):
+    with pytest.raises(UsageError, match="a shard must have a multiple of"):
+        dataset.create_array(
+            path, shape=shape, dtype="u1", chunks=chunks, shards=shards
+        )
+    assert not path.exists()
+    if isinstance(chunks, tuple) and isinstance(shards, tuple):
+        zarr = pytest.importorskip("zarr", minversion="3", reason="no zarr-python 3")
+        options = {"shape": shape, "chunks": chunks, "shards": shards, "dtype": "u1"}
+        with pytest.raises(ValueError, match="divisible"):
+            zarr.create_array({}, **options)
+
+
+def test_a_number_of_rows_of_a_shard_takes_whole_rows(path):
+    with dataset.create_array(
+        path, shape=(100, 100), dtype="u1", chunks=(40, 40), shards=120
+    ) as array:
+        assert (120, 120) == array.shards
 
 
 def test_variables_with_the_same_dimensions_get_the_same_chunks(path):

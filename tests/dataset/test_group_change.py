@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 
+import dataset.documents as documents
 import dataset.golden_directories as golden
 import numpy as np
 import pytest
@@ -52,6 +53,74 @@ def content(group):
         is_group = isinstance(member, dataset.Group)
         found[name] = content(member) if is_group else member[:].tolist()
     return found
+
+
+def all_changes(group):
+    """Change a group and all its members, one after the other."""
+    group["time"].append([4, 5])
+    group["time"].attrs["nan"] = float("nan")
+    group.attrs["b"] = 'a ",\n      "time": {'
+    group["in"].attrs["c"] = "\u20ac"
+    group["in/rain"].append([[8, 9]])
+    group["tab"].append({"k": [3], "v": ["c"]})
+    group["tab"].attrs["d"] = 1
+    group.create_array('in/x": {', [1])
+    group["time"][0] = 7
+    group["in"].attrs["c"] = True
+    del group["tab"]
+
+
+def spread(value, depth=0):
+    """Return a value in JSON, of which each line has as many blanks as a copy has."""
+    text = json.dumps(value, indent=1)
+    return "\n".join("      " + line.lstrip() for line in text.splitlines())
+
+
+# Forms in which another program may write a document with a right digest.
+FORMS = [
+    lambda value: json.dumps(value, indent=2) + "\n",
+    json.dumps,
+    lambda value: json.dumps(value, ensure_ascii=False, indent=2) + "\n",
+    lambda value: json.dumps(dict(reversed(value.items())), indent=2),
+    lambda value: json.dumps(value, indent=2).replace("\n        ", "\n      "),
+    spread,
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_form_of_a_document_has_no_effect_on_changes(form, tmp_path):
+    found = []
+    for name, write in ("a", FORMS[0]), ("b", form):
+        fill(tmp_path / name)
+        document = tmp_path / name / "zarr.json"
+        value = json.loads(document.read_text())
+        value["attributes"]["\u20ac"] = "\u20ac"
+        text = write(value).encode()
+        document.write_bytes(documents.signed_again(text))
+        with dataset.open(tmp_path / name, "r+") as group:
+            assert group.commits_members
+            all_changes(group)
+            found.append(str(content(group)))
+        assert found[-1] == str(content(dataset.open(tmp_path / name)))
+        documents.assert_encoded_whole(tmp_path / name)
+        assert dataset.verify(tmp_path / name).ok
+    assert found[0] == found[1]
+
+
+def test_a_document_that_another_program_replaces_between_two_changes(tmp_path):
+    fill(tmp_path / "g")
+    document = tmp_path / "g/zarr.json"
+    with dataset.open(tmp_path / "g", "r+") as group:
+        group["time"].append([4])
+        value = json.loads(document.read_text())
+        value["consolidated_metadata"]["metadata"]["in/rain"]["attributes"]["x"] = 1
+        (tmp_path / "new").write_bytes(documents.signed(value))
+        os.replace(tmp_path / "new", document)
+        group["time"].append([5])
+    value = json.loads(document.read_text())
+    copies = value["consolidated_metadata"]["metadata"]
+    assert 1 == copies["in/rain"]["attributes"]["x"]
+    assert [6] == copies["time"]["shape"]
 
 
 def test_a_change_of_all_members(path):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from dataset.documents import assert_encoded_whole
 
 from bloscpack import dataset
 from bloscpack.exceptions import BloscpackError, UsageError
@@ -313,6 +314,7 @@ def run(seed, path):
         model = change(rng, group, model)
         assert expected(model) == content(group)
         assert expected(model) == content(dataset.open(path))
+        assert_encoded_whole(path)
         if rng.random() < 0.2:
             group.close()
             assert dataset.verify(path).ok

@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 import tracemalloc
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,18 @@ from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack._storage.base import Storage
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
+from bloscpack.cli import main
 from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import Found, find, shard_files
 from bloscpack.dataset.layouts.zarr import ZarrArray
-from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
+from bloscpack.exceptions import (
+    DoesNotFit,
+    FormatError,
+    StorageError,
+    Unsupported,
+    UsageError,
+)
 
 DTYPES = (
     "? i1 u2 <i4 >i4 u8 f2 <f4 >f8 c8 >c16 S3 S300 <U2 >U2 <U80 <M8[ns] >M8[25s] m8[D]"
@@ -261,8 +269,7 @@ def forget_identity(path):
 
 def test_missing_shards_of_other_programs_have_the_fill_value(tmp_path):
     path = tmp_path / "a"
-    arguments = {"chunks": 4, "shards": 8, "fill_value": 7}
-    dataset.create_array(path, np.arange(30), **arguments).close()
+    dataset.create_array(path, np.arange(30), chunks=4, shards=8).close()
     forget_identity(path)
     (path / "c" / "1").unlink()
     expected = np.arange(30)
@@ -307,7 +314,8 @@ def test_growing_leaves_shards_missing(tmp_path, length):
             found = np.append(expected, np.full(count, 7))
             assert found.tolist() == dataset.open(path)[:50].tolist()
             assert found.tolist() == array[:50].tolist()
-            assert names == {file.name for file in shards_of(path)}
+            left = {file.name for file in shards_of(path)}
+            assert left in (names, names - {"4"})  # all items of 4 have the fill value
         array.resize(20)
         array.append([3])
     found = np.concatenate([expected, np.full(20 - length, 7), [3]])
@@ -893,3 +901,228 @@ def test_many_missing_files(tmp_path):
     with dataset.open(tmp_path / "a") as array:
         assert not array[:].any()
     assert time.process_time() - start < 5
+
+
+# Fill values
+
+
+def stored_fill(path):
+    """Return the fill value in the document, and whether files may be missing."""
+    document = json.loads((Path(path) / "zarr.json").read_text())
+    return document["fill_value"], "missing-shards" in document["bloscpack"]
+
+
+@pytest.mark.parametrize(
+    ("items", "fill", "stored"),
+    [
+        (np.arange(20, dtype="u1"), 0, (0, True)),
+        (np.arange(20, dtype="u1"), 129, (129, False)),
+        (np.arange(20, dtype="u1"), None, (129, False)),
+        (np.arange(20.0), np.nan, ("NaN", True)),
+        (np.arange(20.0), None, (9.969209968386869e36, False)),
+        (np.arange(20) > 3, False, (False, True)),
+        (np.arange(20) > 3, None, (True, True)),
+        (np.array(["a"] * 20, object), "no", ("no", True)),
+        (np.arange(20).astype("M8[s]"), np.datetime64(5, "s"), (5, True)),
+    ],
+)
+@pytest.mark.parametrize("source", ["data", "rows", "table", "group", "copy"])
+def test_a_given_fill_value_is_in_the_document(tmp_path, items, fill, stored, source):
+    path, cut = tmp_path / "a", {"chunks": 4, "shards": 8}
+    if source == "data":
+        dataset.create_array(path, items, fill_value=fill, **cut).close()
+    elif source == "rows":
+        like = {"shape": 0, "dtype": items.dtype}
+        with dataset.create_array(path, **like, fill_value=fill, **cut) as array:
+            array.append(items)
+    elif source == "table":
+        path /= "x"
+        with dataset.create_table(path.parent, {"n": np.arange(20)}) as table:
+            table.add_column("x", items, fill_value=fill, **cut)
+            table.rename({"x": "y"})
+            table.rename({"y": "x"})
+    else:
+        path /= "x"
+        with dataset.create_group(path.parent) as group:
+            array = group.create_array("x", items, fill_value=fill, **cut)
+            group["y"] = array
+    assert stored == stored_fill(path)
+    with dataset.open(path.parent if source == "table" else path, "r+") as opened:
+        opened.resize(30)
+    found = dataset.open(path)
+    np.testing.assert_array_equal(items, found[:20])
+    if fill is not None:
+        np.testing.assert_array_equal(np.full(10, fill, items.dtype), found[20:])
+    assert dataset.verify(path.parent if source == "table" else path).ok
+
+
+def test_other_programs_enlarge_an_array_by_its_fill_value(tmp_path):
+    zarr = pytest.importorskip("zarr", minversion="3", reason="no zarr-python 3")
+    for name, items, fill in (("l", np.arange(1, 9), 0), ("f", np.ones(8), np.nan)):
+        path = tmp_path / name
+        dataset.create_array(path, items, fill_value=fill, chunks=4).close()
+        array = zarr.open_array(path, mode="r+")
+        array.resize(12)
+        expected = [*items, *[fill] * 4]
+        np.testing.assert_array_equal(expected, array[:])
+        np.testing.assert_array_equal(expected, dataset.open(path)[:])
+
+
+def test_a_lost_shard_of_an_array_with_a_fill_value_is_a_note(tmp_path):
+    path, cut = tmp_path / "a", {"chunks": 4, "shards": 4}
+    dataset.create_array(path, np.arange(1, 13), fill_value=0, **cut).close()
+    (path / "c" / "1").unlink()
+    assert [1, 2, 3, 4, 0, 0, 0, 0, 9] == dataset.open(path)[:9].tolist()
+    (found,) = dataset.verify(path).findings
+    assert ("missing", "note", (4, 8)) == (found.kind, found.severity, found.rows)
+    dataset.create_array(path, np.arange(1, 13), mode="w", **cut).close()
+    (path / "c" / "1").unlink()
+    with pytest.raises(FormatError, match="rows 4 to 8"):
+        dataset.open(path)[:9]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("fill", [None, 7])
+def test_copies_between_layouts_keep_the_fill_value(tmp_path, layout, fill):
+    if layout == "blz":
+        pytest.skip("it is not written")
+    source, path = tmp_path / "a", tmp_path / "b"
+    options = {"layout": layout, "fill_value": fill}
+    dataset.create_array(source, np.arange(5), **options).close()
+    main(["convert", "-q", "--to", "zarr", str(source), str(path)])
+    automatic = -(2**63) + 2, False
+    assert (automatic if fill is None else (7, True)) == stored_fill(path)
+    assert (fill or 0) == dataset.open(path).fill_value
+
+
+# Shards of fill values
+
+
+def kinds_of_items():
+    return [
+        (np.dtype("u1"), 0, 7),
+        (np.dtype("f8"), np.nan, 1.5),
+        (np.dtype("U3"), "ab", "c"),
+        (np.dtype(object), "", "text"),
+        (np.dtype("?"), False, True),
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "fill", "value"), kinds_of_items())
+def test_shards_of_fill_values_have_no_files(tmp_path, dtype, fill, value):
+    path, expected = tmp_path / "a", np.full((8, 10), fill, dtype)
+    new = {"shape": (8, 10), "dtype": dtype, "fill_value": fill}
+    with dataset.create_array(path, **new, chunks=(2, 3), shards=(4, 6)) as array:
+
+        def check(*names):
+            np.testing.assert_array_equal(expected, array[:])
+            np.testing.assert_array_equal(expected, dataset.open(path)[:])
+            found = {p.relative_to(path / "c").as_posix() for p in files(path)}
+            assert {*names} == found
+            assert [] == dataset.verify(path).findings
+
+        def assign(key, given):
+            array[key] = expected[key] = given
+
+        def files(path):
+            return [p for p in (path / "c").rglob("*") if p.is_file()]
+
+        assign(..., fill)
+        check()
+        assign((slice(1, 7), 7), value)
+        assign((slice(None), slice(0, 6)), fill)
+        check("0/1", "1/1")
+        assign((slice(0, 4), 7), fill)  # a column, so that other chunks are kept
+        check("1/1")
+        assign((1, 1), value)
+        old = dataset.open(path)
+        np.testing.assert_array_equal(expected, old[:])
+        assign((1, 1), fill)
+        check("1/1")
+        np.testing.assert_array_equal(expected, old[:])  # of one state
+        array.resize((9, 10))
+        expected = np.full((9, 10), fill, dtype)
+        expected[:8] = array[:8]
+        array.append(np.full((7, 10), fill, dtype))
+        expected = np.concatenate([expected, np.full((7, 10), fill, dtype)])
+        check("1/1")
+        assign((slice(None)), fill)
+        check()
+        with pytest.raises(DoesNotFit) if dtype.kind in "fu" else nullcontext():
+            array.append([["x" if dtype.kind in "fu" else fill] * 10])
+
+
+def test_a_volume_of_few_labels_takes_little_room(tmp_path):
+    labels = np.zeros((80, 256, 256), "u2")
+    labels[40:44, 100:110, 100:110] = 7
+    path = tmp_path / "a"
+    with dataset.create_array(path, shape=labels.shape, dtype="u2") as array:
+        array[:] = labels
+        assert array.cbytes < 9000
+        for number, plane in enumerate(labels):
+            array[number] = plane
+        assert array.cbytes < 9000
+    np.testing.assert_array_equal(labels, dataset.open(path)[:])
+
+
+def test_a_removed_shard_is_not_read_with_new_ones(tmp_path):
+    path, cut = tmp_path / "a", {"chunks": 4, "shards": 4, "dtype": "i8"}
+    with dataset.create_array(path, shape=12, **cut) as array:
+        array[:] = 1
+        reader = dataset.open(path)
+        assert 1 == reader[0]  # the first shard is open
+        array[:] = np.repeat([0, 2, 2], 4)
+        assert [0] * 4 + [2] * 8 == reader[:].tolist()
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_shard_that_is_removed_during_a_read(tmp_path, monkeypatch, others):
+    """Only then are the shards read again, not after any other change."""
+    cut = {"chunks": 4, "shards": 4, "dtype": "i8"}
+    load, calls = shard_files.ShardFiles._load, []
+
+    def changed_meanwhile(self, *args):
+        load(self, *args)
+        calls.append(args[0])
+        if reader._layout._source is self and len(calls) == 1:
+            if others:
+                group["b"][:] = 5
+            else:
+                group["a"][:] = np.repeat([0, 2, 2], 4)
+
+    with dataset.create_group(tmp_path / "g") as group:
+        for name in "ab":
+            group.create_array(name, shape=12, **cut)[:] = 1
+        with group.change():
+            pass
+        reader = dataset.open(tmp_path / "g" / "a")
+        monkeypatch.setattr(shard_files.ShardFiles, "_load", changed_meanwhile)
+        found = reader[:].tolist()
+    assert ([1] * 12 if others else [0] * 4 + [2] * 8) == found
+    assert (1 if others else 2) == len(calls)
+
+
+def test_what_an_interrupted_append_has_left_is_removed(tmp_path):
+    """New rows of fill values have no file, and must not get an older one."""
+    path, cut = tmp_path / "a", {"chunks": 4, "shards": 4, "dtype": "i8"}
+    with dataset.create_array(path, shape=4, **cut) as array:
+        array.append(np.arange(1, 5))
+        content = (path / "c" / "1").read_bytes()
+        array.resize(4)
+        (path / "c" / "1").write_bytes(content)
+        array.append(np.zeros(4, "i8"))
+        assert [0] * 8 == array[:].tolist() == dataset.open(path)[:].tolist()
+    assert [] == shards_of(path)
+
+
+def test_shared_writers_leave_the_document_alone(tmp_path):
+    path = tmp_path / "a"
+    cut = {"chunks": 4, "shards": 4, "dtype": "i8"}
+    dataset.create_array(path, shape=12, **cut).close()
+    with dataset.open_array(path, "r+", shared=True) as array:
+        array[:] = 0
+        assert [0] * 12 == array[:].tolist()
+        array[5] = 3
+        array[:] = 0
+        assert [0] * 12 == array[:].tolist() == dataset.open(path)[:].tolist()
+    assert dataset.verify(path).ok

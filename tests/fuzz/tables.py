@@ -463,8 +463,8 @@ def check_diff(path: str, target: str) -> None:
         (items.name, index, x, y)
         for items in found.items
         for index, x, y in items.first
-        if not (isinstance(x, np.floating) and np.float32(y) == x)
-        if not (isinstance(y, np.floating) and np.float32(x) == y)
+        if not x.dtype.kind == y.dtype.kind == "f"
+        or not (np.float32(x) == np.float32(y)).all()
     ]
     wrong += [note for note in found.notes if note["what"] in ("columns", "rows")]
     if wrong:

@@ -692,6 +692,16 @@ class TestParquet:
             with pytest.raises(UsageError, match=why):
                 dataset.convert("a.parquet", "b.npy")
 
+    def test_a_row_that_is_too_long_to_be_read_is_not_written(self, pyarrow):
+        for count, why in ((2**23, None), (2**23 + 1, "row has more than '67108864'")):
+            np.save("a.npy", np.zeros(1, [("x", "i8", (count,))]))
+            if why is None:
+                dataset.convert("a.npy", "a.parquet")
+                assert count * 8 == dataset.convert("a.parquet", "b.npy").nbytes
+            else:
+                with pytest.raises(UsageError, match=why):
+                    dataset.convert("a.npy", "c.parquet")
+
     @pytest.mark.parametrize(("target", "count"), [("b.zarr", 5000), ("b.csv", 1500)])
     def test_long_text_that_follows_short_text(self, pyarrow, target, count):
         """Rows are read and written by the size of the texts, in limited memory."""
@@ -935,7 +945,7 @@ class TestZarr:
         Path("a.zip").write_bytes(content)
         for damaged in content, content[:-100], content[:300]:
             Path("a.zip").write_bytes(damaged)
-            message = "the ZIP file is damaged|[Cc]hecksum"
+            message = "the ZIP file is damaged|[Cc]hecksum|local header of the member"
             with pytest.raises(FormatError, match=message) as caught:
                 dataset.convert("a.zip", "b.zarr")
             assert "a.zip" in caught.value.filename

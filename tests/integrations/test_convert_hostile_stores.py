@@ -62,6 +62,9 @@ def array(**changes):
     return document | changes
 
 
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+
+
 def array3(*codecs, **changes):
     """Return the document of an array of format 3."""
     document = {
@@ -72,7 +75,7 @@ def array3(*codecs, **changes):
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
         "chunk_key_encoding": {"name": "default"},
         "fill_value": 0,
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, *codecs],
+        "codecs": [BYTES, *codecs],
         "attributes": {},
     }
     return document | changes
@@ -81,8 +84,8 @@ def array3(*codecs, **changes):
 def sharded(inner):
     configuration = {
         "chunk_shape": [2],
-        "codecs": [{"name": "bytes"}, inner],
-        "index_codecs": [{"name": "bytes"}],
+        "codecs": [BYTES, inner],
+        "index_codecs": [BYTES],
     }
     return {"name": "sharding_indexed", "configuration": configuration}
 
@@ -464,6 +467,18 @@ def test_names_of_many_parts():
         archive.writestr("a/" * 3000 + "x", b"")
         archive.writestr("zarr.json", json.dumps(array3()))
     assert (2,) == dataset.open("a.zip").shape
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("at", [6, 8, 14, 18, 22])
+def test_a_local_header_of_npz_that_disagrees(save, at):
+    """Flags, method, CRC or sizes differ from those in the directory."""
+    save("a.npz", a=np.arange(1000), b=[1])
+    data = bytearray(Path("a.npz").read_bytes())
+    data[at] ^= 1
+    Path("a.npz").write_bytes(data)
+    with pytest.raises(DamageError, match=r"local header of the member 'a\.npy'"):
+        dataset.convert("a.npz", "a.zarr")
 
 
 def test_claimed_sizes():

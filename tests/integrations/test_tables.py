@@ -169,6 +169,45 @@ def test_arrays_of_arrow_and_polars_with_missing_items_are_columns(tmp_path):
         assert {name: items * 2 for name, items in values.items()} == found
 
 
+def test_attributes_of_a_frame_are_those_of_the_table(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2]})
+    frame.attrs = {"unit": "m", "sizes": [1, 2]}
+    with dataset.create_table(tmp_path / "t", frame) as table:
+        assert frame.attrs == dict(table.attrs) == table.to_pandas(["a"]).attrs
+    with dataset.create_group(tmp_path / "g") as group:
+        group["t"] = frame
+        assert frame.attrs == dict(group["t"].attrs)
+    with dataset.create_table(tmp_path / "u", frame, attrs={"x": 1}) as table:
+        assert {"x": 1} == dict(table.attrs)
+    frame.attrs = {"made": pandas.Timestamp("2024-01-01")}
+    with pytest.raises(exceptions.UsageError, match="'made' must be JSON"):
+        dataset.create_table(tmp_path / "v", frame)
+
+
+def test_series_of_different_indexes_are_no_columns_of_a_table(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    a = pandas.Series([3, 1, 2])
+    dataset.create_table(tmp_path / "t", {"a": a[::-1], "b": a[::-1] * 2}).close()
+    for given in ({"a": a, "b": a.sort_values()}, {"a": a, "n": [1] * 3, "b": a[::-1]}):
+        with pytest.raises(exceptions.UsageError, match="'a' and 'b' have different"):
+            dataset.create_table(tmp_path / "u", given)
+        given.pop("n", None)
+        with (
+            dataset.open(tmp_path / "t", "r+") as table,
+            pytest.raises(exceptions.UsageError, match="'a' and 'b' have different"),
+        ):
+            table.append(given)
+
+
+def test_categories_in_an_order_are_refused(tmp_path):
+    polars = pytest.importorskip("polars")
+    for items in (["a", "b"], ["a", None]):
+        series = polars.Series(items, dtype=polars.Enum(["b", "a"]))
+        with pytest.raises(exceptions.UsageError, match="'a': no array can have categ"):
+            dataset.create_table(tmp_path / "t", {"a": series})
+
+
 def test_time_zones_of_arrow_and_polars_are_refused(tmp_path):
     pyarrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
     zone = "Europe/Berlin"

@@ -161,6 +161,45 @@ def test_a_coordinate_of_another_unit(first, second, year):
             dataset.from_xarray("g", other, region="auto")
 
 
+@pytest.mark.parametrize("times", [(2000, 9000), (2000,)])
+@pytest.mark.parametrize(
+    ("dtype", "microsecond"), [("i4", 0), ("i4", 1), ("i8", 0), ("i8", 1), ("f8", 0)]
+)
+def test_units_of_lazy_times_of_another_calendar(dtype, times, microsecond):
+    """They hold the times of each chunk, or the variable is named."""
+    import cftime
+    from dask.array import from_array
+
+    units = {"units": "days since 1999-01-01", "dtype": dtype}
+    times = [cftime.DatetimeNoLeap(n, 1, 1, 0, 0, 0, microsecond) for n in times]
+    lazy = from_array(np.array(times, object), chunks=1)
+    data = xr.Dataset({"w": xr.Variable("t", lazy, {}, units)})
+    if microsecond:
+        with pytest.raises(UsageError, match="the variable 'w': a time is no whole"):
+            dataset.from_xarray("g", data)
+    else:
+        dataset.from_xarray("g", data).close()
+        found = dataset.open("g").to_xarray().w
+        assert times == found.values.tolist()
+        assert dtype == found.encoding["dtype"].str[1:]
+
+
+def test_a_region_of_a_tree_whose_coordinate_is_inherited():
+    tree = xr.DataTree.from_dict(
+        {
+            "/": xr.Dataset(coords={"x": np.arange(6.0)}),
+            "/a": xr.Dataset({"v": ("x", np.zeros(6))}),
+            "/b/c": xr.Dataset({"w": (("k", "x"), np.zeros((2, 6)))}),
+        }
+    )
+    dataset.from_xarray("g", tree).close()
+    part = tree.isel(x=slice(3, 5)).map_over_datasets(lambda node: node + 1)
+    dataset.from_xarray("g", part, region="auto").close()
+    found = xr.open_datatree("g", engine="bloscpack")
+    assert [0, 0, 0, 1, 1, 0] == found["a/v"].values.tolist()
+    assert [[0, 0, 0, 1, 1, 0]] * 2 == found["b/c/w"].values.tolist()
+
+
 @pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian", "standard"])
 def test_far_times_of_other_calendars(calendar):
     import cftime

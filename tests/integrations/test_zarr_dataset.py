@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -403,3 +404,72 @@ def test_attributes_that_zarr_python_writes_beside_a_writer(tmp_path, kind):
     attrs = dict(zarr.open(str(path / (part or ""))).attrs)
     attrs.pop("bloscpack-id", None)  # a group without a copy of its members has it
     assert attrs == expected
+
+
+def test_fill_values_that_are_given_are_found_by_zarr(tmp_path):
+    """By every call that writes an array; others get one that data do not have."""
+    items, automatic = np.arange(1, 11, dtype="u1"), 129
+    given = {"fill_value": 0}
+    found = {}
+    dataset.create_array(tmp_path / "a", items, **given).close()
+    found["create_array"] = "a", 0
+    dataset.create_array(tmp_path / "b", items).close()
+    found["create_array without"] = "b", automatic
+    foreign = zarr.create_array(str(tmp_path / "z"), data=items, fill_value=7)
+    dataset.convert(tmp_path / "z", tmp_path / "c.zarr")
+    found["convert"] = "c.zarr", int(foreign.fill_value)
+    dataset.convert(tmp_path / "b", tmp_path / "d.zarr")
+    found["convert without"] = "d.zarr", automatic
+    old = zarr.create_array(str(tmp_path / "y"), data=items, zarr_format=2, **given)
+    dataset.convert(tmp_path / "y", tmp_path / "e.zarr")
+    found["convert format 2"] = "e.zarr", int(old.fill_value)
+    with suppress(ImportError):
+        import dask.array
+
+        lazy = dask.array.from_array(items, chunks=5)
+        dataset.from_dask(tmp_path / "f", lazy, **given).close()
+        found["from_dask"] = "f", 0
+        dataset.from_dask(tmp_path / "g", lazy).close()
+        found["from_dask without"] = "g", automatic
+    with suppress(ImportError):
+        import xarray
+
+        floats = items.astype("f4")
+        data = xarray.Dataset({"x": ("n", items), "y": ("n", floats)})
+        how = {"x": given, "y": {"fill_value": np.nan}}
+        dataset.from_xarray(tmp_path / "h", data, encoding=how).close()
+        found["from_xarray"] = "h/x", 0
+        assert np.isnan(zarr.open_array(tmp_path / "h" / "y").fill_value)
+        how = {"x": {"_FillValue": 200}}
+        dataset.from_xarray(tmp_path / "i", data, encoding=how).close()
+        found["from_xarray with an attribute"] = "i/x", automatic
+        assert 200 == dataset.open(tmp_path / "i" / "x").fill_value
+    for name, (path, fill) in found.items():
+        array = zarr.open_array(str(tmp_path / path), mode="r+")
+        assert (name, fill) == (name, array.fill_value)
+        array.resize((12,))
+        assert [fill] * 2 == dataset.open(tmp_path / path)[10:].tolist()
+
+
+@pytest.mark.parametrize("zeros", ["shard", "chunk", "all"])
+def test_zarr_reads_arrays_without_the_shards_of_fill_values(tmp_path, zeros):
+    cut = {"chunks": (2, 4), "shards": (4, 8)}
+    ours = dataset.create_array(tmp_path / "a", shape=(8, 16), dtype="i4", **cut)
+    theirs = zarr.create_array(
+        str(tmp_path / "b"), shape=(8, 16), dtype="i4", fill_value=0, **cut
+    )
+    expected = np.arange(1, 129).reshape(8, 16)
+    box = {"shard": np.s_[:4, :8], "chunk": np.s_[:2, :4], "all": np.s_[...]}[zeros]
+    with ours:
+        for value in (expected, np.where(expected, 0, 0)):
+            ours[box] = value[box]
+            theirs[box] = value[box]
+            ours[5, 3] = theirs[5, 3] = 0
+            names = [
+                {p.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("c/*/*")}
+                for n in "ab"
+            ]
+            assert names[0] == names[1]
+            both = [zarr.open_array(str(tmp_path / n))[:].tolist() for n in "ab"]
+            assert both[0] == both[1] == ours[:].tolist()
+    assert dataset.verify(tmp_path / "a").ok

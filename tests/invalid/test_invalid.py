@@ -43,6 +43,7 @@ NOT_IN_A_FILE = {
     "H7": "what readers must not do",
     "M4": "the room may hold anything",
     "M8": "what writers do; readers bear with it",
+    "A14": "what readers must not refuse: tests/valid",
     "C8": "what writers do: C1, C2 and C4",
     "C9": "what writers may do",
     "C10": "what writers do",

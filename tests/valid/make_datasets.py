@@ -664,6 +664,10 @@ SAMPLES = {
         "I7",
         lambda: without(unsigned(array(NUMBERS, fill_value=7)), "c/1"),
     ),
+    "zarr-missing-shard-of-fill-values": (
+        "I7 I11",
+        lambda: without(array(NUMBERS, fill_value=7), "c/1"),
+    ),
     "zarr-shard-from-others": ("I7 V9", of_ours_without_header),
     "zarr-more-shards": (
         "V10",

@@ -18,12 +18,14 @@ from ...exceptions import StorageError
 from .. import target
 from ..args import (
     BLOSC_SETTINGS,
-    DELIMITER,
+    HIDDEN_READING,
+    READING,
     add_blosc_options,
     add_options,
     blosc_settings,
-    given_delimiter,
     number_of,
+    option_name,
+    reading_options,
     refuse_auto,
 )
 from ..console import STREAM, check_exists, name_of_input
@@ -32,7 +34,8 @@ from ..progress import shown
 
 HELP = """\
 add plain data to a file, or rows to a dataset, in one step: if it is
-interrupted, there is the old content or all of the new content
+interrupted, there is the old content or all of the new content. Rows are
+read as by convert, with its options for that, such as --columns
 
 examples:
   %(prog)s --auto log.blp today.log
@@ -63,10 +66,10 @@ new_file <new_file>  file or dataset to append from
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, "type size of the file")
-    add_options(parser, DELIMITER)
     add_options(
         parser,
-        OPTIONS,
+        OPTIONS + READING,
+        **HIDDEN_READING,
         grow={"default": True},
         no_grow={"action": "store_false", "dest": "grow"},
         wait={"type": number_of("--wait", float), "default": 0},
@@ -123,7 +126,7 @@ def _create(args: Namespace) -> None:
             refuse_auto(args)
             given = dict(BloscArgs(**blosc_settings(args)["blosc_args"]))
             del given["typesize"]
-            given.update(given_delimiter(args))
+            given.update(reading_options(args))
             expect = None if bar is None else bar.expect
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return
@@ -162,8 +165,11 @@ def _append_to_file(args: Namespace) -> None:
     original_file, new_file = args.original_file, args.new_file
     _check_original_name(args)
     metadata = target.metadata_of_option(args)
-    if args.delimiter is not None:
-        raise WrongUsage("--delimiter is for rows of datasets, in CSV files")
+    for option in reading_options(args):
+        raise WrongUsage(
+            "--%s is for rows of datasets: '%s' is a file"
+            % (option_name(option), original_file)
+        )
     if original_file == STREAM:
         raise WrongUsage("a file to append to can't be standard input")
     check_exists("original file", original_file)
@@ -221,7 +227,6 @@ def _append_to_dataset(args: Namespace) -> None:
                 "%s is for files: '%s' is a dataset" % (option, args.original_file)
             )
     refuse_auto(args)
-    check_exists("new file", args.new_file)
     with (
         target.opened_rows(
             args.original_file, "r+", args.wait, sync=args.sync is not False

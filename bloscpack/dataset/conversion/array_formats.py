@@ -33,7 +33,7 @@ from ..._format.zarr_metadata import ZARR_JSON
 from ..._format.zip_format import MAX_NAME
 from ..._storage.base import Storage, naming_errors, read_up_to, write_all
 from ..._storage.local import whole_file
-from ..._storage.zip_store import open_zip, opened_member, zip_errors
+from ..._storage.zip_store import check_local, open_zip, opened_member, zip_errors
 from ..._types import Json, JsonObject, Writable
 from ...abstract_io import PlainSource
 from ...args import PACK_SETTINGS, known_settings
@@ -192,7 +192,8 @@ def read_raw(path: str, request: Request) -> Rows:
 def read_npz(path: str, request: Request) -> Members:
     """Return the arrays in a ``.npz`` file; a slash in a name separates groups."""
     archive = request.resources.enter_context(open_zip(path))
-    root = Members({})
+    fp = request.resources.enter_context(open(path, "rb"))  # noqa: SIM115
+    storage, root = whole_file(fp), Members({})
     for info in archive.infolist():
         if info.filename.endswith("/"):
             continue
@@ -205,11 +206,13 @@ def read_npz(path: str, request: Request) -> Members:
                 "member '%s'" % (SUFFIX, info.filename),
                 filename=path,
             )
+        with zip_errors(name), naming_errors(name):
+            check_local(storage, info)
         open_ = partial(_member, archive, info, name)
-        with open_() as fp, naming_errors(name):
-            array = read_header(fp)
-            check_size(fp, array, info.file_size)
-            offset = fp.tell()
+        with open_() as member, naming_errors(name):
+            array = read_header(member)
+            check_size(member, array, info.file_size)
+            offset = member.tell()
         found = Rows(array.dtype, array.shape)
         if _is_fortran(array):
             if info.file_size > info.compress_size * MAX_RATIO:

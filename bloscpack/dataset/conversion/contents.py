@@ -506,6 +506,8 @@ class Rows:
         Whether the array is left out, and named, if the target can't hold it.
     text_nbytes
         About the number of bytes of a text of variable length; zero if unknown.
+    asks_fill
+        Whether other programs find the fill value in the source.
     """
 
     dtype: DType
@@ -518,6 +520,7 @@ class Rows:
     columns: dict[str, Rows] = field(default_factory=dict)
     may_be_lost: bool = False
     text_nbytes: int = 0
+    asks_fill: bool = True
 
     @property
     def kind(self) -> str:
@@ -799,7 +802,9 @@ def as_table(content: Content) -> Rows:
     for name in dtype.names or ():
         base, inner = dtype[name].base, dtype[name].shape
         column = Rows(base, (*shape[:1], *inner), Field(table.array, name))
-        column.fill_value = fill[name] if dtype == content.dtype else None
+        has_fill = dtype == content.dtype and content.fill_value is not None
+        column.fill_value = fill[name] if has_fill else None
+        column.asks_fill = content.asks_fill
         table.columns[name] = column
     return table
 

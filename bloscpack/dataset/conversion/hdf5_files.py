@@ -581,9 +581,9 @@ def _fill_value(column: Rows, mask: Rows) -> Array | None:
     dtype, kind = column.dtype, column.dtype.kind
     if kind in "fcmM":
         return numpy.array("NaT" if kind in "mM" else "nan", dtype)
-    if kind not in "iuSU":
+    if kind not in "iuSU" and dtype != TEXT:
         return None
-    tried: Array = numpy.zeros(1, dtype)
+    tried: Array = numpy.full(1, empty_item(dtype), dtype)
     if kind in "iu":
         step = 1 if kind == "i" else -1
         first = numpy.iinfo(dtype).min if kind == "i" else numpy.iinfo(dtype).max
@@ -593,7 +593,7 @@ def _fill_value(column: Rows, mask: Rows) -> Array | None:
     for start in range(0, length, step):
         rows = slice(start, min(start + step, length))
         is_free &= ~numpy.isin(tried, column[rows][~mask[rows]])
-    return tried[is_free.argmax()] if is_free.any() else None
+    return tried[is_free][:1].reshape(()) if is_free.any() else None
 
 
 def _check_row(array: Rows) -> None:

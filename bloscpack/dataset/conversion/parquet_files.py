@@ -650,12 +650,17 @@ def _dtype_of(
             )
         else:
             dtype = wanted
+    _check_row(field.name, dtype, inner)
+    return dtype, inner
+
+
+def _check_row(name: str, dtype: DType, inner: tuple[int, ...]) -> None:
+    """Raise `UsageError` for a column whose rows are too large to be read."""
     # pyarrow also makes room for lists without items.
     if math.prod(max(1, count) for count in inner) * dtype.itemsize > MAX_ROW_NBYTES:
         raise UsageTypeError(
-            "column '%s': a row has more than '%d' bytes" % (field.name, MAX_ROW_NBYTES)
+            "column '%s': a row has more than '%d' bytes" % (name, MAX_ROW_NBYTES)
         )
-    return dtype, inner
 
 
 def _dtype_name(found: pyarrow.DataType) -> str | None:
@@ -776,6 +781,8 @@ def write(content: Content, request: Request) -> None:
             if len(column.attrs) > 1:
                 request.note_loss("the attributes of the column '%s'" % name)
             continue
+        if column.dtype.kind not in "USO":
+            _check_row(name, column.dtype, column.shape[1:])
         found = _parquet_type(arrow_type(column.dtype, column.shape[1:], name))
         fields.append(pyarrow.field(name, found, metadata=metadata_of(column.attrs)))
     schema = pyarrow.schema(fields, metadata=metadata_of(table.attrs))

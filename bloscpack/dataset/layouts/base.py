@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy
 
@@ -78,6 +78,12 @@ INSTEAD = "bcolz", "zarr"
 CONTENTS = {"array": "items", "table": "rows", "group": "members"}
 
 
+class NewItems(NamedTuple):
+    """The value of new items of an array that was not given a fill value."""
+
+    value: object
+
+
 @dataclass(eq=False)
 class NewArray:
     """What a new array shall be; raises `UsageError` if no layout can hold it.
@@ -92,7 +98,10 @@ class NewArray:
     dims
         A name for each axis, for layouts that store them; None for no names.
     fill_value
-        The value of new items when the array is enlarged; None for zero.
+        The value of new items when the array is enlarged; None for zero. It may be
+        given as `NewItems`.
+    asks_fill
+        Whether a fill value is given, which other programs find, too.
     sparse
         Whether items may stay unwritten, in layouts that allow it: they have the fill
         value.
@@ -118,9 +127,13 @@ class NewArray:
     sample: object = None
     sparse: bool = False
     is_fitted: bool = field(init=False)
+    asks_fill: bool = field(init=False)
 
     def __post_init__(self) -> None:
         check_known(self.dtype)
+        is_given = not isinstance(self.fill_value, NewItems)
+        self.asks_fill = is_given and self.fill_value is not None
+        self.fill_value = plain_fill(self.fill_value)
         check_fill_value(self.fill_value, self.dtype)
         check_nbytes(self.shape, self.dtype)
         self.chunks = chunk_shape(self.chunks, "chunks")
@@ -186,6 +199,11 @@ class NewArray:
 
         settings = args.cname, args.clevel, int(args.shuffle), args.typesize or 1
         return blocksize_for_parts(Setting(*settings, nbytes), nbytes, self.data)
+
+
+def plain_fill(given: object) -> object:
+    """Return a fill value, which may be given as `NewItems`."""
+    return given.value if isinstance(given, NewItems) else given
 
 
 def _data_of(items: Any, dtype: DType) -> tuple[Read, int]:
@@ -328,6 +346,9 @@ class ArrayLayout(NodeLayout):
         Whether this array has such items, so that files may be missing.
     leaves_out
         Whether new items of this array are not written: it was created from a shape.
+    may_wait, waiting
+        Whether assigned items can wait in memory, and the chunks that do, by number:
+        the reader returns their items.
     by_field
         Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
@@ -351,6 +372,8 @@ class ArrayLayout(NodeLayout):
     masks_fill_value = False
     may_lack_files = False
     leaves_out = False
+    may_wait = False
+    waiting: dict[int, Array]
     by_field = False
     dtype: DType
     shape: tuple[int, ...]
@@ -371,6 +394,17 @@ class ArrayLayout(NodeLayout):
     def missing_value(self) -> Any:
         """The value of items that no file has."""
         return self.fill_value
+
+    @property
+    def asks_fill(self) -> bool:
+        """Whether the array was given a fill value; zero is the usual one."""
+        if self.dtype == TEXT or self.fill_value is None:
+            return bool(self.fill_value)
+        return any(numpy.array(self.fill_value, self.dtype).tobytes())
+
+    def wanted_fill(self) -> object:
+        """Return the fill value of a copy, for `NewArray`."""
+        return self.fill_value if self.asks_fill else NewItems(self.fill_value)
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""

@@ -300,7 +300,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
             self.dtype,
             self.shape,
             self.chunks[0],
-            self.fill_value,
+            self.wanted_fill(),
             settings={name: getattr(args, name) for name in SETTINGS},
         )
 

@@ -8,7 +8,9 @@ shard 16 MiB:
 * Two or three axes are cut into about as many parts along the first axis, such as a
   series of times, as along all others together, such as a map.
 * With four or more axes, the last two are planes, such as images: a chunk has one
-  plane, or a part of it, or some neighbouring planes if they are small.
+  plane, or a part of it, or some neighbouring planes if they are small. An array that
+  is created from a shape is written plane by plane, and each assignment replaces a
+  shard: a shard has a single plane, or a single chunk of small ones.
 """
 
 from __future__ import annotations
@@ -77,12 +79,16 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
         row = row or math.prod(inner) * max(1, item_nbytes(new.dtype))
         rows, slots = _rows_and_slots(chunks, shards, row, new.shape[0])
         return Grid.of_rows(new.shape, rows, slots)
+    if new.shape and isinstance(new.shards, tuple):
+        shards = new.shards  # no length of it is made another one
     itemsize = max(1, item_nbytes(new.dtype))
     if not isinstance(chunks, tuple):
         first = (chunks or new.shape[0] or USUAL_ROWS,) if new.shape else ()
+        wanted = chunks
         chunks = divided((*first, *inner), itemsize, 0 if chunks is None else 1)
         if isinstance(shards, tuple):
             chunks = tuple(map(_divisor, shards, chunks))
+            chunks = (wanted or chunks[0], *chunks[1:])
     nbytes = math.prod(chunks) * itemsize
     if nbytes > MAX_BUFFERSIZE:
         raise UsageValueError(
@@ -90,7 +96,11 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
             % (chunks, nbytes, MAX_BUFFERSIZE)
         )
     if shards is None:
-        return Grid(new.shape, chunks, _per_shard(new.shape, chunks, nbytes))
+        most = FILE_NBYTES
+        if new.sparse and len(new.shape) >= AXES_OF_PLANES:
+            plane = math.prod(new.shape[-2:]) * itemsize
+            most = min(most, max(plane, PLANES_NBYTES))
+        return Grid(new.shape, chunks, _per_shard(new.shape, chunks, most // nbytes))
     if isinstance(shards, int):
         shards = (
             shards,
@@ -145,13 +155,13 @@ def divided(
     return tuple(sides)
 
 
-def _per_shard(shape: Shape, chunk: Shape, nbytes: int) -> Shape:
-    """Return the number of chunks of a shard along each axis.
+def _per_shard(shape: Shape, chunk: Shape, most: int) -> Shape:
+    """Return the number of chunks of a shard along each axis, of at most `most`.
 
     A shard of planes has whole planes if they fit into it.
     """
     found = [1] * len(chunk)
-    while chunk and 2 * math.prod(found) <= min(SLOTS, FILE_NBYTES // nbytes):
+    while chunk and 2 * math.prod(found) <= min(SLOTS, most):
         shard = tuple(map(int.__mul__, chunk, found))
         counts = cut(shape, shard)
         # Any array may get more rows.

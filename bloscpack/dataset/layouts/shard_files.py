@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -54,6 +54,8 @@ LISTED_FROM = 64
 ATTEMPTS = 3
 # Maximum number of times that files are loaded again because others replace them.
 RELOADS = 100
+# The chunks of an array without changes that wait.
+NONE_WAITING: Mapping[int, Array] = {}
 # Minimum size in bytes of each of several chunks from which it takes less time to find
 # out which part of them is needed than to decompress the rest.
 PART_NBYTES = 128 * 2**10
@@ -80,6 +82,8 @@ class ShardFiles(ChunkFiles):
         As for `ChunkFiles`.
     sparse
         Whether items may be missing without being damage.
+    waiting
+        The items of chunks that are in no file yet, by number. Others may add some.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class ShardFiles(ChunkFiles):
         *,
         is_foreign: bool = False,
         sparse: bool = False,
+        waiting: Mapping[int, Array] = NONE_WAITING,
     ) -> None:
         itemsize = sharding.dtype.itemsize
         super().__init__(
@@ -101,9 +106,11 @@ class ShardFiles(ChunkFiles):
         self.sharding = sharding
         self.decode = sharding.decode_text if sharding.is_text else None
         self.sparse = sparse
+        self._waiting = waiting
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
+        self._state = folder.pending.state
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
@@ -274,6 +281,8 @@ class ShardFiles(ChunkFiles):
         meanwhile are loaded again.
         """
         slots, pending = self.slots, self.folder.pending
+        if self._waiting:
+            numbers = self._load_waiting(numbers, use, room)
         if self.sparse and not self.folder.is_remote and len(numbers) > LISTED_FROM:
             numbers = self._load_missing(numbers, use, room)
         used: dict[int, set[object]] = {}  # the versions of each file that were read
@@ -285,6 +294,7 @@ class ShardFiles(ChunkFiles):
         for _ in range(RELOADS):
             pending.renew()
             before = pending.files
+            self._forget_removed()
             self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
             pending.renew()
@@ -302,6 +312,17 @@ class ShardFiles(ChunkFiles):
             self.folder.path(),
         )
 
+    def _forget_removed(self) -> None:
+        """Close the files if a change of several files was committed meanwhile.
+
+        In a sparse array, it may have removed files, all items of which have got the
+        fill value. They must not be read together with the others of the change.
+        """
+        state = self.folder.pending.state
+        if self.sparse and state != self._state:
+            self._state = state
+            self.close()
+
     def _is_replaced(
         self, number: int, versions: set[object], moving: Container[str]
     ) -> bool:
@@ -310,8 +331,10 @@ class ShardFiles(ChunkFiles):
         if self.folder.full(name) in moving:
             return True
         now = self.folder.version_of(name)
-        # A file that was removed, with rows or all, can be read while it is open.
-        return versions != {now} and (now is not None or len(versions) > 1)
+        # A file that was removed, with rows or all, can be read while it is open. But a
+        # change may have removed it meanwhile.
+        is_new = self.sparse and self.folder.pending.state != self._state
+        return versions != {now} and (now is not None or len(versions) > 1 or is_new)
 
     def _load(
         self,
@@ -352,6 +375,27 @@ class ShardFiles(ChunkFiles):
                     batch = run_length(-(-count // limit), limit * size, nthreads)
             runs = self._runs(numbers, limit)
             ordered(runs, work, lambda _: None, nthreads, batch, waits=waits)
+
+    def _load_waiting(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+    ) -> Sequence[int]:
+        """Load the chunks that wait in memory; return the numbers of the others."""
+        found = []
+        for number in numbers:
+            items = self._waiting.get(number)
+            if items is None:
+                found.append(number)
+                continue
+            plain = memoryview(self.sharding.encode(items))
+            target = None if room is None else room(number)
+            if target is None:
+                use(number, plain)
+            else:
+                target[:] = plain
+        return found
 
     def _load_missing(
         self,
@@ -403,6 +447,8 @@ class ShardFiles(ChunkFiles):
 
     def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk in memory, of the file that is open."""
+        if number in self._waiting:
+            return self.sharding.encode(self._waiting[number])
         kept = self._open.get(number // self.slots)
         if kept is None or kept[0] is None:
             return None

@@ -9,9 +9,11 @@ later readers.
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from copy import copy
 from functools import partial
 from itertools import repeat
 from typing import BinaryIO, NamedTuple
@@ -20,6 +22,7 @@ import numpy
 
 from ..._commit.change import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
+from ..._engine.forks import cached_property
 from ..._engine.threads import Line, ordered
 from ..._format.chunks import compress
 from ..._format.dtypes import Array
@@ -28,9 +31,10 @@ from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import CHECKSUM, Trailer
 from ..._storage.base import Storage, write_all, write_blocks
 from ..._storage.folder_store import OpenFile
+from ..._types import Buffer
 from ...abstract_io import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ...args import BloscArgs
-from ...constants import OFFSET_LENGTH
+from ...constants import CNAME_AVAIL, OFFSET_LENGTH
 from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
 from .base import Blocks
@@ -53,7 +57,8 @@ class Kept(NamedTuple):
     numbers: list[int]
 
 
-Piece = tuple[int, Array] | Kept
+# The number of a chunk and its items, None if all of them have the fill value.
+Piece = tuple[int, Array | None] | Kept
 Written = tuple[int, Shape, bytes, bytes] | Kept
 
 # Number of bytes of frames that wait in memory to be written together.
@@ -62,6 +67,8 @@ WAITING_NBYTES = 8 * 2**20
 FILES_WAITING = 1
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
+# The codec of chunks of fill values: it makes them shorter than the others do.
+CODEC_OF_FILL = "zstd"
 # Errors of systems and file systems that can't copy extents.
 NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)
 
@@ -226,6 +233,8 @@ class ShardWriter:
         blocks without this part are ignored.
     finish_chunk
         Returns a new chunk as it is stored.
+    leaves_out
+        Whether a shard in which all items have the fill value has no file.
 
     Attributes
     ----------
@@ -244,6 +253,7 @@ class ShardWriter:
         at_once: bool = True,
         fields: Sequence[str] = (),
         finish_chunk: Callable[[bytes], bytes] = bytes,
+        leaves_out: bool = False,
     ) -> None:
         self.grid = sharding.grid
         if self.grid.slots > MAX_SLOTS:
@@ -260,6 +270,10 @@ class ShardWriter:
         self._fields = fields
         self._old = old
         self._at_once = at_once
+        self._leaves_out = leaves_out
+        # The shard whose chunks arrive, and those of fill values that it begins with.
+        self._arriving = -1
+        self._held: list[tuple[int, Shape, bytes, bytes]] = []
         # The shard that is being written, and the chunks that it may keep: their
         # numbers now and in the old array.
         self._shard = -1
@@ -309,7 +323,7 @@ class ShardWriter:
     def _kept(self, stop: int) -> Iterator[Piece]:
         """Yield the chunks in front of the number `stop` that the shard keeps.
 
-        A chunk that the file lacks is written, with the fill value.
+        A chunk that the file lacks has the fill value.
         """
         old, run = self._old, Kept(self._shard, [])
         while self._first_kept is not None and self._first_kept[0] < stop:
@@ -317,22 +331,64 @@ class ShardWriter:
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
             file = old.file(before // old.slots)
-            if file is not None and file.sizes[before % old.slots]:
+            if file is not None and self._keeps(file, before):
                 run.numbers.append(before)
                 continue
             if run.numbers:
                 yield run
                 run = Kept(self._shard, [])
-            yield number, old.items(before)
+            yield number, None if self._leaves_out else old.items(before)
         if run.numbers:
             yield run
+
+    # Chunks of fill values
+
+    @cached_property
+    def _fill(self) -> bytes:
+        """The plain bytes of an item that has the fill value; of text, of a chunk."""
+        sharding = self.sharding
+        shape = sharding.grid.chunk if sharding.is_text else ()
+        fill = numpy.broadcast_to(
+            numpy.array(sharding.fill_value, sharding.dtype), shape
+        )
+        return bytes(sharding.encode(fill))
+
+    def _has_fill_only(self, plain: Buffer) -> bool:
+        """Return whether all items in a chunk have the fill value."""
+        fill, size = self._fill, len(self._fill)
+        if self.sharding.is_text:
+            return plain == fill
+        found = numpy.frombuffer(plain, "u1")
+        ends = found[:size].tobytes(), found[-size:].tobytes()
+        return ends == (fill, fill) and bool((found[size:] == found[:-size]).all())
+
+    @cached_property
+    def _fill_frame(self) -> tuple[bytes, bytes]:
+        """A chunk of which all items have the fill value, and its digest."""
+        args = copy(self._args)
+        if CODEC_OF_FILL in CNAME_AVAIL:
+            args.cname, args.clevel = CODEC_OF_FILL, 1
+        count = 1 if self.sharding.is_text else math.prod(self.grid.chunk)
+        chunk = self._finish_chunk(compress(self._fill * count, args))
+        return chunk, CHECKSUM(chunk)
+
+    def _keeps(self, file: ShardIndex, number: int) -> bool:
+        """Return whether a file has a chunk, with other items than fill values."""
+        (offset,), (size,) = file.extents_of([number])
+        if not (self._leaves_out and size):
+            return bool(size)
+        frame = b"".join(self._fill_frame)
+        return size != len(frame) or bytes(file.storage.read_at(offset, size)) != frame
 
     def compress(self, piece: Piece) -> Written:
         """Return what is written for a piece; any thread may call this."""
         if isinstance(piece, Kept):
             return piece
         number, items = piece
-        shape, grid = items.shape, self.grid
+        grid = self.grid
+        if items is None:
+            return number, lengths(grid.box(number)), *self._fill_frame
+        shape = items.shape
         if shape != grid.chunk:
             padded = numpy.zeros(grid.chunk, items.dtype)
             if self.sharding.fill_value is not None:
@@ -340,19 +396,30 @@ class ShardWriter:
             padded[tuple(slice(0, n) for n in shape)] = items
             items = padded
         plain = self.sharding.encode(items)
+        if self._leaves_out and self._has_fill_only(plain):
+            return number, shape, *self._fill_frame
         chunk = self._finish_chunk(compress(plain, self._args))
         return number, shape, chunk, CHECKSUM(chunk)
 
     def deliver(self, piece: Written, finishing: Line) -> None:
         """Write a piece; put a function that finishes the file in front of it."""
         number = piece.shard if isinstance(piece, Kept) else piece[0] // self.grid.slots
-        shard = self._current
-        if shard is None or shard.number != number:
+        if self._arriving != number:
+            self._leave_out()
+            shard = self._current
             if shard is not None:
                 if len(self._unfinished) > FILES_WAITING:
                     shard.flush()
                 finishing.put([partial(self._finish, shard)])
-            self._current = shard = self._begin(number)
+            self._current, self._arriving = None, number
+        if self._current is None:
+            is_new = self._leaves_out and not isinstance(piece, Kept)
+            if is_new and piece[2:] == self._fill_frame:
+                self._held.append(piece)  # type: ignore[arg-type]
+                return
+            self._begin_held()
+        shard = self._current
+        assert shard is not None
         if isinstance(piece, Kept):
             assert self._old is not None
             file = self._old.file(piece.numbers[0] // self.grid.slots)
@@ -370,8 +437,28 @@ class ShardWriter:
         self._unfinished.add(file)
         return NewShard(file, number, self.sharding, self._args.typesize or 0)
 
+    def _begin_held(self) -> None:
+        """Begin the file of the shard whose chunks arrive."""
+        self._current = self._begin(self._arriving)
+        for piece in self._held:
+            self._current.put(*piece)
+        self._held.clear()
+
+    def _leave_out(self) -> None:
+        """Remove the file of a shard, all items of which have the fill value."""
+        if not self._held:
+            return
+        name, old = self.sharding.names(self._arriving), self._old
+        if old is not None and old.folder.exists(name):  # perhaps a leftover
+            if not self._change.removes_shards:
+                self._begin_held()
+                return
+            self._change.remove(self._prefix + name)
+        self._held.clear()
+
     def close(self) -> None:
         """Finish the last file."""
+        self._leave_out()
         if self._current is not None:
             self._finish(self._current)
 

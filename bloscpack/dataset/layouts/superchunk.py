@@ -572,7 +572,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         return NewArray(
-            *(self.dtype, self.shape, self.chunks[0], self.fill_value),
+            *(self.dtype, self.shape, self.chunks[0], self.wanted_fill()),
             settings=self.storage.settings,
             shards=self.storage.grid.shard[0],
         )

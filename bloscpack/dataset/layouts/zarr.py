@@ -33,7 +33,7 @@ from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
-from ..._format.committed import PENDING, in_order, missed_by_others, no_members
+from ..._format.committed import PENDING, missed_by_others, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
@@ -113,7 +113,7 @@ SHARDS = "c"
 # The value of `MISSING_SHARDS`.
 MISSING_READ_AS = "fill_value"
 # The key beside it of an array of which all items are written. It has the value of new
-# items, and the fill value is one that data do not have.
+# items; the fill value is one that data do not have, unless the user gave one.
 NEW_ITEMS = "new-items"
 # Kinds of items that have no such value: a missing shard may be one that another
 # program has left out.
@@ -340,12 +340,14 @@ class ZarrArray(ArrayLayout):
     cuts_all_axes = True
     has_dims = True
     has_text = True
+    may_wait = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
     _source: ShardFiles
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
+        self.waiting = {}
         self._open()
 
     def _open(self) -> None:
@@ -373,6 +375,12 @@ class ZarrArray(ArrayLayout):
         self.leaves_out = NEW_ITEMS not in document.others[OWN]
         self._check = check
         self.renew()
+
+    @property
+    def asks_fill(self) -> bool:
+        """Whether the fill value is in the document, for other programs, too."""
+        stored = encode_fill_value(self.dtype, self.missing_value)
+        return bool(stored == encode_fill_value(self.dtype, self.fill_value))
 
     @property
     def missing_value(self) -> Any:
@@ -405,6 +413,7 @@ class ZarrArray(ArrayLayout):
             check,
             is_foreign=True,
             sparse=sparse,
+            waiting=self.waiting,
         )
 
     def new_array(self) -> NewArray:
@@ -412,7 +421,7 @@ class ZarrArray(ArrayLayout):
         document = self._own.array
         args = args_of(document)
         return NewArray(
-            *(self.dtype, self.shape, self.chunks, self.fill_value),
+            *(self.dtype, self.shape, self.chunks, self.wanted_fill()),
             settings={name: getattr(args, name) for name in SETTINGS},
             shards=self.shards,
             dims=document.dimension_names,
@@ -466,7 +475,9 @@ class ZarrArray(ArrayLayout):
             change.make_folder(prefix.rstrip("/"))
         sharding = sharding_of(document, own.certain_identity)
         shards = ShardWriter(
-            change, prefix, sharding, args_of(document), at_once=replaces is None
+            *(change, prefix, sharding, args_of(document)),
+            at_once=replaces is None,
+            leaves_out=new.sparse,
         )
         write_shards([shards], blocks)
         if replaces is not None:
@@ -602,6 +613,7 @@ class ZarrArray(ArrayLayout):
             args_of(own.array),
             source,
             at_once=extends,
+            leaves_out=self.leaves_out and MISSING_SHARDS in own.array.others[OWN],
         )
         write_shards([shards], blocks)
         if shape is not None:
@@ -689,10 +701,16 @@ def _document_of(new: NewArray) -> ArrayDocument:
     args.check()
     fill = zero(new.dtype) if new.fill_value is None else new.fill_value
     stored: Json = encode_fill_value(new.dtype, fill)
+    # Other programs leave out what has the fill value: it is better if no data have it.
+    unlikely = unlikely_item(new.dtype)
+    is_likely = new.dtype.kind in ALL_LIKELY
+    if new.asks_fill:
+        is_likely = is_likely or stored != encode_fill_value(new.dtype, unlikely)
+        unlikely = fill
     document = ArrayDocument(
         new.dtype,
         grid,
-        fill_value=fill if new.sparse else unlikely_item(new.dtype),
+        fill_value=fill if new.sparse else unlikely,
         attributes=with_mask(new.attrs, new.dtype, encode_mask),
         dimension_names=new.dims,
         blosc={
@@ -706,7 +724,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
     )
     if not new.sparse:
         document.others[OWN][NEW_ITEMS] = stored
-        if new.dtype.kind in ALL_LIKELY:
+        if is_likely:
             mark_sparse(document)
     return document
 
@@ -744,8 +762,7 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     node = read_node(folder, change)
     document = {**node.document, "attributes": attributes}
     if CONSOLIDATED in document:
-        copies = document[CONSOLIDATED]
-        document[CONSOLIDATED] = {**copies, "metadata": in_order(copies["metadata"])}
+        document[CONSOLIDATED] = no_members()  # the commit puts the present ones there
     is_root = not folder.prefix
     if is_root and COLUMN_ORDER in attributes and CONSOLIDATED not in document:
         document[CONSOLIDATED] = no_members()

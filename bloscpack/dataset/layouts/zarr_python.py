@@ -473,6 +473,11 @@ class OtherArray(ArrayLayout):
         """Whether items have variable size."""
         return self.dtype.kind in "OT"
 
+    @property
+    def asks_fill(self) -> bool:
+        """Whether the document has a fill value, as that of format 3 always has."""
+        return self.fill_value is not None
+
     def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes that the array had when it was opened."""
         return self._attributes

@@ -1,0 +1,269 @@
+"""Changes that wait in memory, of a dataset opened with ``buffered=True``.
+
+Strategy: appended rows are collected up to the end of the file that the first of them
+belongs to; no reader sees them before they are written. Assigned items are collected in
+whole chunks (`ArrayLayout.waiting`), which the reader of this writer sees, until all
+items of a shard were assigned, or until they are too many. The shards that an
+assignment has changed are written in one change. Rows and items never wait at once, so
+that changes are written in their order.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+from weakref import WeakSet
+
+import numpy
+
+from .._arrays.selection import Part, Selection
+from .._commit.writer import Writer
+from .._format.dtypes import Array as Items
+from .._format.grid import lengths
+from .._format.text import TEXT
+from .layouts.base import ArrayLayout, Blocks
+from .rows import RowStream, append_rows, stream_of
+
+# Maximum number of bytes that wait: of appended rows of an array, if that is a chunk or
+# more, and of the chunks of all assigned items.
+BUFFER_NBYTES = 64 * 2**20
+# Writers whose changes may wait when the program ends.
+_writers: WeakSet[Writer] = WeakSet()
+
+
+# The processes of multiprocessing that call `_flush_all`: they do not run `atexit`.
+_ending: set[int] = set()
+
+
+@atexit.register
+def _flush_all() -> None:
+    with ExitStack() as stack:  # an error of one does not keep the others
+        for writer in list(_writers):
+            if writer.owner.is_here:
+                stack.callback(writer.flush)
+
+
+class Shard(NamedTuple):
+    """A shard of an array, by its number."""
+
+    layout: ArrayLayout
+    number: int
+
+
+class WriteBuffer:
+    """The changes of an array or a table that wait to be written. A `Writer` has it.
+
+    Its methods are called in the turn of a thread.
+
+    Attributes
+    ----------
+    count
+        The number of rows and of chunks that wait.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        _writers.add(writer)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and os.getpid() not in _ending:
+            _ending.add(os.getpid())
+            util.Finalize(None, _flush_all, exitpriority=0)
+        self._nrows = 0
+        self._memory: dict[ArrayLayout, Items] = {}
+        # For each shard with assigned items, those that are written together with it,
+        # as a dictionary without values; the shard that was changed last is the last.
+        self._groups: dict[Shard, dict[Shard, None]] = {}
+        # The number of their items that were not assigned, if none was assigned twice.
+        self._left: dict[Shard, int] = {}
+        self._nchunks = self._nbytes = 0
+        self._path, self._owner = writer.path, writer.owner
+
+    @property
+    def count(self) -> int:
+        """The number of rows and of chunks that wait."""
+        return self._nrows + self._nchunks
+
+    def __del__(self) -> None:
+        if self.count and self._owner.is_here:
+            what = "appended rows" if self._nrows else "chunks with assigned items"
+            text = "'%s' was not closed: '%d' %s were not written"
+            text %= self._path, self.count, what
+            warnings.warn(text, ResourceWarning, 2, self)
+
+    def flush(self, writer: Writer) -> None:
+        """Write what waits; if that fails, it goes on waiting."""
+        self.flush_rows(writer)
+        while self._groups:
+            self._write(writer, next(iter(self._groups.values())))
+
+    def flush_rows(self, writer: Writer) -> None:
+        """Write the appended rows that wait: they can be read and assigned to then."""
+        if self._nrows:
+            waiting = {a: memory[: self._nrows] for a, memory in self._memory.items()}
+            streams = {
+                a: stream_of(i, a.dtype, a.shape[1:]) for a, i in waiting.items()
+            }
+            append_rows(writer, streams, flushes=False, taken_over=self._clear_rows)
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._clear_rows()
+        for group in list(self._groups.values()):
+            self._forget(group)
+
+    # Appended rows
+
+    def put(self, writer: Writer, rows: Mapping[ArrayLayout, RowStream]) -> bool:
+        """Collect rows for arrays of one length; return whether that was possible.
+
+        It is not if they are too many, or of unknown number: what waits is then written
+        before them. If writing fails, the new rows are not there.
+        """
+        if not self._nrows:
+            writer.flush()
+        start, count = self._nrows, next(iter(rows.values())).length
+        step = min(map(_most_rows, rows))
+        if count is None or count > step:
+            writer.flush()
+            return False
+        if not start:  # room up to the end of a file, and for the rows put last
+            shapes = {array: (2 * step, *array.shape[1:]) for array in rows}
+            self._memory = {a: numpy.empty(n, a.dtype) for a, n in shapes.items()}
+        for array, stream in rows.items():
+            self._memory[array][start : start + count] = stream.take(count)
+        self._nrows += count
+        try:
+            if next(iter(rows)).shape[0] % step + self._nrows >= step:
+                writer.flush()
+        except BaseException:
+            self._nrows = min(start, self._nrows)
+            raise
+        return True
+
+    def _clear_rows(self) -> None:
+        self._nrows, self._memory = 0, {}
+
+    # Assigned items
+
+    def assign(
+        self, writer: Writer, given: Mapping[ArrayLayout, tuple[Selection, Items]]
+    ) -> bool:
+        """Collect items that are assigned to arrays; return whether that was possible.
+
+        It is not if they are too many, or in a layout whose items can't wait. `given`
+        has the items as `Selection.spread` returns them. If writing what waits fails,
+        they go on waiting.
+        """
+        if not all(array.may_wait for array in given):
+            return False
+        parts = {a: selection.parts(a.grid) for a, (selection, _) in given.items()}
+        size = sum(len(found) * _chunk_nbytes(a) for a, found in parts.items())
+        if size > BUFFER_NBYTES:
+            return False
+        new = {array: _new_chunks(array, found) for array, found in parts.items()}
+        touched = {
+            Shard(array, number // array.grid.slots): None
+            for array, found in parts.items()
+            for number, _, _ in found
+        }
+        self._join(touched)
+        with writer.replacing():
+            for array, (selection, items) in given.items():
+                array.waiting.update(new[array])
+                self._nchunks += len(new[array])
+                self._nbytes += len(new[array]) * _chunk_nbytes(array)
+                order = selection.joint + selection.others
+                for number, target, source in parts[array]:
+                    part = items[target]
+                    array.waiting[number].transpose(order)[source] = part
+                    self._left[Shard(array, number // array.grid.slots)] -= part.size
+        if touched and all(self._left[shard] <= 0 for shard in touched):
+            self._write(writer, self._groups[next(iter(touched))])
+        while self._nbytes > BUFFER_NBYTES:
+            self._write(writer, next(iter(self._groups.values())))
+        return True
+
+    def _join(self, touched: dict[Shard, None]) -> None:
+        """Let shards be written together, and with those that they belong to already.
+
+        `touched` gets all of them.
+        """
+        for shard in list(touched):
+            touched.update(self._groups.pop(shard, {}))
+            if shard not in self._left:
+                box = shard.layout.grid.shard_box(shard.number)
+                self._left[shard] = math.prod(lengths(box))
+        for shard in touched:
+            self._groups.pop(shard, None)
+            self._groups[shard] = touched
+
+    def _write(self, writer: Writer, group: dict[Shard, None]) -> None:
+        """Write shards in one change."""
+        numbers: dict[ArrayLayout, list[int]] = {}
+        for array, shard in group:
+            found = (n for n in array.grid.chunks_of(shard) if n in array.waiting)
+            numbers.setdefault(array, []).extend(found)
+
+        def blocks(array: ArrayLayout) -> Blocks:
+            for number in sorted(numbers[array]):
+                shape = lengths(array.grid.box(number))
+                yield number, array.waiting[number][tuple(map(slice, shape))]
+
+        def take_over() -> None:
+            self._forget(group)
+            for array in numbers:
+                array.committed(array.shape)
+
+        parts = [array.items_part for array in numbers]
+        with writer.change(take_over, flushes=False, parts=parts) as change:
+            # Columns are read together.
+            is_part = any(array.folder.prefix for array in numbers)
+            change.renews_token = change.renews_token or is_part
+            for array in numbers:
+                array.stage(change, array.grid, blocks(array), extends=False)
+
+    def _forget(self, group: dict[Shard, None]) -> None:
+        """Forget the items of shards."""
+        for shard in group:
+            array = shard.layout
+            self._groups.pop(shard, None)
+            self._left.pop(shard, None)
+            for number in array.grid.chunks_of(shard.number):
+                if array.waiting.pop(number, None) is not None:
+                    self._nchunks -= 1
+                    self._nbytes -= _chunk_nbytes(array)
+
+
+def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
+    """Return memory for the chunks that do not wait yet, with the items that stay."""
+    grid, found = array.grid, {}
+    for number, _, source in parts:
+        if number in array.waiting:
+            continue
+        shape = lengths(grid.box(number))
+        chunk: Items = numpy.empty(grid.chunk, array.dtype)
+        if array.dtype == TEXT:
+            chunk[...] = ""  # the padding, too, is text
+        is_box = all(isinstance(i, slice) for i in source)
+        if not is_box or source != tuple(slice(0, n, 1) for n in shape):
+            part = tuple(map(slice, shape))
+            chunk[part] = array.reader.get(grid.box(number))
+        found[number] = chunk
+    return found
+
+
+def _chunk_nbytes(array: ArrayLayout) -> int:
+    """Return the number of bytes of a chunk in memory."""
+    return math.prod(array.grid.chunk) * array.dtype.itemsize
+
+
+def _most_rows(array: ArrayLayout) -> int:
+    """Return the number of rows up to a multiple of which rows wait."""
+    grid = array.grid
+    size = grid.chunk[0] * math.prod(array.shape[1:]) * array.dtype.itemsize
+    return min(grid.shard[0], max(1, BUFFER_NBYTES // max(1, size)) * grid.chunk[0])
