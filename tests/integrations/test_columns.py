@@ -282,11 +282,12 @@ def test_what_is_left_out_is_not_read():
 
     with h5py.File("c.h5", "w") as file:
         file["a"], file["void"] = np.arange(3), h5py.Empty("f4")
-    assert ["'/void' (it has no items, and no shape)"] == (
-        dataset.convert("c.h5", "c.npy").lost
-    )
-    assert [] == dataset.convert("c.h5", "c.npy", columns=["a"], force=True).lost
-    assert [] == dataset.convert("c.h5", "c.npy", exclude=["void"], force=True).lost
+        file["link"], file["type"] = h5py.SoftLink("/a"), np.dtype("i4")
+    lost = ["'/void' (it has no items, and no shape)"]
+    lost = ["the link '/link' to '/a'", "the type '/type'", *lost]
+    assert lost == dataset.convert("c.h5", "c.npy").lost
+    for options in {"columns": ["a"]}, {"exclude": ["link", "type", "void"]}:
+        assert [] == dataset.convert("c.h5", "c.npy", force=True, **options).lost
 
     dataset.create_table("d.zarr", {"a": [1], "bad": ["x"]}).close()
     shutil.rmtree("d.zarr/bad/c")

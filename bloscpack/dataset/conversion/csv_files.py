@@ -134,7 +134,8 @@ def read(path: str, request: contents.Request) -> contents.Content:
                 )
     columns: dict[str, contents.Rows] = {}
     for name, scan in zip(file.wanted, scans, strict=True):
-        columns[name] = contents.Rows(dtypes[name], (length,))
+        column = columns[name] = contents.Rows(dtypes[name], (length,))
+        column.text_nbytes = scan.lengths.text_nbytes if column.dtype == TEXT else 0
         if scan.has_missing and dtypes[name].kind in "biu":
             mask = MASK_NAME % name
             if mask not in file.names:
@@ -145,9 +146,6 @@ def read(path: str, request: contents.Request) -> contents.Content:
     for name, column in columns.items():
         read_column = partial(file.column, name, dtypes, length)
         column.array = contents.array_stream(read_column, column)
-    for name, scan in zip(file.wanted, scans, strict=True):
-        column = columns[name]
-        column.text_nbytes = scan.lengths.text_nbytes if column.dtype == TEXT else 0
     return contents.new_table(columns, length, partial(file.blocks, dtypes))
 
 

@@ -282,6 +282,8 @@ class _Tree:
         narrays = len(self._axes)
         for link in group.id:
             inner = path + b"/" + link
+            name = self.text_of(link).removeprefix(NO_COORDINATE)
+            wanted = self._request.wants(*self.text_of(path).split("/")[1:], name)
             kind = group.id.links.get_info(link).type
             if kind != h5py.h5l.TYPE_HARD:
                 names: Any = b"?"
@@ -290,12 +292,11 @@ class _Tree:
                 # Of a link to another file: a path, and the name of the file.
                 names = names[::-1] if isinstance(names, tuple) else (names,)
                 where = "the link '%s' to '%s'" + " in '%s'" * (len(names) - 1)
-                self._lose(where, inner, *names)
+                if wanted:
+                    self._lose(where, inner, *names)
                 continue
             member = h5py.h5o.open(group.id, link)
             content: Content | None = None
-            name = self.text_of(link).removeprefix(NO_COORDINATE)
-            wanted = self._request.wants(*self.text_of(path).split("/")[1:], name)
             is_group, first = isinstance(member, h5py.h5g.GroupID), inner
             if wanted or not is_group:
                 first = self._paths.setdefault(self._address(member), inner)
@@ -305,7 +306,8 @@ class _Tree:
                 elif wanted:
                     content = self.group(h5py.Group(member), inner, depth + 1)
             elif not isinstance(member, h5py.h5d.DatasetID):
-                self._lose("the type '%s'", inner)
+                if wanted:
+                    self._lose("the type '%s'", inner)
             else:  # each name of a dataset is an array
                 try:
                     content = self._dataset(member, inner, first, wanted)
@@ -583,10 +585,9 @@ def _fill_value(column: Rows, mask: Rows) -> Array | None:
         return None
     tried: Array = numpy.full(1, empty_item(dtype), dtype)
     if kind in "iu":
-        info = numpy.iinfo(dtype)
-        first = info.min if kind == "i" else info.max - MOST_TRIED + 1
-        tried = numpy.array(range(first, first + MOST_TRIED), dtype)
-        tried = tried if kind == "i" else tried[::-1]
+        step = 1 if kind == "i" else -1
+        first = numpy.iinfo(dtype).min if kind == "i" else numpy.iinfo(dtype).max
+        tried = numpy.array(range(first, first + step * MOST_TRIED, step), dtype)
     is_free, length = numpy.ones(len(tried), BOOL), column.shape[0]
     step = rows_in_block(column.row_nbytes)
     for start in range(0, length, step):
@@ -1012,9 +1013,8 @@ class _Writer:
         columns = {**table.columns}
         for name, mask in table.masks.items():
             column, marks = columns[name], columns[mask]
-            is_plain = marks.attrs.keys() == {
-                MASK_OF
-            } and column.attrs.keys().isdisjoint((MASK, KIND))
+            is_free = column.attrs.keys().isdisjoint((MASK, KIND))
+            is_plain = is_free and marks.attrs.keys() == {MASK_OF}
             fill = _fill_value(column, marks) if is_plain else None
             if fill is None:
                 self._request.note_loss(MASKS % (name, mask))
