@@ -322,14 +322,14 @@ class FolderStore(Store, Reopenable):
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
         try:
-            # Most names are in the folder itself, or missing. A folder that was kept
-            # open may have lost its name.
+            if "/" in name:
+                return self._call(name, _status)
+            # A folder that was kept open may have lost its name.
             held = self._held or self.hold()
             try:
-                found = _status(held, name)
+                return _status(held, name)
             except OSError as error:
                 raise held.explained(error, name) from None
-            return self._call(name, _status) if "/" in name else found
         except OSError as error:
             if is_missing(error):
                 return None
@@ -337,7 +337,10 @@ class FolderStore(Store, Reopenable):
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
-        return self.status_of(name) is not None
+        try:
+            return self.status_of(name) is not None
+        except LinkFound:  # in the place of a folder
+            return True
 
     def is_folder(self, name: str) -> bool:
         """Return whether there is a folder of this name, and no link."""
