@@ -322,14 +322,16 @@ class FolderStore(Store, Reopenable):
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
         try:
-            if "/" in name:
-                return self._call(name, _status)
-            # A folder that was kept open may have lost its name.
+            # Most names are in the folder itself, or missing. A folder that was kept
+            # open may have lost its name.
             held = self._held or self.hold()
             try:
-                return _status(held, name)
+                found = _status(held, name)
             except OSError as error:
+                if "/" in name:  # a link in the place of a folder is an error
+                    self._hold_inside(name.rpartition("/")[0], fresh=True)
                 raise held.explained(error, name) from None
+            return self._call(name, _status) if "/" in name else found
         except OSError as error:
             if is_missing(error):
                 return None
