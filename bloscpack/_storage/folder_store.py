@@ -328,6 +328,8 @@ class FolderStore(Store, Reopenable):
             try:
                 found = _status(held, name)
             except OSError as error:
+                if "/" in name:  # a link in the place of a folder is an error
+                    self._hold_inside(name.rpartition("/")[0], fresh=True)
                 raise held.explained(error, name) from None
             return self._call(name, _status) if "/" in name else found
         except OSError as error:
@@ -337,7 +339,10 @@ class FolderStore(Store, Reopenable):
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
-        return self.status_of(name) is not None
+        try:
+            return self.status_of(name) is not None
+        except LinkFound:  # in the place of a folder
+            return True
 
     def is_folder(self, name: str) -> bool:
         """Return whether there is a folder of this name, and no link."""

@@ -81,6 +81,7 @@ def test_what_is_in_an_unfinished_dataset_is_no_member(where, tmp_path):
 MISPLACED = {
     "a link": lambda path, old: os.symlink(old, path),
     "a link to nothing": lambda path, _: os.symlink("nowhere", path),
+    "a link to itself": lambda path, _: os.symlink(path.name, path),
     "a folder": lambda path, _: os.mkdir(path),
     "a pipe": lambda path, _: os.mkfifo(path),
 }
@@ -89,9 +90,11 @@ MISPLACED = {
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 @pytest.mark.parametrize("what", MISPLACED)
 @pytest.mark.parametrize("commits", [False, True])
-@pytest.mark.parametrize("name", ["zarr.json", "meta/storage"])
+@pytest.mark.parametrize("name", ["zarr.json", "meta/storage", "meta"])
 def test_a_member_whose_description_is_no_file(what, commits, name, tmp_path):
     """It is listed, and opening it raises the error: no member is lost silently."""
+    if name == "meta" and "link" not in what:
+        pytest.skip("there is no description")
     path = tmp_path / "g"
     layout = "zarr" if name == "zarr.json" else "superchunk"
     with dataset.create_group(path) as group:
@@ -111,4 +114,4 @@ def test_a_member_whose_description_is_no_file(what, commits, name, tmp_path):
             group["m"]
     assert ["a", "m"] == [each["name"] for each in dataset.describe(path)["members"]]
     (found,) = (f for f in dataset.verify(path).findings if f.severity == "error")
-    assert "m/" + name == found.file
+    assert found.file.startswith("m/" + name)

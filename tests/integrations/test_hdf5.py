@@ -504,7 +504,8 @@ def test_names_of_axes():
             document["dimension_names"] = dims
             with open(path, "w") as fp:
                 json.dump(document, fp)
-    dataset.convert("a.zarr", "b.nc")
+    lost = dataset.convert("a.zarr", "b.nc").lost
+    assert ["the name 'n' of an axis of '/y' as a dimension of netCDF"] == lost
     del names["n"]
     # The scale 'n' has no items; its length is not that of 'y'.
     assert names == dims_of("b.nc")

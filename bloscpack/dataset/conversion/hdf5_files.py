@@ -999,6 +999,10 @@ class _Writer:
                 for axis, scale in enumerate(attached, is_scale):
                     if scale is None:
                         dataset.dims[axis].label = named[axis]
+                        self._request.note_loss(
+                            "the name '%s' of an axis of '%s' as a dimension of netCDF"
+                            % (named[axis], inner)
+                        )
                     elif not is_scale:
                         dataset.dims[axis].attach_scale(scale)
             except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
