@@ -14,6 +14,7 @@ from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from .blosc_header import BLOSC_FLAG_SPLIT, BloscHeader, decode_block_starts
 from .codecs import BITSHUFFLE, SHUFFLE
+from .dtypes import Array
 
 STREAM_LENGTH = struct.Struct("<i")
 
@@ -50,7 +51,7 @@ def decompress_into(
             chunk, position, block, typesize if splits else 1, header, codec
         )
         nitems = len(block) // typesize
-        items = numpy.frombuffer(block, "u1", nitems * typesize)
+        items: Array = numpy.frombuffer(block, "u1", nitems * typesize)
         if header.shuffle == SHUFFLE and typesize > 1:
             items = items.reshape(typesize, nitems)
         elif header.shuffle == BITSHUFFLE and nitems % 8 == 0:

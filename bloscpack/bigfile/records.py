@@ -90,10 +90,10 @@ class Dataset(StoredRows):
     @classmethod
     def create(cls, file: File, dtype: DTypeLike, size: int) -> Dataset:
         """Create a column for each field of a structured type; return the table."""
-        dtype = numpy.dtype(dtype)
-        for name in dtype.names or ():
-            file.create(name, dtype[name], size).close()
-        return cls(file, dtype.names)
+        row: DType = numpy.dtype(dtype)
+        for name in row.names or ():
+            file.create(name, row[name], size).close()
+        return cls(file, row.names)
 
     @property
     def shape(self) -> tuple[int]:
