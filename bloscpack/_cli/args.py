@@ -572,9 +572,10 @@ def _names(texts: list[str]) -> tuple[str, ...]:
 def _new_name(text: str) -> tuple[str, str]:
     """Return the old and the new name in a value of ``--rename``."""
     old, mark, new = text.rpartition("=")
-    if not mark:
+    names = _names([old]) if old.startswith('"') else (old,)  # as for --columns
+    if not mark or len(names) != 1:
         raise WrongUsage("--rename must be old=new, not '%s'" % text)
-    return old, new
+    return names[0], new
 
 
 def _types(given: list[str]) -> tuple[dict[str, str], str | None]:

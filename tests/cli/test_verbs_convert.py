@@ -216,7 +216,7 @@ def test_columns_and_habits_of_csv(command):
     reading = ["--skip-lines", "1", "--delimiter", ";", "--decimal", ",", "--times"]
     reading += ["--encoding", "cp1252"]
     names = ["--columns", 'note,"a,b"', "--columns", "km/h,a=b,day"]
-    renamed = ["--rename", "km/h=speed", "--rename", "a=b=c", "--exclude", '"a,b"']
+    renamed = ["--rename", "km/h=speed", "--rename", '"a=b"=c', "--exclude", '"a,b"']
     command(*reading, *names, *renamed, "a.csv", "b.npy")
     found = np.load("b.npy")
     assert ("note", "speed", "c", "day") == found.dtype.names
@@ -232,6 +232,7 @@ def test_columns_and_habits_of_csv(command):
     [
         (("--columns", "x"), "there is no column 'x'; the columns are a, b"),
         (("--rename", "a"), "--rename must be old=new, not 'a'"),
+        (("--rename", '"a","b"=c'), "--rename must be old=new"),
         (("--skip-lines", "x"), "--skip-lines must be a number from 0 on, not 'x'"),
         (("--decimal", "x"), "a decimal point is '.' or ',', not 'x'"),
         (("--encoding", "x"), "there is no encoding 'x' of text"),
