@@ -449,13 +449,15 @@ class Folder:
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
 
-        `check` is called with the content of the file and the object.
+        `check` is called with the content of the file and the object, and may change
+        the object.
         """
         content, value = self.read_document(name)
         if not isinstance(value, dict):
             raise self.damage(
                 "expected an object in JSON, found %s" % shown(value), name
             )
+        value = dict(value)  # `check` may change it
         if check is not None:
             check(content, value)
         return value

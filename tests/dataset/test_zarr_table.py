@@ -276,7 +276,7 @@ def test_consolidated_metadata_after_a_change_that_failed(path, monkeypatch):
         assert 2 == len(names)
         assert {} == copies()
         table.append(ROWS)
-    assert ["a", "m", "s", "big"] == list(copies())
+    assert ["a", "big", "m", "s"] == list(copies())
 
 
 def test_attributes_that_change_while_consolidated_metadata_are_dropped(
