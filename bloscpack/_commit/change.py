@@ -525,7 +525,7 @@ class Change:
         if staged is not None:
             commits = self.pending is not None and self.pending.members is not None
             kept = known.texts if known is not None and commits else None
-            return Root(staged, parse_json(staged)), kept
+            return Root(staged), kept
         content, path = self._read_document(), self.store.path(self.document)
         if known is not None and known.content == content:
             return known, None

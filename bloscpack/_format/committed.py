@@ -108,7 +108,7 @@ def _holder(document: JsonObject) -> Json:
 
 def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
     """Return the content of a document with another list of files, or without one."""
-    return Root(content, json.loads(content)).with_files(files).content
+    return Root(content).with_files(files).content
 
 
 def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
@@ -195,7 +195,7 @@ class Root:
     Parameters
     ----------
     content, document
-        The document, and the value in it, which is an object.
+        The document, and the value in it, an object; None if it is not decoded yet.
     texts
         The copies in it as `content` has them, by the names of members; None if they
         are in `document`.
@@ -207,12 +207,22 @@ class Root:
     """
 
     def __init__(
-        self, content: bytes, document: JsonObject, texts: dict[str, str] | None = None
+        self,
+        content: bytes,
+        document: JsonObject | None = None,
+        texts: dict[str, str] | None = None,
     ) -> None:
         self.content = content
-        self.document = document
+        self._document = document
         self._texts = texts
         self.is_whole = texts is None
+
+    @property
+    def document(self) -> JsonObject:
+        """The value in it."""
+        if self._document is None:
+            self._document = json.loads(self.content)
+        return self._document
 
     @property
     def texts(self) -> dict[str, str] | None:

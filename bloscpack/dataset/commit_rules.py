@@ -63,7 +63,8 @@ class _Datasets:
         if store.is_sticky:  # any user may have made a document in it
             return
         folder, found = Folder(store), None
-        drop_copies(folder)
+        if folder.is_trusted:
+            drop_copies(folder)
         with suppress(FormatError, OSError):  # it is damaged
             found = find(folder)
         if found is not None and found[1] not in ("group", ""):

@@ -155,6 +155,8 @@ class Folder:
     """
 
     depth = 0
+    # The owner of the dataset in it, at any depth, from which `around` has led to it.
+    _trusted_owners: frozenset[int] = frozenset()
 
     def __init__(
         self, store: Store, prefix: str = "", pending: Pending | None = None
@@ -221,7 +223,32 @@ class Folder:
     def around(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it."""
         found = self.store.parent()
-        return None if found is None else (type(self)(found[0]), found[1])
+        if found is None:
+            return None
+        outer = type(self)(found[0])
+        outer._trusted_owners = self._trusted_owners or self._owners()
+        if not outer._trusted_owners and isinstance(self.store, FolderStore):
+            outer._trusted_owners = frozenset([self.store.status.st_uid])  # it is lost
+        return outer, found[1]
+
+    def _owners(self) -> frozenset[int]:
+        """Return the owners of its documents."""
+        store = self.store
+        if not isinstance(store, FolderStore):
+            return frozenset()
+        found = (store.status_of(name) for name in DOCUMENTS)
+        return frozenset(s.st_uid for s in found if s is not None)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its documents may say something about a dataset in it.
+
+        Their owner must be that of the dataset, this user or root: any other user may
+        have made them, to have other files read, removed or replaced. In a folder like
+        ``/tmp``, no document counts.
+        """
+        trusted = {*self._trusted_owners, getattr(os, "geteuid", int)(), 0}
+        return not self.store.is_sticky and self._owners() <= trusted
 
     def address_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
         """Return what opens the dataset, or the dataset in a folder inside."""
@@ -449,13 +476,15 @@ class Folder:
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
 
-        `check` is called with the content of the file and the object.
+        `check` is called with the content of the file and the object, and may change
+        the object.
         """
         content, value = self.read_document(name)
         if not isinstance(value, dict):
             raise self.damage(
                 "expected an object in JSON, found %s" % shown(value), name
             )
+        value = dict(value)  # `check` may change it
         if check is not None:
             check(content, value)
         return value

@@ -10,7 +10,9 @@ import os
 import pathlib
 import shutil
 import stat
+import tempfile
 
+import dataset.documents as documents
 import numpy as np
 import pytest
 from dataset.layouts import LAYOUTS
@@ -22,7 +24,12 @@ from bloscpack._format.committed import with_pending
 from bloscpack._storage.disk import Disk
 from bloscpack.cli import main
 from bloscpack.dataset.parallel import target_of
-from bloscpack.exceptions import StorageError, UsageError
+from bloscpack.exceptions import (
+    BloscpackError,
+    FormatError,
+    StorageError,
+    UsageError,
+)
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions"),
@@ -124,6 +131,157 @@ def test_copies_of_documents_that_are_planted_around_a_dataset(sticky, mode):
             array.append([7])
         assert (sticky / "home" / "precious").exists()
     assert before == (sticky / "zarr.json").read_bytes()
+
+
+def signed_group(files, **members):
+    """Return the document of a group that commits members, with a list of files."""
+    copies = {"kind": "inline", "must_understand": False, "metadata": members}
+    copies["bloscpack-id"] = "id=%016x crc32=00000000" % 1
+    document = {**group_document(), "consolidated_metadata": copies}
+    content = documents.signed_again(json.dumps(document).encode())
+    return with_pending(content, files)
+
+
+def zarr_document(items):
+    """Return the document of an array."""
+    with tempfile.TemporaryDirectory() as folder:
+        dataset.create_array(folder + "/a", items).close()
+        return json.loads(pathlib.Path(folder, "a/zarr.json").read_text())
+
+
+LIST = {"ds/c/0": "hook", "home/hook": "hook", "home/precious": None}
+COPIED = {"consolidated_metadata": {"metadata": {"ds": {}, "new": {}, "in/ds": {}}}}
+ARRAY = zarr_document(ITEMS)
+# Documents around datasets, by their names.
+PLANTED = {
+    "table": lambda: with_pending(
+        json.dumps(group_document(**{"column-order": ["ds", "new"]})).encode(), LIST
+    ),
+    "array with copies": lambda: with_pending(
+        json.dumps({**group_document(), "node_type": "array", **COPIED}).encode(), LIST
+    ),
+    "group with copies": lambda: json.dumps({**group_document(), **COPIED}).encode(),
+    "committing": lambda: signed_group(LIST, ds=ARRAY, new=ARRAY),
+    "committing others": lambda: signed_group(LIST, other=group_document()),
+    "bcolz": lambda: with_pending(json.dumps({"names": ["ds", "new"]}).encode(), LIST),
+    "superchunk": lambda: with_pending(json.dumps({"shape": [1]}).encode(), LIST),
+}
+PLANTED_AS = {"bcolz": "__rootdirs__", "superchunk": "meta/sizes"}
+
+
+def make_array(path, kind):
+    """Make an array of a layout, or one that was a column of a table."""
+    if kind in ("column", "lost"):
+        dataset.create_table(str(path) + "-t", {"x": ITEMS}).close()
+        os.rename(str(path) + "-t/x", path)
+        if kind == "lost":
+            (path / "zarr.json").unlink()
+    else:
+        dataset.create_array(path, ITEMS, layout=kind).close()
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["zarr", "superchunk", "bcolz", "column", "lost"])
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_document_that_is_planted_in_a_folder_of_another_user(
+    planted, kind, open_folder
+):
+    """It changes no files, and has no effect on an array that does not ask for it."""
+    folder = open_folder / "theirs"
+    folder.mkdir()
+    folder.chmod(0o777)
+    os.chown(folder, ATTACKER, ATTACKER)
+    with as_user(VICTIM):
+        (folder / "home").mkdir()
+        (folder / "home" / "precious").write_text("precious")
+        make_array(folder / "ds", kind)
+    name = PLANTED_AS.get(planted, "zarr.json")
+    hook = {".bloscpack/hook": "#!", ".bloscpack/file": "planted"}
+    plant(folder, {name: PLANTED[planted](), **hook})
+    for place in (".bloscpack", name, *hook):  # so that the victim may change them
+        os.chmod(folder / place, 0o777)
+    before = {n: (folder / n).read_bytes() for n in (name, *hook)}
+
+    def append(place):
+        with dataset.open(place, "r+") as array:
+            array.append([7])
+
+    calls = [
+        lambda: dataset.open(folder / "ds")[:],
+        lambda: dataset.verify(folder / "ds"),
+        lambda: append(folder / "ds"),
+        lambda: dataset.open(folder / "ds", "r+").attrs.update(x=1),
+        lambda: dataset.create_array(folder / "new", ITEMS).close(),
+        lambda: append(folder / "new"),
+        lambda: dataset.create_array(folder / "new", ITEMS, mode="w").close(),
+        lambda: dataset.create_group(folder / "in").close(),
+        lambda: dataset.create_array(folder / "in/ds", ITEMS).close(),
+        lambda: append(folder / "in/ds"),
+        lambda: dataset.convert(folder / "in/ds", folder / "copy", to="zarr"),
+        lambda: dataset.open(folder / "in", "r+").__delitem__("ds"),
+    ]
+    failed = []
+    for call in calls:
+        try:
+            with as_user(VICTIM):
+                call()
+        except (BloscpackError, OSError, KeyError):
+            failed.append(call)
+        gc.collect()
+        assert ["precious"] == os.listdir(folder / "home")
+        assert before == {n: (folder / n).read_bytes() for n in before}
+    if kind == "zarr" or (kind in ("superchunk", "bcolz") and planted != "bcolz"):
+        assert not {*calls[:4]}.intersection(failed)
+
+
+@needs_root
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_member_of_a_group_or_table_of_another_user(open_folder, layout):
+    """It is read; root, and the user who made it, change it by its own path."""
+    folder = open_folder / "team"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with as_user(ATTACKER):
+        dataset.create_table(folder / "t", {"x": ITEMS}, layout=layout).close()
+    document = folder / "t" / ("zarr.json" if layout == "zarr" else "__rootdirs__")
+    os.chmod(folder / "t", 0o777)
+    for place in (folder / "t", *(folder / "t").rglob("*")):
+        os.chown(place, VICTIM, VICTIM)
+    os.chown(document, ATTACKER, ATTACKER)
+    with as_user(VICTIM):
+        assert ITEMS.tolist() == dataset.open(folder / "t/x")[:].tolist()
+        with pytest.raises(PermissionError, match="belongs to another user") as info:
+            dataset.open(folder / "t/x", "r+")
+        assert str(folder / "t/x") == info.value.filename
+    os.chown(document, VICTIM, VICTIM)
+    for user in VICTIM, 0:
+        with as_user(user), dataset.open(folder / "t/x", "r+") as array:
+            array[0] = 7
+    assert 7 == dataset.open(folder / "t")["x"][0]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_document_around_counts_only_if_it_names_the_dataset(tmp_path, layout):
+    dataset.create_table(
+        tmp_path / "t", {"x": ITEMS, "y": ITEMS}, layout=layout
+    ).close()
+    shutil.copytree(tmp_path / "t/x", tmp_path / "t/z")
+    (tmp_path / "t/home").mkdir()
+    (tmp_path / "t/.bloscpack").mkdir()
+    (tmp_path / "t/home/precious").write_text("precious")
+    document = tmp_path / "t" / ("zarr.json" if layout == "zarr" else "__rootdirs__")
+    document.write_bytes(with_pending(document.read_bytes(), {"home/precious": None}))
+    before = files_of(tmp_path / "t")
+    if layout == "zarr":
+        with pytest.raises(FormatError, match="expected a copy of its document"):
+            dataset.open(tmp_path / "t/z", "r+")
+    else:
+        with dataset.open(tmp_path / "t/z", "r+") as array:
+            assert ITEMS.tolist() == array[:].tolist()
+    assert before == files_of(tmp_path / "t")
+    with dataset.open(tmp_path / "t/x", "r+") as array:
+        array[0] = 7
+    assert not (tmp_path / "t/home/precious").exists()
 
 
 @needs_root

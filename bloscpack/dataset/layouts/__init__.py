@@ -6,6 +6,7 @@ the layout can do.
 
 from __future__ import annotations
 
+import errno
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -300,9 +301,10 @@ def committing(found: Found) -> tuple[Found, str] | None:
 
     The document of a dataset of Zarr says so itself. If another program has written it
     again, the table or group must know the dataset, too. An array of bcolz is a column
-    if the folder around it has the list of columns. In a folder like ``/tmp``, any user
-    may have made a document, which does not count. Raises `FormatError` if there is no
-    such table or group.
+    if the list of columns in the folder around it names it. In a folder like ``/tmp``,
+    no document counts. Raises `FormatError` if there is no such table or group, and
+    ``PermissionError`` if its document is not to be trusted (`Folder.is_trusted`):
+    nothing may be changed then.
     """
     folder, names = found.folder, []
     if folder.prefix:  # `detect` has found it there
@@ -314,9 +316,12 @@ def committing(found: Found) -> tuple[Found, str] | None:
         columns = document_of(found.layout, "table")
         if outer is None or outer[0].store.is_sticky or found.kind == "table":
             return None
-        if not outer[0].exists(columns):
+        if not (outer[0].exists(columns) and _has_column(found.layout, *outer)):
             return None
+        if not outer[0].is_trusted:
+            raise _not_trusted(folder, outer[0])
         return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
+    is_trusted = True
     around, is_copied = folder, found.layout == "zarr" and _is_committed(folder)
     while found.layout == "zarr" and _is_committed(around, also_changed=True):
         outer = around.around()
@@ -325,13 +330,14 @@ def committing(found: Found) -> tuple[Found, str] | None:
             break
         around = outer[0]
         names.append(outer[1])
+        is_trusted = is_trusted and around.is_trusted
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
     # The document of a group in between may be lost.
     is_lost = is_copied and around.kept_document is None
     if is_lost and (copied := _copied_around(folder, is_part=True)):
         around, path = copied
-        kind = find(around)
+        is_trusted, kind = True, find(around)
     if not is_copied and (kind is None or path not in (around.pending.members or ())):
         return None
     if kind is None or kind[1] in ("array", ""):
@@ -341,7 +347,39 @@ def committing(found: Found) -> tuple[Found, str] | None:
         )
     if kind[1] == "group" and around.pending.members is None:
         return None  # another program has written its document again
+    if path not in (around.pending.members or _columns_without_copies(around)):
+        raise folder.damage(
+            "expected a copy of its document in that of '%s' around it, found none: it "
+            "is a copy of a column, or of a member of a group" % around.path()
+        )
+    if not is_trusted:
+        raise _not_trusted(folder, around)
     return Found(around, *kind), path
+
+
+def _has_column(layout: str, folder: Folder, name: str) -> bool:
+    """Return whether a list of columns, unless it is damaged, has a folder."""
+    table: Any = table_class(layout)
+    stored = folder.read_object(table.document)
+    with suppress(FormatError, KeyError, TypeError):
+        return name in table.column_folders(stored).values()
+    return True
+
+
+def _columns_without_copies(folder: Folder) -> list[str]:
+    """Return the columns of a table of an older version, which has no copies."""
+    attributes = folder.read_object(ZARR_JSON).get("attributes", {})
+    names = attributes.get(load("zarr.COLUMN_ORDER"))
+    return names if isinstance(names, list) else []
+
+
+def _not_trusted(folder: Folder, outer: Folder) -> PermissionError:
+    return PermissionError(
+        errno.EPERM,
+        "the document around it, in '%s', is said to commit it, and belongs to another "
+        "user: open that one, if you trust it" % outer.path(),
+        folder.path(),
+    )
 
 
 def as_part(found: Found) -> Found:
@@ -386,7 +424,7 @@ def _copied_around(
     """
     around, names = folder, list[str]()
     outer = None if folder.is_remote else folder.around()
-    while outer is not None and not outer[0].store.is_sticky:
+    while outer is not None and outer[0].is_trusted:
         around = outer[0]
         names.insert(0, outer[1])
         with suppress(FormatError, OSError):

@@ -404,7 +404,8 @@ class BcolzTable(BcolzNode, TableLayout):
             folders = self.column_folders(stored)
         self.columns = self.open_columns(folders)
 
-    def column_folders(self, stored: JsonObject) -> dict[str, str]:
+    @staticmethod
+    def column_folders(stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
         return {name: name for name in stored["names"]}
 
@@ -485,7 +486,8 @@ class BlzTable(BcolzTable):
     writable = False
     array_class = BlzArray
 
-    def column_folders(self, stored: JsonObject) -> dict[str, str]:
+    @staticmethod
+    def column_folders(stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
         folders = {name: _blz_folder(stored, name) for name in stored["names"]}
         for folder_name in folders.values():

@@ -787,8 +787,9 @@ def prepare(
 
     The copies of documents that another program has made are removed, also from the
     groups around: readers would take a copy for the document of the node that changes.
-    Only nodes with copies are written. Without a `change`, the node gets a new member.
-    A document in a folder like ``/tmp`` is not that of a group around.
+    Only nodes with copies are written, and of those around only groups whose documents
+    are to be trusted (`Folder.is_trusted`). Without a `change`, the node gets a new
+    member.
     """
     while True:
         try:
@@ -814,7 +815,7 @@ def prepare(
             if gets_copies or missed_by_others(copies):
                 stage_document(change, folder, node.attributes)
         change, outer = None, folder.around()
-        if outer is None or outer[0].store.is_sticky:
+        if outer is None or not outer[0].is_trusted:
             return
         folder = outer[0]
 
