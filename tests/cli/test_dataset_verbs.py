@@ -394,8 +394,9 @@ def test_append_from_a_damaged_archive():
         archive.writestr("x.npy", b"text")
     for source, target, position, byte, error in [
         ("lzma.npz", "damaged.npz", 50, 255, DamageError),
-        ("stored.npz", "encrypted.npz", -65, 1, NotReadable),
-        ("stored.npz", "unknown.npz", -63, 99, NotReadable),
+        # The local header has other flags, or another method.
+        ("stored.npz", "encrypted.npz", -65, 1, DamageError),
+        ("stored.npz", "unknown.npz", -63, 99, DamageError),
         ("stored.npz", "text.npz", 0, 80, NotReadable),
     ]:
         content = bytearray(Path(source).read_bytes())

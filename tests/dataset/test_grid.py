@@ -18,6 +18,7 @@ from indexes import indexes
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.grid import Grid
+from bloscpack.dataset.layouts.base import NewItems
 from bloscpack.describe import info
 from bloscpack.exceptions import FormatError, UsageError
 
@@ -33,8 +34,9 @@ def path(tmp_path):
 
 @pytest.fixture
 def made(path):
-    """An array of nine shards."""
-    dataset.create_array(path, ITEMS, **CUT, fill_value=-1, sync=False).close()
+    """An array of nine shards, in whose place no value is read."""
+    fill = NewItems(-1)
+    dataset.create_array(path, ITEMS, **CUT, fill_value=fill, sync=False).close()
     return path
 
 
@@ -206,7 +208,7 @@ def test_chunks_are_padded_with_the_fill_value(path):
     dataset.create_array(path, items, **cut, fill_value=-3).close()
     plain, _ = bp.unpack_bytes_from_file(str(path / "c/0/0"))
     chunks = np.frombuffer(plain, "i2").reshape(4, 4, 2)
-    padded = np.full((8, 4), -32767, "i2")  # that in the document
+    padded = np.full((8, 4), -3, "i2")
     padded[:5, :3] = items
     expected = padded.reshape(2, 4, 2, 2).swapaxes(1, 2).reshape(4, 4, 2)
     same(expected, chunks.copy())

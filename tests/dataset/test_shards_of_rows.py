@@ -64,8 +64,7 @@ def test_a_new_shard_has_full_chunks(tmp_path):
         tmp_path / "d", items, chunks=4, shards=8, fill_value=7
     ).close()
     plain, metadata = bp.unpack_bytes_from_file(str(tmp_path / "d" / "c" / "1"))
-    padding = float.fromhex("0x1.ep+122")  # the fill value of the document
-    assert [8, 9, padding, padding] == np.frombuffer(plain).tolist()
+    assert [8, 9, 7, 7] == np.frombuffer(plain).tolist()
     assert ("grid", [2]) == (metadata["container"], metadata["shape"])
     found = bp.unpack_ndarray_from_file(str(tmp_path / "d" / "c" / "1"))
     assert [8, 9] == found.tolist()

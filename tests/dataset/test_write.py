@@ -18,6 +18,7 @@ from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
+from bloscpack._arrays.selection import Selection
 from bloscpack._format.committed import with_pending
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
@@ -628,7 +629,8 @@ def test_a_reader_from_before_the_end_of_a_change(tmp_path, monkeypatch):
     with dataset.open_array(path, "r+") as array:
         assert [1] * 32 == array[:].tolist()
         with array._writer.change() as change:
-            array.stage_items(change, slice(None), 2)
+            selection = Selection(slice(None), array.shape)
+            array.stage_items(change, selection, np.full(32, 2, "i4"))
             assert [1] * 32 == reader[:].tolist()
 
 

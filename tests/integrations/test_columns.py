@@ -6,15 +6,16 @@ import os
 import shutil
 import zipfile
 
-import h5py
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from bloscpack import dataset
 from bloscpack.exceptions import NotReadable, UsageError
+
+h5py = pytest.importorskip("h5py", reason="the extra 'hdf5' is not installed")
+pd = pytest.importorskip("pandas", reason="the extra 'tables' is not installed")
+pa = pytest.importorskip("pyarrow", reason="the extra 'tables' is not installed")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 # Names that some format, file system or program takes for something else.
 NAMES = (

@@ -7,13 +7,15 @@ import os
 import random
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack.dataset.conversion import contents, csv_files, datasets, parquet_files
 from bloscpack.exceptions import FormatError, NotReadable, UsageError
+
+pd = pytest.importorskip("pandas", reason="the extra 'tables' is not installed")
+pytest.importorskip("pyarrow", reason="the extra 'tables' is not installed")
 
 
 @pytest.fixture(autouse=True)

@@ -281,7 +281,10 @@ def find_members(
             found = _member(folder, name, skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
-            found.folder.forget_document()  # the caller may keep all members
+            # The caller may keep all members.
+            found.folder.forget_document()
+            if not found.folder.prefix:
+                found.folder.pending.root = None
 
 
 def blp_files(folder: Folder) -> list[str]:
