@@ -26,6 +26,26 @@ def small_parts(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.parametrize("text", ['a,b\n1,"x\n2,y\n3,z\n', 'a\n"', 'a,b\n1,2\n3,"4'])
+def test_a_quote_that_is_not_closed(text):
+    with pytest.raises(NotReadable, match="a quote in its last .* is not closed"):
+        read(text)
+    assert not os.path.exists("a.npy")
+
+
+def test_quotes_that_are_closed_or_inside_of_values():
+    assert [(1, 'x"\n"y')] == read('a,b\n1,"x""\n""y"').tolist()
+    assert [('5" pipe',)] == read('a\n5" pipe').tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"), [("20260105", "D"), ("1767571200", "s"), ("26-01-05", "D")]
+)
+def test_numbers_that_are_no_years(text, dtype):
+    with pytest.raises(UsageError, match="line 2: expected values of dtype"):
+        read("x\n%s\n" % text, dtypes={"x": "M8[%s]" % dtype})
+
+
 def read(text, **options):
     with open("a.csv", "wb") as fp:
         fp.write(text.encode(options.get("encoding", "utf-8")))

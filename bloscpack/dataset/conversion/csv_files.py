@@ -82,7 +82,11 @@ BLANK_LINE = re.compile(
 ZERO_FIRST = r"^[\t-\r ]*[+-]?0[0-9]+[\t-\r ]*$"
 BOOLEAN = "^(?:True|TRUE|true|False|FALSE|false)$"
 # The times of NumPy, without its words for the present one.
-TIME = r"^ ?[+-]?[0-9][0-9T:. Z+-]*$|^(?i:nat)$"
+# A number of more than four digits alone is no year: `20260105` is a compact date.
+TIME = (
+    r"^ ?(?:[0-9]{4,}|[+-][0-9]+)-[0-9]{2}[0-9T:. Z+-]*$"
+    r"|^ ?(?:[0-9]{4}|[+-][0-9]+)$|^(?i:nat)$"
+)
 ZONE = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 # Text that is probably a time.
 PROBABLE_TIME = (
@@ -114,7 +118,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
         dtypes: dict[str, DType] = {}
         for name, scan in zip(file.wanted, scans, strict=True):
             dtypes[name] = scan.dtype(name)
-            if not request.target or dtypes[name].kind not in "UT":
+            if not request.target or dtypes[name].kind not in "UTO":
                 continue
             if scan.kinds == {"M"} and not request.times:
                 log.notice(
@@ -239,7 +243,12 @@ class _File:
                 count = min(len(text), MAX_LINE + 1 - len(text))
                 more = file.read(max(self._part_nbytes, count))
                 text += more
-                end = _end_of_lines(text, self._delimiter) if more else len(text)
+                end = _end_of_lines(text if more else text + b"\n", self._delimiter)
+                if not more and end <= len(text):
+                    raise NotReadable(
+                        "it is no CSV: a quote in its last '%d' bytes is not closed"
+                        % (len(text) - end)
+                    )
                 part, text = text[:end], text[end:]
                 try:
                     part.decode("utf-8")
