@@ -220,6 +220,7 @@ DIFFERENT = {
     "text and fixed text": (np.array(["a"], object), np.array(["b"])),
     "bytes": (np.array([b"a"]), np.array([b"b"])),
     "complex": (np.array([1j]), np.array([2j])),
+    "complex NaN": (np.array([complex(1, np.nan)]), np.array([complex(2, np.nan)])),
     "time": (np.array(["NaT"], "M8[D]"), np.array(["2026-01-01"], "M8[D]")),
     "truth": (np.array([True]), np.array([False])),
 }

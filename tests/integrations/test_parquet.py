@@ -392,6 +392,16 @@ def test_a_folder_of_partitions():
         ]
 
 
+def test_a_folder_of_files_without_an_end():
+    """Hive writes such names; other files are no part of the table."""
+    os.mkdir("a.parquet")
+    for number in range(2):
+        write({"n": [number]}, "a.parquet/00000%d_0" % number)
+    Path("a.parquet/notes.txt").write_text("no table")
+    assert [] == convert()
+    assert [0, 1] == dataset.open("b.zarr")["n"][:].tolist()
+
+
 def test_a_folder_of_part_files():
     pandas = pytest.importorskip("pandas")
     os.mkdir("a.parquet")

@@ -245,7 +245,10 @@ def _differ(a: Array, b: Array) -> Array:
         pairs = zip(a.flat, b.flat, strict=True)
         return numpy.array([*map(_times_differ, pairs)], "?").reshape(a.shape)
     if kind in "fc" and b.dtype.kind in "fc":
-        found &= ~((a != a) & (b != b))
+        parts = ((a.real, b.real), (a.imag, b.imag)) if "c" in kinds else ((a, b),)
+        found = numpy.zeros(a.shape, "?")
+        for x, y in parts:
+            found |= (x != y) & ~((x != x) & (y != y))
     elif kind in "mM":
         if a.dtype != b.dtype:  # a conversion that overflows gives another time
             found |= ~(_fits(a, b) & _fits(b, a))

@@ -31,6 +31,7 @@ import numpy
 from ..._compat import import_extra
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, empty_item
+from ..._storage.local import begins_with
 from ..._types import JsonObject
 from ...exceptions import DamageError, DoesNotFit, UsageTypeError, UsageValueError
 from ...serializers import parse_json
@@ -116,18 +117,20 @@ def is_folder(path: str) -> bool:
     They are none where a document says which of them count.
     """
     is_iceberg = bool(glob("*.metadata.json", root_dir=os.path.join(path, "metadata")))
-    return not is_iceberg and bool(_files_in(path))
+    return not is_iceberg and next(_files_in(path), None) is not None
 
 
-def _files_in(path: str) -> list[str]:
-    """Return the Parquet files in a folder; names as ``_metadata`` are of no rows."""
-    found = []
+def _files_in(path: str) -> Iterator[str]:
+    """Yield the Parquet files in a folder; names as ``_metadata`` are of no rows.
+
+    Hive gives them names without an end.
+    """
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(n for n in folders if not n.startswith(HIDDEN))
-        for name in sorted(names):
-            if name.lower().endswith(SUFFIXES) and not name.startswith(HIDDEN):
-                found.append(os.path.join(folder, name))
-    return found
+        for name in sorted(n for n in names if not n.startswith(HIDDEN)):
+            file = os.path.join(folder, name)
+            if name.lower().endswith(SUFFIXES) or begins_with(file, b"PAR1"):
+                yield file
 
 
 def _named(path: str) -> AbstractContextManager[None]:
@@ -271,7 +274,7 @@ class _Source:
 
     def __init__(self, path: str, request: Request) -> None:
         self._path, self._unit, self._handle = path, "ns", None
-        self._paths = _files_in(path) if os.path.isdir(path) else [path]
+        self._paths = [*_files_in(path)] if os.path.isdir(path) else [path]
         if len(self._paths) == 1:  # another file may replace this one meanwhile
             opened = _pyarrow().OSFile(self._paths[0])
             self._handle = request.resources.enter_context(opened)
