@@ -28,7 +28,7 @@ def small_parts(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("text", ['a,b\n1,"x\n2,y\n3,z\n', 'a\n"', 'a,b\n1,2\n3,"4'])
 def test_a_quote_that_is_not_closed(text):
-    with pytest.raises(NotReadable, match="a quote in its last .* is not closed"):
+    with pytest.raises(NotReadable, match=r"a quote in its last .* is not closed"):
         read(text)
     assert not os.path.exists("a.npy")
 
