@@ -30,7 +30,8 @@ The names say which formats to write. Nothing is lost on the way.
     "kind": "group",
     "nbytes": 56,
     "lost": [],
-    "recovered": []
+    "recovered": [],
+    "notes": []
   }
 
 The option --to names the format, too. Text is written with a line of names.
