@@ -412,6 +412,7 @@ def test_options_are_for_the_files_that_they_fit(run):
     assert 0 == run("diff", "--dtype", "f4", "a.raw", "a.npy")[0]
     assert 0 == run("diff", "--dtype", "f4", "a.npy", "a.raw")[0]
     assert 2 == run("diff", "--dtype", "f4", "a.npy", "a.npy")[0]
+    pytest.importorskip("pyarrow")
     with open("a.csv", "w") as fp:
         fp.write("x;y\n1;2\n")
     np.save("b.npy", np.array([(1, 2)], [("x", "i2"), ("y", "i8")]))
