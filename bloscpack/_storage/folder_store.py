@@ -123,13 +123,28 @@ class Held(Descriptor):
         except OSError as error:
             raise self.explained(error, last) from None
 
+    @property
+    def was_removed(self) -> bool:
+        """Whether the folder itself was removed since it was opened."""
+        return self.number is not None and not os.fstat(self.number).st_nlink
+
+    def refuse_links(self, name: str) -> None:
+        """Raise `LinkFound` if a link is in the place of a folder on the way."""
+        for at, character in enumerate(name):
+            if character == "/":
+                try:
+                    status = os.lstat(self.name(name[:at]), dir_fd=self.number)
+                except OSError:
+                    return
+                if stat.S_ISLNK(status.st_mode):
+                    raise LinkFound(os.path.join(self.path, name[:at]))
+
     def explained(self, error: OSError, last: str) -> OSError:
         """Return the error for a name in this folder, with its path."""
         path = os.path.join(self.path, last)
-        if error.errno == errno.ENOENT and self.number is not None:
-            if not os.fstat(self.number).st_nlink:  # the folder itself was removed
-                return StaleDataset(self.path)
-        elif error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+        if error.errno == errno.ENOENT and self.was_removed:
+            return StaleDataset(self.path)
+        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
             try:
                 status = os.lstat(self.name(last), dir_fd=self.number)
             except OSError:  # it was removed meanwhile
@@ -328,8 +343,9 @@ class FolderStore(Store, Reopenable):
             try:
                 found = _status(held, name)
             except OSError as error:
-                if "/" in name:  # a link in the place of a folder is an error
-                    self._hold_inside(name.rpartition("/")[0], fresh=True)
+                held.refuse_links(name)
+                if is_missing(error) and not held.was_removed:
+                    return None
                 raise held.explained(error, name) from None
             return self._call(name, _status) if "/" in name else found
         except OSError as error:
