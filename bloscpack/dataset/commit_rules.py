@@ -21,8 +21,9 @@ from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer
 from .._format.identity import KEY, holder_of, is_copy, signed, take_identity
 from .._format.names import is_checked_name, is_safe_part
+from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import ZARR_JSON, encode_json
-from .._storage.paths import is_url, local_path, without_url
+from .._storage.paths import check_ending, is_url, local_path, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
 from ..constants import MAGIC
@@ -38,6 +39,11 @@ from .layouts import (
     find_member,
     load,
 )
+
+
+def check_new_path(path: object) -> None:
+    """Raise `UsageError` for a dataset with the name of a file of another format."""
+    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
 
 
 class _Datasets:

@@ -25,12 +25,12 @@ from .._commit.access import NewAccess
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
-from .._format.other_formats import FILE_CALLS
 from .._format.text import TEXT, empty_item, encode_text, item_nbytes
-from .._storage.paths import check_ending, check_is_path
+from .._storage.paths import check_is_path
 from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .array import Array
+from .commit_rules import check_new_path
 from .folder import Folder
 from .frames import check_divisions, items_by_name
 from .group import open_node
@@ -127,7 +127,7 @@ def from_dask(
         If there is no dataset, with `append` or `region`.
     """
     check_is_path(path, "from_dask(path, collection)")
-    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
+    check_new_path(path)
     is_array = _is_array(collection)
     options = {"layout": layout, "chunks": chunks, "shards": shards, "attrs": attrs}
     options.update(settings, dims=dims)

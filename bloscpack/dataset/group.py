@@ -29,10 +29,8 @@ from .._commit.writer import WAIT, Writer, dataset_closed
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
-from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.descriptors import NO_MORE
-from .._storage.paths import check_ending
 from .._types import Json, Path, StorageOptions
 from ..exceptions import (
     BloscpackError,
@@ -45,6 +43,7 @@ from . import frames, layouts, opening
 from .array import Array
 from .commit_rules import (
     Member,
+    check_new_path,
     drop_copies,
     new_dataset,
     remove_dataset,
@@ -173,7 +172,7 @@ def create_group(
             create: Any = found.create
             create(change, attributes, path.prefix)
         return None  # type: ignore[return-value]  # the group opens it
-    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
+    check_new_path(path)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, attributes)
     created = layouts.Found(Folder.open(path, storage_options), layout, "group")

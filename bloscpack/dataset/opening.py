@@ -11,13 +11,12 @@ import numpy
 from .._commit.locking import waiting
 from .._commit.writer import WAIT
 from .._format.dtypes import Array as Items
-from .._format.other_formats import FILE_CALLS
-from .._storage.paths import check_ending, check_is_path
+from .._storage.paths import check_is_path
 from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import Member, new_dataset, writer_for
+from .commit_rules import Member, check_new_path, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
 from .labels import Dims, array_dims, column_dims, given_attrs, labels_of
@@ -247,7 +246,7 @@ def create_array(
     [7.0, 7.0, 0.0]
     """
     check_is_path(path, "create_array(path, data)")
-    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
+    check_new_path(path)
     found, new, blocks = new_array(
         path,
         data,
@@ -376,7 +375,7 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_is_path(path, "create_table(path, data)")
-    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
+    check_new_path(path)
     found = table_class(layout)
     found.check_layout()
     columns, labels = _new_columns(data, dtype, names, found.array_class.has_text)

@@ -23,13 +23,12 @@ import numpy
 from .._commit.change import Change
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
-from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import MASK, encode_mask, with_mask
-from .._storage.paths import check_ending, is_url, local_path
+from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
 from ..args import known_settings
 from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
-from .commit_rules import building, new_dataset
+from .commit_rules import building, check_new_path, new_dataset
 from .dask_write import from_dask
 from .folder import Folder, check_member_name
 from .group import Group, open_node
@@ -284,7 +283,7 @@ def _create(
     storage_options: StorageOptions | None,
 ) -> None:
     """Write a new dataset; variables of Dask come last."""
-    check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
+    check_new_path(path)
     new = _all_encoded(nodes, given)
     is_remote = is_url(path)
     dasks = any(v.chunks for node in new.values() for v in node.variables.values())
