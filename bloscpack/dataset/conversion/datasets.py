@@ -43,7 +43,7 @@ from ..layouts import (
     layouts_for,
     table_class,
 )
-from ..layouts.base import NewArray, NewItems
+from ..layouts.base import NewArray, wanted_fill
 from ..rows import MASK_OF, RowStream
 from ..table import Table, new_column
 from .array_formats import add_arrays, read_blp
@@ -249,7 +249,7 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
             content.dtype,
             content.shape,
             **given,
-            fill_value=_wanted_fill(content),
+            fill_value=wanted_fill(content),
             attrs=content.attrs,
             settings=request.settings,
             dims=stored_dims(name_of(path), ndim, content.dims),
@@ -266,12 +266,6 @@ def _fits(content: Rows, layout: str) -> bool:
         new = NewArray(content.dtype, content.shape, fill_value=content.fill_value)
         return layout in layouts_for(new, without="")
     return False
-
-
-def _wanted_fill(content: Rows) -> object:
-    """Return the fill value of a new array, for `NewArray`."""
-    fill = content.fill_value
-    return fill if content.asks_fill else NewItems(fill)
 
 
 def _lengths(given: int | Shape | None, ndim: int) -> int | Shape | None:
@@ -300,7 +294,7 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
             *(found, name, rows[name], column.attrs),
             chunks=_lengths(request.chunks, len(column.shape)),
             shards=count if shards is None else shards,
-            fill_value=None if fill is None else _wanted_fill(column),
+            fill_value=None if fill is None else wanted_fill(column),
             settings=request.settings,
         )
     with creating_inside(path) as change:

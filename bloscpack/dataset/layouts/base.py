@@ -201,6 +201,14 @@ class NewArray:
         return blocksize_for_parts(Setting(*settings, nbytes), nbytes, self.data)
 
 
+def wanted_fill(array: Any) -> object:
+    """Return the fill value of a copy of an array, for `NewArray`.
+
+    The array has the attributes `fill_value` and `asks_fill`.
+    """
+    return array.fill_value if array.asks_fill else NewItems(array.fill_value)
+
+
 def plain_fill(given: object) -> object:
     """Return a fill value, which may be given as `NewItems`."""
     return given.value if isinstance(given, NewItems) else given
@@ -401,10 +409,6 @@ class ArrayLayout(NodeLayout):
         if self.dtype == TEXT or self.fill_value is None:
             return bool(self.fill_value)
         return any(numpy.array(self.fill_value, self.dtype).tobytes())
-
-    def wanted_fill(self) -> object:
-        """Return the fill value of a copy, for `NewArray`."""
-        return self.fill_value if self.asks_fill else NewItems(self.fill_value)
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""

@@ -48,6 +48,7 @@ from .base import (
     NodeLayout,
     TableLayout,
     are_names,
+    wanted_fill,
 )
 from .chunk_choice import new_grid
 from .chunk_files import (
@@ -300,7 +301,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
             self.dtype,
             self.shape,
             self.chunks[0],
-            self.wanted_fill(),
+            wanted_fill(self),
             settings={name: getattr(args, name) for name in SETTINGS},
         )
 

@@ -78,6 +78,7 @@ from .base import (
     NewColumns,
     NodeLayout,
     TableLayout,
+    wanted_fill,
 )
 from .chunk_choice import new_grid
 from .shard_files import ShardFiles
@@ -572,7 +573,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         return NewArray(
-            *(self.dtype, self.shape, self.chunks[0], self.wanted_fill()),
+            *(self.dtype, self.shape, self.chunks[0], wanted_fill(self)),
             settings=self.storage.settings,
             shards=self.storage.grid.shard[0],
         )

@@ -99,6 +99,7 @@ from .base import (
     NodeLayout,
     TableLayout,
     are_names,
+    wanted_fill,
 )
 from .chunk_choice import new_grid
 from .shard_files import ShardFiles
@@ -421,7 +422,7 @@ class ZarrArray(ArrayLayout):
         document = self._own.array
         args = args_of(document)
         return NewArray(
-            *(self.dtype, self.shape, self.chunks, self.wanted_fill()),
+            *(self.dtype, self.shape, self.chunks, wanted_fill(self)),
             settings={name: getattr(args, name) for name in SETTINGS},
             shards=self.shards,
             dims=document.dimension_names,
