@@ -11,6 +11,7 @@ from ..exceptions import FormatError
 from .blosc_header import decode_header
 
 ZIP = b"PK\x03\x04"
+PARQUET = b"PAR1"
 # The name of the document of a Zarr array or group.
 ZARR_JSON = "zarr.json"
 # The local header that `savez` writes: version 4.5, not compressed, 1 January 1980,
@@ -33,7 +34,7 @@ MARKERS = (
     ("an lz4 file", b"\x04\x22\x4d\x18"),
     ("a zip file; 'blpk convert' reads arrays in it, loadz those of savez", ZIP),
     ("a .npy file; 'blpk compress --npy' packs its array", b"\x93NUMPY"),
-    ("a Parquet file; 'blpk convert' reads it", b"PAR1"),
+    ("a Parquet file; 'blpk convert' reads it", PARQUET),
     ("an HDF5 file; 'blpk convert' reads it", b"\x89HDF\r\n\x1a\n"),
     (
         "a netCDF file of format 3; 'nccopy -k nc4' makes one of format 4",

@@ -25,6 +25,7 @@ from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import DType, check_unit
 from ..._format.names import listed
 from ..._format.other_formats import (
+    PARQUET,
     PREFIX_LENGTH,
     begins_as_own,
     name_folder,
@@ -142,7 +143,7 @@ FORMATS = {
         Format("blp", "array_formats", (".blp",), DATA, MAGIC),
         Format("csv", "csv_files", (".csv",), (*ROWS, MASKS)),
         Format(
-            "parquet", "parquet_files", (".parquet", ".pq"), (*DATA, MASKS), b"PAR1"
+            "parquet", "parquet_files", (".parquet", ".pq"), (*DATA, MASKS), PARQUET
         ),
         Format(
             "hdf5",

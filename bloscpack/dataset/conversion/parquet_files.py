@@ -30,6 +30,7 @@ import numpy
 
 from ..._compat import import_extra
 from ..._format.dtypes import Array, DType
+from ..._format.other_formats import PARQUET
 from ..._format.text import TEXT, empty_item
 from ..._storage.local import begins_with
 from ..._types import JsonObject
@@ -129,7 +130,7 @@ def _files_in(path: str) -> Iterator[str]:
         folders[:] = sorted(n for n in folders if not n.startswith(HIDDEN))
         for name in sorted(n for n in names if not n.startswith(HIDDEN)):
             file = os.path.join(folder, name)
-            if name.lower().endswith(SUFFIXES) or begins_with(file, b"PAR1"):
+            if name.lower().endswith(SUFFIXES) or begins_with(file, PARQUET):
                 yield file
 
 
