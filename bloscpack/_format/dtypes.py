@@ -113,7 +113,7 @@ def _fields_of(dtype: DType) -> dict[str, tuple[Any, ...]]:
 def _crossing_field(dtype: DType, path: str = "") -> str:
     """Return the name of a field that begins before the end of the one before it.
 
-    The name is empty if there is none. NumPy's descr can't state such fields.
+    The name is empty if there is none. NumPy's descr can't state overlapping fields.
     """
     end = 0
     for name, (part, start, *_) in _fields_of(dtype).items():

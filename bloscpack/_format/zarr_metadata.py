@@ -307,7 +307,7 @@ def with_mask(
 def encode_mask(value: Any) -> Json:
     """Return the number of missing items in the form of xarray.
 
-    It is the text of a float, or a list with those of the parts of a complex number.
+    A float becomes a text, and a complex number a list of the texts of its two parts.
     """
     if numpy.iscomplexobj(value):
         return [encode_mask(numpy.real(value)), encode_mask(numpy.imag(value))]

@@ -141,8 +141,8 @@ def check_is_path(file: object, call: str, *, or_object: bool = False) -> None:
 def check_ending(file: object, made: str, end: str, calls: Mapping[str, str]) -> None:
     """Raise `UsageValueError` if a new file has a name that another format has.
 
-    `made` says what is made, and `end` is the usual end of its name. `calls` has, for
-    the ends of other formats, the call that writes the format.
+    The message begins with `made`; `end` is the usual end of a name. `calls` has the
+    call that writes a format, by the end of the names of its files.
     """
     if not isinstance(file, (str, bytes, os.PathLike)):
         return

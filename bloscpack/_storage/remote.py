@@ -205,7 +205,7 @@ class RemoteStorage(Storage):
             self._opened.push(failing.pop_all())
         is_in_memory = spool.tell() <= MAX_IN_MEMORY
         spool.seek(0)
-        # A file is read at positions: a child process shares that of the file object.
+        # Read it at positions: processes share the position of a file object.
         file = spool if is_in_memory else io.FileIO(spool.fileno(), closefd=False)
         self._whole = storage_of(file)
         self._file.size = self._whole.size

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ATTRIBUTES, PANDAS = b"bloscpack.attributes", b"pandas"
 # Keys of metadata that are no attributes of their own, and the beginning of others.
 OWN_KEYS, ARROW = (ATTRIBUTES, PANDAS, b"PANDAS_ATTRS"), b"ARROW:"
-# Units of times that Arrow and pandas lack, and the ones that such times get.
+# Units of times that Arrow and pandas lack, and the units that replace them.
 UNITS = {
     **dict.fromkeys(("Y", "M", "W", "D", "h", "m"), "s"),
     **dict.fromkeys(("ps", "fs", "as"), "ns"),

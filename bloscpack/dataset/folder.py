@@ -243,9 +243,9 @@ class Folder:
     def is_trusted(self) -> bool:
         """Whether its documents may say something about a dataset in it.
 
-        Their owner must be that of the dataset, this user or root: any other user may
-        have made them, to have other files read, removed or replaced. In a folder like
-        ``/tmp``, no document counts.
+        Their owner must own the dataset, too, or be this user or root: any other user
+        may have made them, to have other files read, removed or replaced. In a folder
+        like ``/tmp``, no document counts.
         """
         trusted = {*self._trusted_owners, getattr(os, "geteuid", int)(), 0}
         return not self.store.is_sticky and self._owners() <= trusted

@@ -457,7 +457,7 @@ class Group(Node, Mapping[str, Node]):
         ((2,), (2,))
         """
         self._check_writer()
-        if self._trimmed(dim):  # an error leaves the group as it is
+        if self._trimmed(dim):  # an error changes nothing
             with self.change():
                 for name, shape in self._trimmed(dim).items():
                     self[name].resize(shape)

@@ -101,7 +101,7 @@ class Table(StoredRows, ItemsNode):
 
     _layout: TableLayout
     _writer: Writer | None
-    _next_number = 0  # that of the next part, after a part of a DataFrame
+    _next_number = 0  # the first index of the next part of a DataFrame
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
