@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .conversion import convert as convert
     from .description import describe as describe
     from .recovery import recover as recover
+    from .snapshots import snapshot as snapshot
     from .xarray_data import from_xarray as from_xarray
 
 Kind = TypeVar("Kind", bound=Node)
