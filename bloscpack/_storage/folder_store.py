@@ -499,6 +499,10 @@ class FolderStore(Store, Reopenable):
         """Rename a file or folder, which may be in another folder `source`."""
         disk.rename((source or self).at(old), self.at(new))
 
+    def link(self, name: str, source: FolderStore) -> None:
+        """Give a file in another folder `source` the same name here, too."""
+        disk.link(source.at(name), self.at(name))
+
     def exchange(self, one: str, other: str, source: FolderStore) -> bool:
         """Exchange two folders, `one` in `source`; return False if impossible."""
         return disk.exchange(source.at(one), self.at(other))
