@@ -232,7 +232,7 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
 
 
 def _nchunks(opened: OpenedFile) -> int:
-    """Return the number of chunks; the last one may be empty in files of 0.2 or less."""
+    """Return the number of chunks without an empty last one, as 0.2 wrote it."""
     last = opened.nchunks - 1
     return last + (last < 0 or len({*opened.span(last)}) > 1)
 
