@@ -40,6 +40,7 @@ from . import contents
 from .parquet_files import (
     UNSIZED,
     Lengths,
+    are_exact,
     bytes_of,
     lengths_of,
     numbers_of,
@@ -458,16 +459,11 @@ class _File:
             fits = ~numpy.isinf(items) | numbers_of(named)
             too_large = " is too large for the dtype '%s'; %s" % (dtype, advice)
             _check(fits, values, "the number", too_large)
-        if kind == "f" and name not in self._request.dtypes:
-            # A float is the type of missing values and fractions.
-            fits = numpy.ones(len(values), "?")
-            for index in numpy.flatnonzero(abs(found) >= EXACT).tolist():
-                text = values[index].as_py().strip(BLANKS)
-                is_integer = text.lstrip("+-").isdigit()
-                fits[index] = not is_integer or int(text) == int(found[index])
-            inexact = ", which a float does not hold exactly; " + advice
-            between = "there are missing values or fractions, and the integer"
-            _check(fits, values, between, inexact)
+        if kind in "fc":
+            is_given = name in self._request.dtypes
+            why = "" if is_given else "there are missing values or fractions, and "
+            inexact = " does not fit the dtype '%s' exactly; %s" % (dtype, advice)
+            _check(are_exact(values, items), values, why + "the integer", inexact)
         return items
 
 
