@@ -62,8 +62,8 @@ ENCODED_PLAIN = re.compile(r"'([<>|][%s][0-9]{1,10})'" % PLAIN_KINDS)
 # Such a type, or several of them, such as `i4,f8`: text that is not a literal.
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
 INEXACT = (
-    "the integer %d becomes a float, as other values, and no float of the dtype '%s' "
-    "is equal to it"
+    "the integer %d becomes a float, because others are missing or of another type, "
+    "and no float of the dtype '%s' is equal to it"
 )
 # A unit of time with a zero in front of it, or as a divisor.
 ZERO_UNIT = re.compile(r"(M8|m8|datetime64|timedelta64)\[(0|[^\]]*/0)")

@@ -177,6 +177,7 @@ class _File:
         self._part_nbytes = min(contents.BLOCK_NBYTES, PART_NBYTES)
         self.names: list[str] = []
         self._unnamed = ""  # the name of a column without one
+        self._zoned: dict[str, bool] = {}  # whether times have a time zone
         # Blocks of rows of the columns that were read last, by name.
         self._kept: dict[str, list[Array]] = {}
         for start, text in self._parts():
@@ -440,7 +441,13 @@ class _File:
             info = numpy.iinfo(dtype)
             _check((info.min <= found) & (found <= info.max), values, refused)
         if kind == "M":
-            if compute.any(compute.match_substring_regex(values, ZONE)).as_py():
+            zoned = numbers_of(compute.match_substring_regex(values, ZONE))
+            is_time = ~numpy.isnat(found)
+            if is_time.any():
+                has_zone = self._zoned.setdefault(name, bool(zoned[is_time][0]))
+                unlike = "expected a time zone in all times or in none, found"
+                _check(~is_time | (zoned == has_zone), values, unlike)
+            if zoned.any():
                 self._request.note_loss(
                     "the time zone of the column '%s', whose times become UTC" % name
                 )
@@ -765,7 +772,7 @@ class _Scan:
             self.why_no_times = why + advice + "names the first other one"
         elif len(self._has_zone) > 1:
             why = "only some of its times have a time zone"
-            self.why_no_times = why + advice + "takes the others for UTC"
+            self.why_no_times = why + advice + "names the first other one"
 
     def dtype(self, name: str) -> DType:
         """Return the type that holds all values, the given one if there is one."""
