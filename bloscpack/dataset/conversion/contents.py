@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
@@ -28,6 +28,7 @@ from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
+from ..._format.zarr_metadata import MASK
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
 from ..._types import JsonObject
@@ -52,6 +53,9 @@ FORTRAN_FACTOR = 4
 NO_COLUMN = "a table must have a column"
 # What a format can't hold that has no missing values, and keeps the mask as a column.
 MASKS = "the missing values of the column '%s' (the column '%s' marks them)"
+# Attributes of netCDF: the values of missing items, and how numbers are stored.
+FILLS, PACKING = (MASK, "missing_value"), ("scale_factor", "add_offset")
+UNSIGNED = "_Unsigned"
 # The names of arrays that have none, in files that need them.
 NO_NAMES = ("arr_0", "data")
 # Maximum number of columns that a table gets from an array with two axes.
@@ -552,6 +556,49 @@ class Rows:
             else block[name]
             for name in self.visible
         }
+
+    @property
+    def missing(self) -> Array:
+        """The numbers that stand for missing items, by the attributes of netCDF."""
+        dtype, found = self.dtype.newbyteorder("="), list[Array]()
+        given = [self.attrs.get(name) for name in FILLS]
+        for value in chain.from_iterable(
+            v if isinstance(v, list) else [v] for v in given
+        ):
+            if not isinstance(value, (int, float)) or not math.isfinite(value):
+                continue
+            if dtype.kind == "f":
+                with numpy.errstate(over="ignore"):
+                    found.append(numpy.array(value, dtype))
+            elif dtype.kind in "iu" and value == int(value):
+                ends = numpy.iinfo(dtype)
+                is_other = UNSIGNED in self.attrs and abs(value) <= 2 * ends.max + 1
+                if ends.min <= value <= ends.max or is_other:
+                    bits = int(value) % 2 ** (8 * dtype.itemsize)
+                    found.append(numpy.array(bits, "u8").astype(dtype))
+        return numpy.unique(numpy.array(found, dtype))
+
+    @property
+    def codes(self) -> str:
+        """How the numbers are stored by the attributes of netCDF, in words.
+
+        Other programs know it of HDF5 and Zarr only. Empty for plain numbers.
+        """
+        if self.dtype.kind not in "iuf":
+            return ""
+        attrs, words = self.attrs, list[str]()
+        packing = ["%s %s" % (name, attrs[name]) for name in PACKING if name in attrs]
+        if packing:
+            words.append("packed (%s)" % ", ".join(packing))
+        units = str(attrs.get("units", ""))
+        for word, is_one in (
+            ("unsigned", str(attrs.get(UNSIGNED)).lower() == "true"),
+            ("times ('%s')" % units, " since " in units),
+            ("durations ('%s')" % units, str(attrs.get("dtype"))[:4] == "time"),
+        ):
+            words += [word] * is_one
+        words += ["%s for a missing item" % n for n in self.missing.tolist()]
+        return ", ".join(words)
 
     @property
     def fortran(self) -> bool:

@@ -29,8 +29,8 @@ class Summary:
     name, dtype
         Those of the array.
     count, missing
-        Number of items that are not missing, and of those that are: NaN, NaT, and those
-        that the mask of a column names.
+        Number of items that are not missing, and of those that are: NaN, NaT, those
+        that the mask of a column names, and numbers that stand for missing ones.
     low, high
         The least and the greatest item that is not missing; None without any, and for
         text and other types without an order. They are integers for times.
@@ -127,8 +127,13 @@ def summaries(
             yield from summaries(member, progress, where)
         return
     found: dict[str, Summary] = {}
+    columns = {inside(name, n): c for n, c in content.visible.items()}
+    fills = {n: c.missing for n, c in (columns or {name: content}).items()}
     for block in chain([numpy.empty(0, content.dtype)], content.stored()):
         for leaf, items in leaves_of(content, block, name):
+            if len(missing := fills.get(leaf, ())):
+                marks = numpy.isin(numpy.ma.getdata(items), missing)
+                items = numpy.ma.array(items, mask=marks)
             if leaf not in found:
                 found[leaf] = Summary(leaf, items.dtype)
             found[leaf].add(items)
