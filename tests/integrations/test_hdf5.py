@@ -503,6 +503,22 @@ def test_the_axis_of_characters_has_a_free_name():
     )
 
 
+@pytest.mark.parametrize("target", ["b.nc", "b.h5"])
+def test_bytes_in_tables(target):
+    """A column of single bytes is no text along the rows."""
+    columns = {"a": [b"a\0b", b"\xe9"], "b": [b"x", b"y"], "c": [b"\xff", b"z"]}
+    dataset.create_table("a.zarr", {n: np.array(c) for n, c in columns.items()}).close()
+    dataset.convert("a.zarr", target)
+    dataset.convert(target, "c.zarr")
+    with dataset.open("c.zarr") as table:
+        assert columns == {name: table[name][:].tolist() for name in table.names}
+    if target == "b.nc":
+        xarray = pytest.importorskip("xarray")
+        pytest.importorskip("h5netcdf")
+        found = xarray.load_dataset(target, engine="h5netcdf")
+        assert columns == {name: found[name].values.tolist() for name in columns}
+
+
 def test_bytes_without_names_of_axes():
     """No program of netCDF reads others than these: they are refused for such files."""
     for items, is_right in ((b"a\0b", False), (b"\xe9a", False), (b"abc", True)):

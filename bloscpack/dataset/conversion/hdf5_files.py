@@ -197,9 +197,7 @@ class _Tree:
         All scales have been seen. netCDF lets a variable be shorter along an axis that
         grows than other variables; the items that it lacks have the fill value.
         """
-        for _, axes in self._axes:
-            axes[:] = [self._ids.get(axis, axis) for axis in axes]
-        self._join_characters()
+        self._join_characters(self._axes)
         for array, axes in self._axes:
             for number, axis in enumerate(axes):
                 if isinstance(axis, int) and array.array.growing[number]:
@@ -223,19 +221,25 @@ class _Tree:
                 _check_row(array)
                 array.array.extend_to(array)
 
-    def _join_characters(self) -> None:
+    def _join_characters(
+        self, arrays: Sequence[tuple[Rows, list[Axis]]], is_table: bool = False
+    ) -> None:
         """Make texts of bytes along each axis that only characters have.
 
         netCDF has an axis without coordinates for the length of such texts, and xarray
-        joins them by this rule.
+        joins them by this rule. The first axis of the columns of a table is that of its
+        rows.
         """
-        others = {
+        for _, axes in arrays:
+            axes[:] = [self._ids.get(axis, axis) for axis in axes]
+        others = {axes[0] for _, axes in arrays if axes and is_table}
+        others |= {
             axis
-            for array, axes in self._axes
+            for array, axes in arrays
             for number, axis in enumerate(axes, 1)
             if number < len(axes) or array.dtype.kind != "S"
         }
-        for array, axes in self._axes:
+        for array, axes in arrays:
             axis = axes[-1] if axes else None
             if array.dtype == "S1" and axis in self._bare - others:
                 axes.pop()
@@ -323,6 +327,8 @@ class _Tree:
         if path in self._unlimited:
             found.attrs[UNLIMITED] = sorted(self._unlimited[path])
         is_table = found.attrs.pop(KIND, None) == TABLE
+        if is_table:
+            self._join_characters(self._axes[narrays:], is_table)
         members = _with_masks(found.members) if is_table else {}
         table = joined_arrays(Members(members, found.attrs)) if is_table else None
         if table is None:
