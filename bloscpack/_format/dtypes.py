@@ -238,10 +238,19 @@ def _check_present(column: object, dtype: DType) -> None:
     present = numpy.asarray(() if drop is None else drop())
     if present.dtype.kind not in "iu":
         return
-    exact = 2 ** (numpy.finfo(dtype).nmant + 1)  # all integers up to it are floats
-    for item in present[(present > exact) | (present < -exact)].tolist():
-        if float(dtype.type(item).real) != item:
-            raise DoesNotFit(INEXACT % (item, dtype))
+    with numpy.errstate(over="ignore"):
+        wrong = present[~are_equal(present, present.astype(dtype).real)]
+    if len(wrong):
+        raise DoesNotFit(INEXACT % (wrong[0], dtype))
+
+
+def are_equal(integers: Array, floats: Array) -> Array:
+    """Return which integers are equal to floats, into which they were converted."""
+    end = float(numpy.iinfo(integers.dtype).max + 1)
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        same: Array = numpy.isfinite(floats) & (floats < end)
+        same &= floats.astype(integers.dtype) == integers
+    return same
 
 
 def check_known(dtype: DType, path: str = "") -> None:

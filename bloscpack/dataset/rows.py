@@ -30,6 +30,7 @@ from .._format.dtypes import (
     AnyArray,
     Array,
     DType,
+    are_equal,
     array_of,
     check_integers,
     check_text,
@@ -310,11 +311,7 @@ def _unchanged(array: Array, result: Array) -> Array | None:
         return None
     same: Array
     if is_whole:
-        floats, end = result.real, float(numpy.iinfo(array.dtype).max + 1)
-        with numpy.errstate(over="ignore", invalid="ignore"):
-            same = numpy.isfinite(floats) & (floats < end)
-            same &= floats.astype(array.dtype) == array
-        return same
+        return are_equal(array, result.real)
     if kinds[1] in "fc":
         same = numpy.isfinite(result) | ~numpy.isfinite(array)
         return same

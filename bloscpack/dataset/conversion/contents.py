@@ -560,23 +560,21 @@ class Rows:
     @property
     def missing(self) -> Array:
         """The numbers that stand for missing items, by the attributes of netCDF."""
-        dtype, found = self.dtype.newbyteorder("="), list[Array]()
-        given = [self.attrs.get(name) for name in FILLS]
-        for value in chain.from_iterable(
-            v if isinstance(v, list) else [v] for v in given
-        ):
-            if not isinstance(value, (int, float)) or not math.isfinite(value):
-                continue
-            if dtype.kind == "f":
-                with numpy.errstate(over="ignore"):
-                    found.append(numpy.array(value, dtype))
-            elif dtype.kind in "iu" and value == int(value):
-                ends = numpy.iinfo(dtype)
-                is_other = UNSIGNED in self.attrs and abs(value) <= 2 * ends.max + 1
-                if ends.min <= value <= ends.max or is_other:
-                    bits = int(value) % 2 ** (8 * dtype.itemsize)
-                    found.append(numpy.array(bits, "u8").astype(dtype))
-        return numpy.unique(numpy.array(found, dtype))
+        dtype = self.dtype.newbyteorder("=")
+        given = [numpy.array(self.attrs.get(n), "O").ravel() for n in FILLS]
+        values = [
+            v for v in chain(*given) if isinstance(v, (int, float)) and v - v == 0
+        ]
+        if dtype.kind in "iu":
+            low, count = int(numpy.iinfo(dtype).min), 2 ** (8 * dtype.itemsize)
+            values = [int(v) for v in values if v == int(v)]
+            if UNSIGNED in self.attrs:
+                values = [(v - low) % count + low for v in values]
+            values = [v for v in values if low <= v < low + count]
+        with numpy.errstate(over="ignore"):
+            return numpy.unique(
+                numpy.array(values if dtype.kind in "iuf" else [], dtype)
+            )
 
     @property
     def codes(self) -> str:
@@ -586,17 +584,13 @@ class Rows:
         """
         if self.dtype.kind not in "iuf":
             return ""
-        attrs, words = self.attrs, list[str]()
+        attrs, units = self.attrs, str(self.attrs.get("units"))
         packing = ["%s %s" % (name, attrs[name]) for name in PACKING if name in attrs]
-        if packing:
-            words.append("packed (%s)" % ", ".join(packing))
-        units = str(attrs.get("units", ""))
-        for word, is_one in (
-            ("unsigned", str(attrs.get(UNSIGNED)).lower() == "true"),
-            ("times ('%s')" % units, " since " in units),
-            ("durations ('%s')" % units, str(attrs.get("dtype"))[:4] == "time"),
-        ):
-            words += [word] * is_one
+        is_duration = str(attrs.get("dtype")).startswith("timedelta")
+        words = ["packed (%s)" % ", ".join(packing)] * bool(packing)
+        words += ["unsigned"] * (str(attrs.get(UNSIGNED)).lower() == "true")
+        words += ["times ('%s')" % units] * (" since " in units)
+        words += ["durations ('%s')" % units] * is_duration
         words += ["%s for a missing item" % n for n in self.missing.tolist()]
         return ", ".join(words)
 

@@ -1065,13 +1065,9 @@ class _Writer:
         self._of_characters.add(dim)
 
         def characters(key: Any) -> Array:
-            items = numpy.ascontiguousarray(array[key if array.shape else ...])
-            found: Array = items.reshape(-1).view("S1")
-            return (
-                found.reshape(-1, *array.shape[1:], length)
-                if array.shape
-                else found[key]
-            )
+            items = numpy.asarray(array[key if array.shape else ...])
+            found = items.reshape(-1).view("S1").reshape(*items.shape, length)
+            return found if array.shape else found[key]
 
         if array.has_fill_value:
             self._request.note_loss("the fill value")
