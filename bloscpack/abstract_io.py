@@ -482,7 +482,7 @@ def unpack(
     put: Callable[[Any], object] = sink.put if store is None else store
     placing = hook(sink, "placing", "put", "store")
     place: Callable[[int, Buffer], object] | None = placing() if placing else None
-    workspace, end = Workspace(), 0
+    workspace, end = Workspace() if place is not None else None, 0
     frames = hook(source, "frames", "__iter__")
     items: Iterable[Frame] = _frames_of(source) if frames is None else frames()
 
@@ -499,7 +499,7 @@ def unpack(
                 chunks.check_digest(compressed, digest, checksum)
             if store is None:
                 return frame, bytes(compressed)
-            if place is not None:
+            if workspace is not None and place is not None:
                 plain = workspace.view(frame.header.nbytes)
                 chunks.decompress_into(compressed, plain, frame.header)
                 place(frame.start, plain)

@@ -977,6 +977,13 @@ def unpack_bytes_from_bytes(
     The other parameters, the results and the errors are those of
     `unpack_bytes_from_file`.
     """
+    limits = effective_limits(limits)
+    is_usual = nthreads is None and progress is None and limits is None
+    if is_usual and isinstance(bytes_, bytes) and len(bytes_) < WORTH_NO_COPY:
+        with own_settings:
+            plain = chunks.plain_of_only_chunk(bytes_)
+        if plain is not None:
+            return plain, None
     source = CompressedBytesSource(bytes_, limits=limits)
     return _unpack_bytes(source, nthreads, progress)
 

@@ -417,6 +417,36 @@ def test_output_on_a_full_disk(tmp_path, nthreads):
     assert PLAIN[:4000] == (tmp_path / "a").read_bytes()
 
 
+SMALL = {
+    "usual": packed(b"abcd" * 50),
+    "no digests, no table": packed(b"abcd" * 50, checksum="None", offsets=False),
+    "room for chunks": packed(b"abcd" * 50, checksum="sha256", free_entries=3),
+    "metadata": packed(b"abcd" * 50, metadata=VALUE),
+    "two chunks": packed(b"abcd" * 300),
+    "empty": packed(b""),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_files_have_the_results_and_errors_of_others(name):
+    """A small file in `bytes` is read in one step, if it can be."""
+
+    def outcome(data):
+        try:
+            return bp.unpack_bytes_from_bytes(data)
+        except FormatError as error:
+            return type(error), str(error), error.section, error.offset, error.chunk
+
+    data = SMALL[name]
+    assert bp.unpack_bytes_from_bytes(data) == outcome(bytearray(data))
+    changed = [data[:size] for size in range(len(data))] + [data + b"x", data + data]
+    for i in range(len(data)):
+        for value in {0, 1, 2, 3, 255, data[i] ^ 1, data[i] ^ 128} - {data[i]}:
+            changed.append(data[:i] + bytes([value]) + data[i + 1 :])
+    for case in changed:
+        assert outcome(bytearray(case)) == outcome(case), case
+
+
 def test_output_of_a_sink_with_its_own_store(tmp_path):
     """As code of users may have: it gets all plain bytes, in order."""
 
