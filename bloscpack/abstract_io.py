@@ -480,7 +480,7 @@ def unpack(
     checksum = source.checksum_impl
     store, room = hook(sink, "store", "put"), hook(sink, "room", "put")
     put: Callable[[Any], object] = sink.put if store is None else store
-    placing = hook(sink, "placing", "put", "store")
+    placing = None if room is not None else hook(sink, "placing", "put", "store")
     place: Callable[[int, Buffer], object] | None = placing() if placing else None
     workspace, end = Workspace() if place is not None else None, 0
     frames = hook(source, "frames", "__iter__")

@@ -326,6 +326,8 @@ class CompressedFPSink(CompressedSink):
 
 def is_seekable(fp: BinaryFile) -> bool:
     """Return whether written bytes can be overwritten."""
+    if type(fp) is io.BytesIO:
+        return True
     from gzip import GzipFile
 
     if isinstance(fp, GzipFile):
