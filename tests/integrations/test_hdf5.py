@@ -1043,3 +1043,20 @@ def test_without_the_package(monkeypatch):
     with pytest.raises(UsageError, match=r"needs the package h5py: .*\[hdf5\]"):
         dataset.convert("a.nc", "b.zarr")
     assert ["a.nc"] == os.listdir()
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.bigfile", "a.csv", "a.zarr"])
+def test_members_of_files_are_converted(tmp_path, monkeypatch, name):
+    """Every kind of file in which show opens a member."""
+    monkeypatch.chdir(tmp_path)
+    dataset.create_table("t.zarr", {"x": [1.5, 2.5], "y": [3, 4]}).close()
+    if name == "a.zarr":
+        shutil.copytree("t.zarr", name)
+    else:
+        dataset.convert("t.zarr", name)
+    done = dataset.convert(name + "/x", "x.npy")
+    assert [1.5, 2.5] == np.load("x.npy").tolist()
+    assert (name + "/x", "array") == (done.source, done.kind)
+    with pytest.raises(OSError, match=r"no 'z' in|No such file|there is no"):
+        dataset.convert(name + "/z", "z.npy")
+    assert not os.path.exists("z.npy")
