@@ -146,8 +146,7 @@ def test_times():
     """netCDF has no type for times: they are integers with a unit."""
     times = np.array(["2000-01-02", "NaT"], "M8[s]")
     np.save("a.npy", times)
-    lost = ["the dtype 'datetime64[s]' of '/data'"]
-    assert lost == dataset.convert("a.npy", "b.nc").lost
+    assert [] == dataset.convert("a.npy", "b.nc").lost
     xarray = pytest.importorskip("xarray")
     pytest.importorskip("h5netcdf")
     with xarray.open_dataset("b.nc", engine="h5netcdf", phony_dims="sort") as found:
@@ -167,8 +166,7 @@ def test_times_come_back(dtype):
     with dataset.create_group("a.zarr") as group:
         group.create_array("t", times, attrs={"title": "A"}, fill_value=times[1])
         group["rows"] = {"t": times, "n": [1, 2, 3]}
-    lost = ["the dtype '%s' of '%s'" % (times.dtype, n) for n in ("/rows/t", "/t")]
-    assert lost == sorted(dataset.convert("a.zarr", "b.nc").lost)
+    assert [] == dataset.convert("a.zarr", "b.nc").lost
     assert [] == dataset.convert("b.nc", "c.zarr").lost
     with dataset.open("c.zarr") as group:
         assert {"title": "A"} == group["t"].attrs.asdict()
