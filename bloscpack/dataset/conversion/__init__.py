@@ -484,6 +484,10 @@ def convert(
     check_distinct(_file_of(in_name), out_name)
     check_apart(in_name, out_name)
     wanted = target_format(out_name, to)
+    for keyword, given in (("dtypes", dtypes), ("rename", rename)):
+        if given is not None and not isinstance(given, Mapping):
+            text = "%s: expected a dictionary with names of columns, found %.200r"
+            raise UsageTypeError(text % (keyword, given))
     raw = _decode_raw(in_name, dtype, shape)
     found = source_format(in_name) if raw is None else RAW
     if dtypes and found.name not in READ_BY["dtypes"]:
@@ -659,6 +663,11 @@ def _decode_raw(
         return None
     if text is None:
         raise UsageTypeError("a shape needs a type: the dtype of the items")
+    if isinstance(text, Mapping) and "names" not in text:
+        raise UsageTypeError(
+            "dtype: expected the type of items without a header, found a dictionary; "
+            "dtypes={NAME: TYPE} gives types to columns"
+        )
     dtype = _named_type(text)
     if dtype.hasobject or not dtype.itemsize:
         raise UsageValueError("raw items can't have the dtype '%s'" % text)

@@ -50,6 +50,7 @@ DECIMALS = (".", ",")
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
 NO_COLUMN = "a table must have a column"
+NO_NAME = "a column without a name, which --rename =NAME gives it"
 # In front of the name of a mask whose name another column has until it is renamed.
 NAME_TAKEN = "\0"
 # What a format can't hold that has no missing values, and keeps the mask as a column.

@@ -196,7 +196,7 @@ class _File:
         self.wanted = request.wanted_columns(self.names)
         for name in self.wanted:
             if counts[name] > 1 or not (name or name in request.rename):
-                found = "two columns '%s'" % name if name else "a column without a name"
+                found = "two columns '%s'" % name if name else contents.NO_NAME
                 raise NotReadable(
                     "expected a line with a different name for each column, found %s; "
                     "convert --columns reads some of the others" % found

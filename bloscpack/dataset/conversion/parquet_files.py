@@ -53,6 +53,7 @@ from ..rows import (
     text_or,
 )
 from .contents import (
+    NO_NAME,
     Columns,
     Content,
     Field,
@@ -247,8 +248,8 @@ def read(path: str, request: Request) -> Content:
                 mask = request.mask_name(name, all_names)
                 found[mask] = _Column(BOOL, (length,), attrs=attrs)
             for key, column in found.items():
-                if not key:
-                    raise UsageValueError("there is a column without a name")
+                if not (key or key in request.rename):
+                    raise UsageValueError("expected names of columns, found " + NO_NAME)
                 if key in columns:
                     raise UsageValueError("there are two columns '%s'" % key)
                 column.file_name, column.has_mask = field.name, has_nulls
