@@ -36,6 +36,18 @@ class Terminated(BaseException):
         self.number = number
 
 
+def _note_interrupts() -> None:
+    """Note Ctrl-C: NumPy, for one, raises another error if it is being imported."""
+    import signal
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        console.is_interrupted = True
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+
+
 def _handle_termination(undoes: bool) -> None:
     """Raise `Terminated` on SIGTERM and SIGHUP, so that files are cleaned up.
 
@@ -43,6 +55,10 @@ def _handle_termination(undoes: bool) -> None:
     `undoes`.
     """
     import signal
+
+    if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == __name__:
+        # The imports of the verb are done, and no other handler may run in this one.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated(number)
@@ -110,6 +126,8 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     """
     from ._cli.args import ANSWER, DATA, FILES, UNDOING, find, module_of, parse
 
+    if owns_process:
+        _note_interrupts()
     args = parse(arguments)
     verb = find(args.subcommand)
     assert verb is not None  # the parser accepts no other
@@ -221,17 +239,19 @@ def main(argv: list[str] | None = None) -> None:
     except Terminated as error:
         code = exit_codes.SIGNAL_BASE + error.number
         console.last_error("terminated")
-    except (BloscpackError, OSError, MemoryError) as error:
-        code = exit_codes.exit_code(error)
-        text = exit_codes.message_of(error, printable)
+    except (Exception, KeyboardInterrupt) as error:
+        if console.is_interrupted or isinstance(error, KeyboardInterrupt):
+            code, text = exit_codes.EXIT_INTERRUPTED, "interrupted"
+        elif isinstance(error, (BloscpackError, OSError, MemoryError)):
+            code = exit_codes.exit_code(error)
+            text = exit_codes.message_of(error, printable)
+        else:
+            raise
         variable = exit_codes.DEFAULTS_VARIABLE
         defaults = os.environ.get(variable, "")
         if code == exit_codes.EXIT_USAGE and defaults and variable not in text:
             text += " (%s: '%s')" % (variable, printable(defaults))
         console.last_error(text)
-    except KeyboardInterrupt:
-        code = exit_codes.EXIT_INTERRUPTED
-        console.last_error("interrupted")
     finally:
         console.finish()
         if owns_process and not console.runs_verb:

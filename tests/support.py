@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -222,6 +222,30 @@ def as_user(uid: int, *groups: int) -> Iterator[None]:
         os.seteuid(0)
         os.setegid(0)
         os.setgroups(old)
+
+
+class FailingCalls:
+    """Lets one call of the module `os` fail: the one with a number."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        names: Iterable[str],
+        number: int,
+        code: int,
+    ) -> None:
+        self.left, self.code = number, code
+        for name in names:
+            monkeypatch.setattr(os, name, self.failing(getattr(os, name)))
+
+    def failing(self, original: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
+            self.left -= 1
+            if self.left == -1:
+                raise OSError(self.code, os.strerror(self.code))
+            return original(*arguments, **options)
+
+        return call
 
 
 def others_may_enter(folder: Path) -> bool:

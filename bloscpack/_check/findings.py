@@ -6,10 +6,14 @@ something unusual but harmless.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._storage.folder_store import NoFileFound
+from .._storage.paths import is_missing
 from .._types import JsonObject
+from ..exceptions import FormatError
 
 # An extent, a span or a range of rows: (start, stop).
 Pair = tuple[int, int]
@@ -27,6 +31,23 @@ SUMS = {
 # The kind of the finding of a second file behind the first one. Such a finding is
 # always kept, because `Recovery.complete` depends on it.
 ANOTHER = "another"
+# The kinds of findings about data that could not be read, which may be intact.
+PERMISSION = "permission"
+UNREADABLE = "unreadable"
+
+
+def failure_kind(error: BaseException) -> str | None:
+    """Return the kind of the finding for an error that is no damage; None for damage.
+
+    A missing file is damage, and so is a link, a folder or a pipe in its place. After
+    any other error of the system, the next attempt may read intact data.
+    """
+    if isinstance(error, (FormatError, NoFileFound)) or not isinstance(error, OSError):
+        return None
+    if is_missing(error) or error.errno == errno.EISDIR:
+        return None
+    is_refused = error.errno in (errno.EACCES, errno.EPERM)
+    return PERMISSION if is_refused else UNREADABLE
 
 
 class Record:

@@ -278,12 +278,10 @@ READING_PROPERTIES: dict[str, Any] = {
     "skip_lines": {"type": number_of("--skip-lines", int)},
     **{name: {"action": "append"} for name in ("columns", "exclude", "rename")},
 }
-# The properties for verbs whose help names `convert` in place of these options.
-HIDDEN_READING = {
-    name: {**READING_PROPERTIES.get(name, {}), "help": SUPPRESS}
-    for option in re.findall("(?m)^--([a-z-]+)", READING)
-    for name in [option.replace("-", "_")]
-}
+# The names of these options as attributes.
+READING_NAMES = [
+    option.replace("-", "_") for option in re.findall("(?m)^--([a-z-]+)", READING)
+]
 CHUNKS = """\
 -z --chunk-size <size>  set desired chunk size or 'max' (default: {size})
 -k --checksum <checksum>  set desired checksum:
@@ -553,7 +551,7 @@ def option_name(keyword: str) -> str:
 
 def reading_options(args: Namespace) -> dict[str, Any]:
     """Return how a file is read, as keywords of `convert`, those given only."""
-    given = {name: getattr(args, name) or None for name in HIDDEN_READING}
+    given = {name: getattr(args, name) or None for name in READING_NAMES}
     dtypes, given["dtype"] = _types(args.dtype)
     given["dtypes"] = dtypes or None
     given["shape"] = lengths_of_option("--shape", args.shape)

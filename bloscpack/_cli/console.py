@@ -52,6 +52,8 @@ class Console:
         standard output is then kept in ``lost``, and does not stop the verb.
     runs_verb
         Whether a verb was run through the parser.
+    is_interrupted
+        Whether the user has pressed Ctrl-C.
     lost
         The first failure of standard output. Later output is dropped.
     code_of_lost
@@ -66,6 +68,7 @@ class Console:
     def __init__(self) -> None:
         self.owns_streams = self.quiet = self.is_data = self.is_optional = False
         self.runs_verb = False
+        self.is_interrupted = False
         self.lost: Exception | None = None
         self.code_of_lost = 1
         self.hidden: dict[str, str] = {}

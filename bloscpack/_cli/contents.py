@@ -19,7 +19,7 @@ from .. import dataset
 from .._file.opened import OpenedFile
 from .._format.dtypes import Array
 from .._format.other_formats import ZIP
-from .._storage.paths import is_url, shown_name
+from .._storage.paths import is_url
 from .._types import JsonObject
 from ..constants import MAGIC, NPY_MAGIC
 from ..dataset.conversion import (
@@ -27,9 +27,11 @@ from ..dataset.conversion import (
     HAVING_TEXT,
     RAW,
     decode_type,
+    inner_content,
     options_for,
     request_fields,
     source_format,
+    split_members,
 )
 from ..dataset.conversion.array_formats import (
     UNKNOWN_LENGTH,
@@ -38,7 +40,6 @@ from ..dataset.conversion.array_formats import (
     read_blp,
     read_raw,
 )
-from ..dataset.conversion.bigfile_trees import is_tree
 from ..dataset.conversion.contents import (
     ByFunction,
     Content,
@@ -48,7 +49,6 @@ from ..dataset.conversion.contents import (
     Stream,
     as_table,
     is_table,
-    member_of,
     with_rows,
     without_group,
 )
@@ -58,15 +58,13 @@ from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
 from .args import option_name, reading_options
 from .console import check_exists, name_of_input, plain_name, quoted_input
-from .exit_codes import Refusal, WrongUsage
+from .exit_codes import WrongUsage
 from .target import begins_with, is_dataset, why_no_items
-from .text import facts_of_file, short, shorten
+from .text import facts_of_file, short
 
 # The names of the formats of `savez`, and of files of any other format.
 ARCHIVE, BYTES = "archive", "bytes"
 BYTE = numpy.dtype("u1")
-# Maximum number of characters of names of members in a message.
-MOST_SHOWN = 60
 NO_OPTIONS: Mapping[str, Any] = {}
 # The files for which options are that are not for CSV.
 USES = dict.fromkeys(("dtype", "shape"), "items without a header")
@@ -144,13 +142,7 @@ def opened(
     request = Request("", nthreads=nthreads, **fields)
     with request.resources:
         found, content = _read(path, request)
-        for number, member in enumerate(members):
-            if member not in content.members:
-                inside = "/".join([shown_name(path), *members[:number]])
-                names = shorten(", ".join(content.members) or "no members", MOST_SHOWN)
-                text = "there is no '%s' in '%s', which has %s"
-                raise Refusal(text % (member, inside, names))
-            content = member_of(content, member)
+        content = inner_content(content, path, members)
         member = "/".join(members)
         yield Opened(plain_name(name), path, member, found, content, used, request.lost)
 
@@ -171,32 +163,11 @@ def check_options(options: Iterable[str], *found: Opened) -> None:
 
 def _split(path: str) -> tuple[str, list[str]]:
     """Return the file or folder of a name, and the members in it that follow."""
-    if is_url(path):
-        return path, []
-    outer, members = path.rstrip(os.sep) or path, list[str]()
-    while not _is_source(outer):
-        outer, _, last = outer.rpartition("/")
-        members.insert(0, last)
-        if not outer:
-            check_exists("file", path)
-            return path, []
+    # In a ZIP file, the member has the name of a member.
+    outer, members = split_members(path, lambda p: os.path.isdir(p) and is_dataset(p))
+    if not members:
+        check_exists("file", path)
     return outer, members
-
-
-def _is_source(path: str) -> bool:
-    """Return whether a path is a file, or a folder that is not a part of another."""
-    if os.path.isdir(path):
-        is_block = os.path.isfile(os.path.join(path, "header"))
-        return is_dataset(path) or not (
-            is_block and is_tree(os.path.dirname(path) or ".")
-        )
-    try:
-        os.lstat(path)
-    except PermissionError:
-        return True  # the error of opening it is better
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _read(path: str, request: Request) -> tuple[str, Content]:

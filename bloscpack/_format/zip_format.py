@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # size, lengths of name and extra field
 LOCAL = Struct("<4s5H3I2H")
 LOCAL_SIGNATURE = b"PK\x03\x04"
+END_SIGNATURE = b"PK\x05\x06"
 # The extra field of Zip64 in a local header: number, length, plain and compressed size.
 EXTRA64 = Struct("<2H2Q")
 # signature, disk, disk of the directory, entries on this disk, entries, size and offset
@@ -331,7 +332,7 @@ def decode_end(tail: bytes, size: int) -> tuple[int, int, int, int]:
     Raises `FormatError` if there is no directory, or if it is impossible.
     """
     stop = len(tail)
-    while (stop := tail.rfind(b"PK\x05\x06", 0, stop)) >= 0:
+    while (stop := tail.rfind(END_SIGNATURE, 0, stop)) >= 0:
         end = stop + END.size
         if end <= len(tail) and end + END.unpack_from(tail, stop)[-1] == len(tail):
             break

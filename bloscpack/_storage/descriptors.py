@@ -122,11 +122,18 @@ def with_room(call: Callable[..., Result], *args: Any, **settings: Any) -> Resul
     return call(*args, **settings)
 
 
-def read_into(number: int, view: memoryview, offset: int) -> int:
-    """Fill `view` from an offset; return the bytes read, fewer at the end."""
+def read_into(number: int, view: memoryview, offset: int, name: object) -> int:
+    """Fill `view` from an offset of a file; return the bytes read, fewer at the end.
+
+    An error of the system gets the `name` of the file.
+    """
     done = 0
     while done < len(view):
-        found = os.preadv(number, [view[done:]], offset + done)
+        try:
+            found = os.preadv(number, [view[done:]], offset + done)
+        except OSError as error:
+            error.filename = name if isinstance(name, str) else None
+            raise
         if not found:
             break
         done += found

@@ -140,13 +140,21 @@ class Held(Descriptor):
                     raise LinkFound(os.path.join(self.path, name[:at]))
 
     def explained(self, error: OSError, last: str) -> OSError:
-        """Return the error for a name in this folder, with its path."""
+        """Return the error for a name in this folder, with its path.
+
+        If this user may not use names in the folder, the error names the folder: there
+        may be no such file.
+        """
         path = os.path.join(self.path, last)
         if error.errno == errno.ENOENT and self.was_removed:
             return StaleDataset(self.path)
-        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.EACCES):
             try:
                 status = os.lstat(self.name(last), dir_fd=self.number)
+            except PermissionError:
+                if outer := os.path.dirname(last):
+                    return self.explained(error, outer)
+                path = self.path
             except OSError:  # it was removed meanwhile
                 pass
             else:
@@ -648,7 +656,7 @@ class OpenFile(Storage, Reopenable):
     def read_into(self, view: memoryview, offset: int) -> int:
         file = self.hold()
         if hasattr(os, "preadv"):
-            return read_into(file.fileno(), view, offset)
+            return read_into(file.fileno(), view, offset, self.path)
         with self._lock:
             os.lseek(file.fileno(), offset, os.SEEK_SET)
             with open(file.fileno(), "rb", closefd=False) as fp:

@@ -82,7 +82,7 @@ class FileRange:
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
-        return read_into(self._raw.fileno(), view, offset)
+        return read_into(self._raw.fileno(), view, offset, self._raw.name)
 
     def status(self) -> os.stat_result:
         """Return the present status of the file."""
@@ -156,7 +156,7 @@ class NamedFile(Reopenable, Closing):
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
         file = self.hold()
-        return read_into(file.fileno(), view, offset)
+        return read_into(file.fileno(), view, offset, self.name)
 
     def close(self) -> None:
         """Close the file. It can't be read any more."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 import struct
 import zlib
@@ -33,8 +34,10 @@ from .._format.zip_format import (
     BZIP2,
     DEFLATED,
     ENCRYPTED,
+    END_SIGNATURE,
     LOCAL,
     LOCAL_SIGNATURE,
+    MAX_NAME,
     STORED,
     TAIL_LENGTH,
     begins_one,
@@ -44,6 +47,7 @@ from .._format.zip_format import (
     decode_local,
     decode_sizes,
     document_name,
+    find_local,
     has_own_numbers,
     is_short,
     local_extent,
@@ -75,6 +79,11 @@ HEADER_OFFSET = attrgetter("header_offset")
 NEAR_NBYTES = 2**16
 TOGETHER_NBYTES = 2**20
 TOGETHER_COUNT = 16
+# The names of members that programs for arrays write first.
+OF_ARRAYS = re.compile(
+    r"(.*/)?(zarr\.json|\.z(array|attrs|group|metadata)|(c[./])?\d+([./]\d+)*|c)"
+    r"|.+\.(npy|blp|zarr/)"
+)
 # A message about wrong bytes, with the error of `zipfile`.
 DAMAGED = "the ZIP file is damaged: %s"
 # The errors that `zipfile` and the modules that it uses raise for wrong bytes, beside
@@ -93,6 +102,10 @@ def zip_errors(name: str | None) -> Iterator[None]:
     except BloscpackError:
         raise
     except Exception as error:
+        # `zipfile` says that a file is no ZIP file if the end could not be read.
+        cause = error.__context__
+        if isinstance(cause, OSError) and not _is_damage(cause):
+            raise cause from None
         if _is_damage(error):
             raise DamageError(DAMAGED % error, filename=name) from error
         if isinstance(error, RuntimeError):  # encrypted, or an unknown method
@@ -119,17 +132,24 @@ def _is_damage(error: Exception) -> bool:
 def is_zip(path: str, begin: bytes) -> bool:
     """Return whether a file is a ZIP file; `begin` are its first bytes.
 
-    Raises `FormatError` if only its end is missing.
+    Raises `FormatError` if its end is missing: `DamageError` if arrays are in it.
     """
-    from zipfile import is_zipfile
-
-    with zip_errors(path):
-        if begin.startswith(b"PK") and is_zipfile(path):
+    if not begin.startswith(b"PK"):
+        return False
+    with open(path, "rb") as fp:
+        start = fp.read(LOCAL.size + MAX_NAME)
+        fp.seek(max(0, os.fstat(fp.fileno()).st_size - TAIL_LENGTH))
+        if END_SIGNATURE in fp.read():
             return True
-    if begin.startswith(LOCAL_SIGNATURE):
+    if not start.startswith(LOCAL_SIGNATURE):
+        return False
+    found = find_local(start, 0)
+    if found is not None and OF_ARRAYS.fullmatch(found[0]):
         text = DAMAGED % "expected an end record, found none: the file was cut off"
         raise DamageError(text, filename=path)
-    return False
+    first = "no member" if found is None else "a first member '%.200s'" % found[0]
+    text = "expected a ZIP file of arrays, found one without an end, with %s" % first
+    raise NotReadable(text, filename=path)
 
 
 def open_zip(name: str) -> ZipFile:

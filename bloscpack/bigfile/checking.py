@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy
 
-from .._check.findings import Finding, Pair, Report, counted
+from .._check.findings import Finding, Pair, Report, counted, failure_kind
 from .._engine.threads import ordered
 from .._format.rows import Rows, common, text_of, union, without
 from .._types import Path
@@ -46,7 +46,8 @@ class TreeFinding(Finding):
         ``'header'``, ``'attributes'`` or ``'files'``, the data files.
     kind
         ``'header'``, ``'attributes'``, ``'short'``, ``'unwritten'``, ``'hole'``,
-        ``'checksum'``, ``'fold'``, ``'orphan'`` or ``'file'``.
+        ``'checksum'``, ``'fold'``, ``'orphan'`` or ``'file'``; ``'permission'`` or
+        ``'unreadable'`` if the system could not read a file, which may be intact.
     block
         The name of the block or group, ``.`` for the tree itself.
     file
@@ -126,7 +127,8 @@ def verify(
         try:
             has_attributes |= bool(dict(AttributeSet(file._tree, folder)))
         except (FormatError, OSError) as error:
-            report.add("attributes", "attributes", _text(error), block=shown)
+            kind = failure_kind(error) or "attributes"
+            report.add("attributes", kind, _text(error), block=shown)
         if is_block:
             _check_block(
                 report, file._tree, full, nthreads or available_cpus(), progress
@@ -149,7 +151,8 @@ def _check_block(
     try:
         header, _, unwritten = tree.read_state(folder)
     except (FormatError, OSError) as error:
-        report.add("header", "header", _text(error), block=name)
+        kind = failure_kind(error) or "header"
+        report.add("header", kind, _text(error), block=name)
         return
     block, row_nbytes = Block(tree, folder, header), header.row_nbytes
     holes: Rows = []
@@ -164,7 +167,8 @@ def _check_block(
             in_holes = _holes(tree, block.path(number), size) if size else []
         except OSError as error:
             text = error.strerror or str(error)
-            add("files", "file", text, rows=rows if first < stop else ())
+            kind = failure_kind(error) or "file"
+            add("files", kind, text, rows=rows if first < stop else ())
             continue
         missing: Rows = []
         if found < expected:

@@ -30,6 +30,7 @@ from .._commit.replacing import replacing
 from .._engine.forks import NamedLocks, Owner
 from .._format.rows import Rows
 from .._storage.base import naming_errors
+from .._storage.folder_store import NoFileFound
 from ..exceptions import DamageError, NoSuchBlock, StorageError, UsageValueError
 from . import header
 from .header import Header
@@ -113,7 +114,7 @@ class Tree:
         if inside or self.follow_links:
             return real
         text = "a symbolic link leads out of the tree; it is not followed"
-        raise StorageError(errno.EPERM, text, path)
+        raise NoFileFound(errno.EPERM, text, path)
 
     def is_block(self, name: str) -> bool:
         """Return whether a folder has a header, which no link out of the tree is."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 
+from .._check.findings import failure_kind
 from .._check.note import told
 from .._commit.new_folder import LEFTOVER, MARK
 from .._engine.blosc_settings import own_settings
@@ -114,7 +115,8 @@ class DatasetCheck:
         The name of the array and the check of each file; without `keep_sound` only of
         files that are damaged, or whose chunks are at uncertain positions.
     errors
-        The errors of descriptions that can't be read.
+        The errors of descriptions that can't be read, and of files of chunks that the
+        system could not read.
     unreached
         The rows in files that an altered description does not reach.
     """
@@ -144,6 +146,12 @@ class DatasetCheck:
         self.files: list[tuple[str, FileCheck]] = []
         self.errors: list[Exception] = []
         self.unreached: list[RowLoss] = []
+
+    def raise_failure(self) -> None:
+        """Raise the first error because of which something could not be read."""
+        for error in self.errors:
+            if failure_kind(error) is not None:
+                raise error
 
     def _check_changing(
         self, folder: Folder, member: str, layout: str, kind: str
@@ -195,7 +203,7 @@ class DatasetCheck:
                     used |= self._check_array(node, member)
                 elif isinstance(node, TableLayout):
                     used |= self._check_table(node, member)
-            except LinkFound as error:  # in the place of a folder of chunks
+            except OSError as error:  # of listing the files of chunks
                 self._description_failed(error)
                 return
         else:
@@ -288,11 +296,10 @@ class DatasetCheck:
         if isinstance(error, OSError) and error.strerror:
             message = error.strerror
         section = getattr(error, "section", None) or "files"
-        if isinstance(error, PermissionError):
-            name = self._name(path.removesuffix("/" + STAGING))
-            self.report.add(section, "permission", message, file=name)
-            return
-        self.report.add(section, "description", message, file=self._name(path))
+        kind = failure_kind(error)
+        if kind is not None:
+            path = path.removesuffix("/" + STAGING)
+        self.report.add(section, kind or "description", message, file=self._name(path))
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
@@ -414,6 +421,8 @@ class DatasetCheck:
                 allowed = layout.may_lack_files and (own or not layout.leaves_out)
                 if allowed and {MISSING, SHORT} & {f.kind for f in check.findings}:
                     check.certain = False
+                if check.failure is not None:
+                    self.errors.append(check.failure)
                 check.count()
                 check.findings = [
                     replace(f, file=self._shown(layout.folder, f.file or ""))

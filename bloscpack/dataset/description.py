@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from .._check.findings import failure_kind
 from .._format.dtypes import DType, encode_dtype
 from .._format.text import TEXT
 from .._types import Json, JsonObject, Path, StorageOptions
@@ -119,8 +120,9 @@ def _describe(name: str, node: NodeLayout) -> JsonObject:
         try:
             members.append(_describe(full, open_node()))
         except (BloscpackError, OSError) as error:
-            damage = isinstance(error, (FormatError, FileNotFoundError))
-            is_damaged = damage and not isinstance(error, Unsupported)
+            damage = isinstance(error, (FormatError, OSError))
+            is_unread = isinstance(error, Unsupported) or failure_kind(error)
+            is_damaged = damage and not is_unread
             why = {"error": str(error), "damaged": is_damaged}
             members.append({**_head(full, layout, kind), **why})
     if isinstance(node, TableLayout):

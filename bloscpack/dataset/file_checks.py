@@ -9,7 +9,6 @@ recovering a dataset are here, too.
 
 from __future__ import annotations
 
-import errno
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any
 
 from .._check import findings
 from .._check.files import Inspection
+from .._check.findings import failure_kind
 from .._format.array_metadata import describe_shard
 from .._format.grid import lengths, part
 from .._format.rows import union, without
@@ -26,6 +26,7 @@ from .._format.shard import CHECKSUM, DEFAULT_SHARD_CHECKSUM, count_slots
 from .._format.text import least_nbytes
 from .._storage.base import Storage
 from .._storage.cursor import StorageCursor
+from .._storage.folder_store import LinkFound
 from ..constants import MAGIC, MAX_BUFFERSIZE
 from ..exceptions import FormatError, NotReadable, Unsupported
 from .layouts.array_files import ChunkFiles
@@ -39,6 +40,9 @@ SHORT = "short"
 PADDING = "padding"
 # The kind of the finding about a shard without the header of a `.blp` file.
 FOREIGN = "other-program"
+LINK = "link"
+# The kind of the finding about a folder or a pipe in the place of a file.
+NO_FILE = "no-file"
 
 
 class FileCheck(findings.Report):
@@ -63,6 +67,8 @@ class FileCheck(findings.Report):
         How the array is cut.
     certain
         Whether it is proven that the intact chunks have these numbers.
+    failure
+        The error of the system because of which the file could not be read.
     nfiles
         The number of files.
     """
@@ -76,6 +82,7 @@ class FileCheck(findings.Report):
         self.claimed: str | None = None
         self.source = file
         self.certain = True
+        self.failure: OSError | None = None
         self.nfiles = 1
         self.grid = layout.grid
         self._may_lack_rows = layout.may_lack_files
@@ -178,6 +185,7 @@ def move_claimed(
         number, name = check.numbers[0] // source.slots, files[0]
         name = name.removeprefix(prefix)
         moved = check_file(layout, source, number, nthreads, name)
+        check.failure = moved.failure
         if moved.certain:
             check.source, check.extents = moved.file, moved.extents
             check.intact = moved.intact
@@ -203,8 +211,12 @@ def check_file(
     except FormatError as error:
         check.add("chunks", "damaged", error.message, rows=check.all_rows)
     except OSError as error:
+        kind = failure_kind(error)
+        if kind is None:
+            kind = LINK if isinstance(error, LinkFound) else NO_FILE
+        else:
+            check.failure = error
         message = error.strerror or str(error)
-        kind = "link" if error.errno == errno.ELOOP else "unreadable"
         check.add("files", kind, message, rows=check.all_rows)
     return check
 

@@ -32,7 +32,7 @@ from .._storage.paths import local_path, without_url
 from .._storage.zip_store import find_zip
 from .._types import JsonObject, Path
 from ..abstract_io import Progress
-from ..exceptions import DamageError, FormatError, StorageError, UsageError
+from ..exceptions import DamageError, FormatError, UsageError
 from ..headers import check_range
 from .checking import DatasetCheck, joined_name, losses_of, lost_rows
 from .commit_rules import DATASETS, creating
@@ -96,6 +96,8 @@ def recover(
         If the items are Python objects, or if `target` is inside of `damaged`.
     FileExistsError
         If `target` exists.
+    OSError
+        If a file can't be read: no fill values take the place of its rows.
     """
     if fill is not None:
         check_range("fill", fill, 0, 255)
@@ -105,11 +107,7 @@ def recover(
     root = Folder.open(damaged).root
     check_apart(root, os.path.abspath(os.fsdecode(target)))
     check = DatasetCheck(root, nthreads, progress)
-    for error in check.errors:
-        # A missing file is damage, and so is a link or a pipe, which is refused. After
-        # any other error of the file system, the next attempt may succeed.
-        if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
-            raise error
+    check.raise_failure()
     saver = _Saver(check, fill, drop, sync)
     with own_settings:
         saver.save("", os.fspath(target), mode)

@@ -151,3 +151,24 @@ def test_append_keeps_the_old_content(folder: Path) -> None:
     assert plain == run("cat", "out.blp")
     run("a", "out.blp", "out")
     assert plain + b"the old content" == run("cat", "out.blp")
+
+
+def test_an_interrupt_that_an_import_turns_into_another_error(tmp_path: Path) -> None:
+    """NumPy raises ImportError if Ctrl-C comes while its C code imports a module."""
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    [number for number in range(1000)]\n"
+        "except KeyboardInterrupt:\n"
+        "    raise ImportError('importing the C extensions failed') from None\n"
+    )
+    done = subprocess.run(
+        [*COMMAND, "show", "x.npy"],
+        cwd=tmp_path,
+        env=support.environment(PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        check=False,
+    )
+    assert (130, b"blpk: error: interrupted\n") == (done.returncode, done.stderr)

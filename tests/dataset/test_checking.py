@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 from dataset.layouts import LAYOUTS, SHARDED
-from support import as_user, needs_root
+from support import FailingCalls, as_user, needs_root
 
 import bloscpack
 from bloscpack import bigfile, dataset
@@ -438,8 +440,81 @@ def test_a_member_that_may_not_be_read(monkeypatch, open_folder):
     with as_user(65534):
         report = dataset.verify("a")
     found = [(f.file, f.kind) for f in report.findings if f.severity == "error"]
-    assert [("priv/zarr.json", "permission")] == found
+    assert [("priv", "permission")] == found
     assert 1 == state_of(report)[0]
+
+
+# Calls of the system that read; what lists strays may fail without an error.
+READING = ("open", "stat", "lstat", "scandir", "preadv", "fstat")
+
+
+@pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs preadv")
+@pytest.mark.parametrize(
+    ("layout", "code"), [*zip(LAYOUTS, cycle([errno.EIO, errno.EACCES]), strict=False)]
+)
+def test_what_could_not_be_read_is_not_called_damaged(monkeypatch, layout, code):
+    """No failure of the system is damage, and none lets rows become fill values."""
+    damage.new_array("a", layout)
+    items, failed = dataset.open("a")[:].tolist(), {"verify": 0, "recover": 0}
+    for act in failed:
+        for number in range(0, 2000, 7):  # each call takes too long
+            shutil.rmtree("new", ignore_errors=True)
+            with monkeypatch.context() as context:
+                failing = FailingCalls(context, READING, number, code)
+                try:
+                    if act == "verify":
+                        report = dataset.verify("a", nthreads=1)
+                    else:
+                        report = dataset.recover("a", "new", nthreads=1, sync=False)
+                except OSError:
+                    report = None
+            if failing.left >= 0:
+                break
+            if report is None:
+                failed[act] += 1
+            elif act == "verify":
+                assert state_of(report)[0] in (0, 1), (number, report.findings)
+                failed[act] += not report.ok
+            else:
+                assert report.complete, (number, report.report.findings)
+                assert items == dataset.open("new")[:].tolist(), number
+    assert min(failed.values()) > 5
+
+
+@needs_root
+def test_files_that_may_not_be_read(monkeypatch, open_folder):
+    monkeypatch.chdir(open_folder)
+    os.mkdir("out", 0o777)
+    os.chmod("out", 0o777)
+    dataset.create_array("a", np.arange(90), chunks=10, shards=30).close()
+    os.chmod("a/c/1", 0)
+    with as_user(65534):
+        report = dataset.verify("a")
+        with pytest.raises(PermissionError, match="a/c/1"):
+            dataset.recover("a", "out/new")
+    assert ["permission"] == kinds_of(report)
+    assert (1, "not readable by this user") == state_of(report)
+    assert not os.path.exists("out/new")
+    damage.flip_chunk("a", "zarr", 7)
+    with as_user(65534):
+        assert 3 == state_of(dataset.verify("a"))[0]  # something is damaged, too
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("what", ["folder", "pipe", "link"])
+def test_something_else_in_the_place_of_a_file(what):
+    damage.new_array("a", "zarr")
+    file = damage.files_of("a", "zarr")[1]
+    os.remove(file)
+    {"folder": os.mkdir, "pipe": os.mkfifo, "link": lambda f: os.symlink(f, f)}[what](
+        file
+    )
+    report = dataset.verify("a")
+    assert ["link" if what == "link" else "no-file"] == kinds_of(report)
+    assert 3 == state_of(report)[0]
+    assert [("", (30, 60))] == [
+        (loss.member, loss.rows) for loss in dataset.recover("a", "new").losses
+    ]
 
 
 @pytest.mark.parametrize(

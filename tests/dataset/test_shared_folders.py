@@ -16,7 +16,7 @@ import dataset.documents as documents
 import numpy as np
 import pytest
 from dataset.layouts import LAYOUTS
-from support import as_user, needs_root, open_files_in
+from support import FailingCalls, as_user, needs_root, open_files_in
 
 from bloscpack import bigfile, dataset
 from bloscpack._commit import ownership
@@ -522,24 +522,6 @@ GROUP = {"a": "superchunk", "b": "zarr", "c": "bcolz"}
 NAMES = ("open", "stat", "lstat", "scandir", "listdir")
 
 
-class Failing:
-    """Lets one call of the system fail: the one with a number."""
-
-    def __init__(self, monkeypatch, number, code):
-        self.left, self.code = number, code
-        for name in NAMES:
-            monkeypatch.setattr(os, name, self.failing(getattr(os, name)))
-
-    def failing(self, original):
-        def call(*arguments, **options):
-            self.left -= 1
-            if self.left == -1:
-                raise OSError(self.code, os.strerror(self.code))
-            return original(*arguments, **options)
-
-        return call
-
-
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize("name", ["", *GROUP, "t/x"])
 def test_an_error_while_a_layout_is_detected(tmp_path, monkeypatch, code, name):
@@ -553,7 +535,7 @@ def test_an_error_while_a_layout_is_detected(tmp_path, monkeypatch, code, name):
     failed = 0
     for number in range(2000):
         with monkeypatch.context() as context:
-            failing = Failing(context, number, code)
+            failing = FailingCalls(context, NAMES, number, code)
             try:
                 found = dataset.open(place)
                 if not name:
@@ -567,6 +549,18 @@ def test_an_error_while_a_layout_is_detected(tmp_path, monkeypatch, code, name):
             break
     if code == errno.EIO:  # with EMFILE, a call is repeated if something was closed
         assert failed > 3
+
+
+@needs_root
+@pytest.mark.parametrize("read", ["", "c"])
+def test_a_folder_that_may_not_be_entered_is_named(open_folder, read):
+    """The error names no file in it, which may not be there."""
+    dataset.create_array(open_folder / "a", ITEMS).close()
+    folder = open_folder / "a" / read if read else open_folder / "a"
+    folder.chmod(0)
+    with as_user(65534), pytest.raises(PermissionError) as caught:
+        dataset.open(open_folder / "a")[:]
+    assert str(folder) == caught.value.filename
 
 
 # Open folders

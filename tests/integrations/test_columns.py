@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -340,3 +341,31 @@ def test_an_integer_is_no_other_float_through_any_door(dtype, number, source):
     expected = np.array(pd.read_csv("a.csv")["x"].tolist() * 2)
     found = dataset.open("t.zarr")["x"][1:]
     assert expected.tolist() == found[~np.isnan(found)].tolist()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_column_without_a_name_gets_one(tmp_path, monkeypatch, name):
+    pyarrow = pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    if name == "a.csv":
+        Path(name).write_text("n,\n1,2\n")
+    else:
+        pyarrow.parquet.write_table(pyarrow.table({"n": [1], "": [2]}), name)
+    with pytest.raises((NotReadable, UsageError), match="--rename =NAME gives it"):
+        dataset.convert(name, "b.zarr")
+    dataset.convert(name, "b.zarr", rename={"": "x"})
+    assert {"n": [1], "x": [2]} == dataset.open("b.zarr").to_arrow().to_pydict()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"dtype": {"x": "f8"}}, r"found a dictionary; dtypes={NAME: TYPE}"),
+        ({"dtypes": "f8"}, "dtypes: expected a dictionary"),
+        ({"rename": "x=y"}, "rename: expected a dictionary"),
+    ],
+)
+def test_keywords_of_columns(tmp_path, keywords, message):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    with pytest.raises(UsageError, match=message):
+        dataset.convert(tmp_path / "a.csv", tmp_path / "b.zarr", **keywords)

@@ -559,7 +559,7 @@ class TestParquet:
             ]
             assert [False, True] == np.load("b.npy")["x_missing"].tolist()
         self.write(pyarrow, pyarrow.array([None]))
-        with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
+        with pytest.raises(UsageError, match=r"a\.parquet.*'x'.* values are missing"):
             dataset.convert("a.parquet", "c.npy")
 
     @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
@@ -594,9 +594,28 @@ class TestParquet:
     def test_two_masks_of_a_column(self, pyarrow):
         made = pyarrow.table({"x_missing": [1, 2], "x": [None, 1]})
         pyarrow.parquet.write_table(made, "a.parquet")
-        with pytest.raises(UsageError, match="two columns 'x_missing'"):
-            dataset.convert("a.parquet", "c", to="zarr")
-        assert ["a.parquet"] == os.listdir()
+        with open("a.csv", "w") as fp:
+            fp.write("x_missing,x\n1,\n2,1\n")
+        options = {"a.parquet": {}, "a.csv": {"dtypes": {"x": "i8"}}}
+        for source, given in options.items():
+            with pytest.raises(
+                UsageError, match="another column has the name 'x_missing'"
+            ):
+                dataset.convert(source, "c", to="zarr", **given)
+        assert {"a.parquet", "a.csv"} == {*os.listdir()}
+        for source, given in options.items():
+            for number, (how, others) in enumerate(
+                [
+                    ({"rename": {"x_missing": "y"}}, {"y": [1, 2]}),
+                    ({"rename": {"x": "z"}}, {"x_missing": [1, 2]}),
+                    ({"exclude": ["x_missing"]}, {}),
+                ]
+            ):
+                target = "%s.%d" % (source, number)
+                dataset.convert(source, target, to="zarr", **given, **how)
+                found = dataset.open(target).to_arrow().to_pydict()
+                new = how.get("rename", {}).get("x", "x")
+                assert {new: [None, 1], **others} == found
 
     @pytest.mark.parametrize(
         ("values", "message"),

@@ -48,6 +48,20 @@ def test_numbers_that_are_no_years(text, dtype):
         read("x\n%s\n" % text, dtypes={"x": "M8[%s]" % dtype})
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('x,y\n1,"a\nb"\nfoo,"c\nd"\n', "'x', line 4: "),
+        ('x,y\n1,"a\r\nb"\r\n"c\nd",2\n', "'x', line 4: "),
+        ('y,x\n"a\rb\nc",1\n"a\r\nb",foo\n', "'x', line 6: "),
+        ('x,y\n1,"a\nb"\n2,"c\nd",3\n', "found '3' in line 4"),
+    ],
+)
+def test_errors_name_the_line_in_which_a_value_begins(text, message):
+    with pytest.raises((UsageError, NotReadable), match=message):
+        read(text, dtypes={"x": "i4"})
+
+
 def read(text, **options):
     with open("a.csv", "wb") as fp:
         fp.write(text.encode(options.get("encoding", "utf-8")))

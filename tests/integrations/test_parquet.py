@@ -455,3 +455,42 @@ def test_a_file_that_is_replaced_while_it_is_read():
         write({"n": np.arange(5), "s": ["y"] * 5}, "b.parquet")
         os.replace("b.parquet", "a.parquet")
         assert list(range(9)) == found.columns["n"][0:9].tolist()
+
+
+# Columns that get a type
+
+
+@pytest.mark.parametrize("made", ["arrow", "pandas"])
+def test_a_column_of_missing_values(made):
+    table = pyarrow.table({"o": pyarrow.nulls(2), "n": [1, 2]})
+    if made == "pandas":
+        pytest.importorskip("pandas").DataFrame(
+            {"o": [None, None], "n": [1, 2]}
+        ).to_parquet("a.parquet")
+    else:
+        write(table)
+    with pytest.raises(UsageError, match=r"'o' .*--dtype 'o=f8', .*--exclude 'o'"):
+        convert()
+    convert(exclude=["o"])
+    for dtype in ("f8", "f4", "U", "U3", "i4", "u1", "?", "M8[s]", "m8[ns]"):
+        convert(dtypes={"o": dtype})
+        found = dataset.open("b.zarr")
+        assert [None, None] == found.to_pandas().astype(object).mask(
+            found.to_pandas().isna(), None
+        )["o"].tolist()
+        if dtype != "U":
+            assert np.dtype(dtype) == found["o"].dtype
+
+
+def test_decimals_become_text_exactly():
+    """Python's text of a decimal is the same number, and the same digits."""
+    values = [Decimal("1.10"), None, Decimal("-12345678901234567890.25"), Decimal(0)]
+    write({"p": pyarrow.array(values, pyarrow.decimal128(38, 10))})
+    with pytest.raises(UsageError, match="'p=f8' makes its items floats, 'p=U' text"):
+        convert()
+    convert(dtypes={"p": "U"})
+    found = dataset.open("b.zarr").to_arrow()["p"].to_pylist()
+    assert values == [None if text is None else Decimal(text) for text in found]
+    assert "1.1000000000" == found[0]
+    with pytest.raises(UsageError, match="at most 3 characters"):
+        convert(dtypes={"p": "U3"})

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import random
 import struct
 import time
 import tracemalloc
 import zipfile
 import zlib
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from support import FailingCalls
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack._cli.exit_codes import exit_code
 from bloscpack._file.archive import encode_directory, new_info
 from bloscpack._format.zip_format import MAX_DIRECTORY, encode_local, join_crc
 from bloscpack._storage.local import whole_file
 from bloscpack._storage.zip_store import Directory
 from bloscpack.exceptions import FormatError, Unsupported, UsageError
+from bloscpack.verify import verify
 
 ARRAYS = {"x": np.arange(5), "s": np.array(7), "g/y": np.arange(6.0).reshape(2, 3)}
 U16 = struct.Struct("<H").pack
@@ -569,3 +575,49 @@ def test_local_headers_of_a_dataset(tmp_path, field, method, member):
     path.write_bytes(data)
     with pytest.raises(bp.FormatError, match="the local header of the member"):
         dataset.open(path)[:]
+
+
+@pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs preadv")
+def test_an_archive_that_could_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    path = tmp_path / "a.zip"
+    path.write_bytes(CONTENT)
+    for number in range(200):
+        with monkeypatch.context() as context:
+            failing = FailingCalls(context, ["preadv"], number, errno.EIO)
+            with suppress(OSError):
+                assert verify(path, nthreads=1).ok
+        if failing.left >= 0:
+            break
+    assert number > 20
+
+
+def zip_of(*names):
+    fp = io.BytesIO()
+    with zipfile.ZipFile(fp, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x" * 100)
+    return fp.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "found", "code"),
+    [
+        (b"PK\3\4junk", "no member", 1),
+        (zip_of("[Content_Types].xml", "xl/workbook.xml")[:-60], "'[Content_Types]", 1),
+        (zip_of("mimetype", "content.xml")[:-60], "'mimetype'", 1),
+        (zip_of("x.npy")[:-60], "was cut off", 3),
+        (zip_of("g/.zgroup", "g/a/0.0")[:-60], "was cut off", 3),
+        (zip_of("g/a/0.0", "g/.zgroup")[:-60], "was cut off", 3),
+        (zip_of("a.zarr/", "a.zarr/zarr.json")[:-60], "was cut off", 3),
+        (CONTENT[:-60], "was cut off", 3),
+        (CONTENT[:70], "was cut off", 3),
+    ],
+)
+def test_only_zip_files_of_arrays_are_called_damaged(tmp_path, content, found, code):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(FormatError) as caught:
+        dataset.convert(path, tmp_path / "new.zarr")
+    assert found in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert code == exit_code(caught.value)

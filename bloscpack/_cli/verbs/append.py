@@ -18,8 +18,8 @@ from ...exceptions import StorageError
 from .. import target
 from ..args import (
     BLOSC_SETTINGS,
-    HIDDEN_READING,
     READING,
+    READING_PROPERTIES,
     add_blosc_options,
     add_options,
     blosc_settings,
@@ -69,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_options(
         parser,
         OPTIONS + READING,
-        **HIDDEN_READING,
+        **READING_PROPERTIES,
         grow={"default": True},
         no_grow={"action": "store_false", "dest": "grow"},
         wait={"type": number_of("--wait", float), "default": 0},

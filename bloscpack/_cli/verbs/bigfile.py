@@ -33,7 +33,7 @@ from ...exceptions import StorageError
 from ...log import encodable, printable, verbose
 from ..args import add_options
 from ..console import STREAM, console
-from ..exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage, for_each_file
+from ..exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
 from ..progress import shown
 from ..target import check_no_terminal, opened_input
 from ..text import say_json, say_json_list
@@ -410,21 +410,21 @@ def _value(text: str) -> object:
 
 
 def _verify(args: Namespace) -> int:
-    from .verify import tell
+    from .verify import state_of, tell
 
     tree = _open(args)
     blocks = args.names or None
     with shown(args.tree, None, args.progress) as bar:
         report = verify(tree, blocks=blocks, nthreads=args.nthreads, progress=bar)
+    code, state = state_of(report)
     if args.json:
         say_json(report.as_dict())
     elif not (args.quiet and report.ok):
-        state = "ok" if report.ok else "damaged"
         counts = counted(report.nblocks, "block"), counted(report.nfiles, "data file")
         text = "%s, %s, %d bytes" % (*counts, report.nbytes)
         console.say("%s: %s (%s)" % (printable(args.tree), state, text))
         tell(report)
-    return EXIT_OK if report.ok else EXIT_DAMAGED
+    return code
 
 
 class Action(NamedTuple):

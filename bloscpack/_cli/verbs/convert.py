@@ -85,8 +85,10 @@ def writes_data(args: Namespace) -> bool:
 def run(args: Namespace) -> None:
     """Convert the file or folder."""
     from ...dataset import convert
+    from ...dataset.conversion import split_members
 
-    check_exists("input file", args.source)
+    if not split_members(args.source)[1]:
+        check_exists("input file", args.source)
     without_url(args.target, "an output of the command")
     _check_target(args)
     settings = {name: getattr(args, name) for name in ("cname", "clevel", "shuffle")}

@@ -24,7 +24,7 @@ from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
 from ...log import printable
 from .. import exit_codes
-from ..args import HIDDEN_READING, READING, reading_options
+from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import STREAM, console
 from ..contents import BYTES, Opened, bytes_of, check_options, opened
 from ..progress import shown
@@ -59,7 +59,7 @@ a <a>  file, dataset, folder or URL
 b <b>  file, dataset, folder or URL to compare with
 """
 )
-PROPERTIES = HIDDEN_READING
+PROPERTIES = READING_PROPERTIES
 
 
 def run(args: Namespace) -> int:

@@ -145,6 +145,7 @@ def _chunks_of_dataset(path: str, nthreads: int) -> Chunks:
     from ...dataset.checking import DatasetCheck
 
     found = DatasetCheck(path, nthreads, keep_sound=True)
+    found.raise_failure()
     rows: list[JsonObject] = []
     for _, check in found.files:
         rows.extend(_rows(check.numbers, check.intact, file=check.file))

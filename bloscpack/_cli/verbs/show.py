@@ -19,7 +19,7 @@ from ...dataset.conversion.contents import Rows
 from ...dataset.conversion.statistics import Summary, summaries
 from ...dataset.description import dtype_text
 from ...log import printable
-from ..args import HIDDEN_READING, READING, reading_options
+from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import console, shown_input
 from ..contents import Opened, check_options, describe, opened, rows_of, selected
 from ..progress import Bar, shown
@@ -53,7 +53,7 @@ OPTIONS = (
 file_ <file>  file, dataset, folder or URL; - may be a pipe
 """
 )
-PROPERTIES = HIDDEN_READING
+PROPERTIES = READING_PROPERTIES
 
 
 def run(args: Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from ... import dataset
-from ..._check.findings import ERROR, Report, counted
+from ..._check.findings import ERROR, PERMISSION, UNREADABLE, Report, counted
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
@@ -19,10 +19,11 @@ from ..text import say_json, size_text
 
 # The state of a damaged file, in words.
 DAMAGED = "damaged"
-# States for errors of a single kind, which are no damage.
-UNREADABLE = {
+# The state for errors of kinds that are no damage: of the last one that was found.
+NO_DAMAGE = {
+    PERMISSION: "not readable by this user",
     "codec": "not readable by this Blosc",
-    "permission": "not readable by this user",
+    UNREADABLE: "could not be read",
 }
 
 
@@ -93,9 +94,9 @@ def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     if report.ok:
         return exit_codes.EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
-    for kind, state in UNREADABLE.items():
-        if kinds == {kind}:
-            return exit_codes.EXIT_COULD_NOT, state
+    if kinds <= NO_DAMAGE.keys():
+        states = [state for kind, state in NO_DAMAGE.items() if kind in kinds]
+        return exit_codes.EXIT_COULD_NOT, states[-1]
     return exit_codes.EXIT_DAMAGED, DAMAGED
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ from ...abstract_io import Progress
 from ...args import known_settings
 from ...constants import MAGIC
 from ...exceptions import (
+    FileNotFound,
     NotReadable,
     StorageError,
     UsageError,
@@ -239,6 +241,55 @@ def source_format(path: str) -> Format:
     return found
 
 
+def has_store(path: str) -> bool:
+    """Return whether a path is that of a dataset, which may be in a ZIP file."""
+    is_possible = os.path.isdir(path) or _file_of(path) != path
+    return is_possible and find_any(Folder.open(path)) is not None
+
+
+def split_members(
+    path: str, is_dataset: Callable[[str], bool] = has_store
+) -> tuple[str, list[str]]:
+    """Return the file or folder of a name, and the names of members that follow.
+
+    There are none behind a name that does not exist, and behind a dataset, whose
+    members have paths. `is_dataset` says whether a path is that of a dataset.
+    """
+    outer, members = path.rstrip(os.sep) or path, list[str]()
+    while outer and not (is_url(path) or _is_source(outer, is_dataset)):
+        outer, _, last = outer.rpartition("/")
+        members.insert(0, last)
+    return (outer, members) if outer and members else (path, [])
+
+
+def _is_source(path: str, is_dataset: Callable[[str], bool]) -> bool:
+    """Return whether a path is a file, or a folder that is not a part of another."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except PermissionError:
+        return True  # the error of opening it is better
+    except (OSError, ValueError):
+        return os.path.islink(path) or is_dataset(path)
+    is_block = is_folder and os.path.isfile(os.path.join(path, "header"))
+    is_tree = import_module(".bigfile_trees", __name__).is_tree
+    return not (is_block and is_tree(os.path.dirname(path) or ".")) or is_dataset(path)
+
+
+def inner_content(
+    content: contents.Content, path: str, members: Sequence[str]
+) -> contents.Content:
+    """Return the content of a member in a file or folder; raise `FileNotFound`."""
+    for number, member in enumerate(members):
+        if member not in content.members:
+            names = printable(", ".join(content.members) or "no members")
+            raise FileNotFound(
+                "there is no '%s' in '%s', which has %.60s"
+                % (member, "/".join([shown_name(path), *members[:number]]), names)
+            )
+        content = contents.member_of(content, member)
+    return content
+
+
 def _file_of(path: str) -> str:
     """Return the ZIP file that a name is in; any other name as it is."""
     found = None if os.path.exists(path) else find_zip(os.path.abspath(path))
@@ -354,7 +405,7 @@ def convert(
     ----------
     source
         The file or folder, or the URL of a ``.blp`` file or a dataset. Its content says
-        which format it has.
+        which format it has. Names of members may follow: ``'data.nc/t'``.
     target
         The file or folder to write, which appears when it is complete. A stream, such
         as ``/dev/stdout``, is written directly.
@@ -430,12 +481,16 @@ def convert(
     >>> done.kind, done.nbytes, done.lost
     ('array', 24, ['the attributes'])
     """
-    in_name = os.fsdecode(local_path(source))
+    in_name, members = split_members(os.fsdecode(local_path(source)))
     out_name = os.fsdecode(local_path(target))
     without_url(out_name, "the target of a conversion")
     check_distinct(_file_of(in_name), out_name)
     check_apart(in_name, out_name)
     wanted = target_format(out_name, to)
+    for keyword, given in (("dtypes", dtypes), ("rename", rename)):
+        if given is not None and not isinstance(given, Mapping):
+            text = "%s: expected a dictionary with names of columns, found %.200r"
+            raise UsageTypeError(text % (keyword, given))
     raw = _decode_raw(in_name, dtype, shape)
     found = source_format(in_name) if raw is None else RAW
     if dtypes and found.name not in READ_BY["dtypes"]:
@@ -491,7 +546,7 @@ def convert(
         missing=missing,
     )
     with request.resources:
-        content = found.read(in_name, request)
+        content = inner_content(found.read(in_name, request), in_name, members)
         notes = _notes(content, found, wanted, request)
         if "group" not in wanted.holds:
             has_names = wanted.name in NAMING
@@ -510,7 +565,8 @@ def convert(
             for name, node in contents.nodes_of(content)
             if (text := told(node.attrs))
         ]
-    names = shown_name(in_name), out_name, found.name, wanted.name
+    source = "/".join([shown_name(in_name), *members])
+    names = source, out_name, found.name, wanted.name
     return Conversion(
         *names, content.kind, content.nbytes, request.lost, recovered, notes
     )
@@ -620,6 +676,11 @@ def _decode_raw(
         return None
     if text is None:
         raise UsageTypeError("a shape needs a type: the dtype of the items")
+    if isinstance(text, Mapping) and "names" not in text:
+        raise UsageTypeError(
+            "dtype: expected the type of items without a header, found a dictionary; "
+            "dtypes={NAME: TYPE} gives types to columns"
+        )
     dtype = _named_type(text)
     if dtype.hasobject or not dtype.itemsize:
         raise UsageValueError("raw items can't have the dtype '%s'" % text)

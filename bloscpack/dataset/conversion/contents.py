@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
@@ -51,6 +51,9 @@ DECIMALS = (".", ",")
 # reads from all parts of the file.
 FORTRAN_FACTOR = 4
 NO_COLUMN = "a table must have a column"
+NO_NAME = "a column without a name, which --rename =NAME gives it"
+# In front of the name of a mask whose name another column has until it is renamed.
+NAME_TAKEN = "\0"
 # What a format can't hold that has no missing values, and keeps the mask as a column.
 MASKS = "the missing values of the column '%s' (the column '%s' marks them)"
 # Attributes of netCDF: the values of missing items, and how numbers are stored.
@@ -208,6 +211,23 @@ class Request:
         if not found:
             raise UsageValueError(NO_COLUMN)
         return found
+
+    def mask_name(self, name: str, names: Collection[str]) -> str:
+        """Return the name of a new mask of a column of a table with columns `names`.
+
+        Raises `UsageError` if another column has the name. A column that gets a new
+        name, or is left out, leaves it to the mask: `chosen` renames the mask.
+        """
+        mask, new = MASK_NAME % name, MASK_NAME % self.rename.get(name, name)
+        if mask not in names:
+            return mask
+        if new in {self.rename.get(n, n) for n in names if self._wants(n)}:
+            raise UsageValueError(
+                "the column '%s' has missing values, and another column has the name "
+                "'%s' of the one that says which; convert --rename '%s=NAME' gives it "
+                "another name, and --exclude '%s' leaves it out" % (name, new, new, new)
+            )
+        return NAME_TAKEN + mask
 
     def _check_known(self, what: str, typed: Iterable[str] = ()) -> None:
         for name in (*(self.columns or ()), *self.exclude, *self.rename, *typed):
@@ -539,7 +559,9 @@ class Rows:
     @property
     def masks(self) -> dict[str, str]:
         """The columns of a table with missing items, and the names of the masks."""
-        return masks_of(self.columns)
+        masks, columns = masks_of(self.columns), self.columns.items()
+        taken = {n: c for n, c in columns if n.startswith(NAME_TAKEN)}
+        return {**masks, **{c.attrs[MASK_OF]: n for n, c in taken.items()}}
 
     @property
     def visible(self) -> dict[str, Rows]:

@@ -35,7 +35,7 @@ from ..._format.text import TEXT, item_nbytes
 from ...exceptions import DoesNotFit, NotReadable, UsageTypeError
 from ...log import printable
 from ..arrow_arrays import decoded
-from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF
+from ..rows import ENDS_IN_ZERO, MASK_OF
 from . import contents
 from .parquet_files import (
     UNSIZED,
@@ -142,9 +142,8 @@ def read(path: str, request: contents.Request) -> contents.Content:
         column = columns[name] = contents.Rows(dtypes[name], (length,))
         column.text_nbytes = scan.lengths.text_nbytes if column.dtype == TEXT else 0
         if scan.has_missing and dtypes[name].kind in "biu":
-            mask = MASK_NAME % name
-            if mask not in file.names:
-                file.masks[name] = mask
+            with contents.naming_file(path):
+                file.masks[name] = request.mask_name(name, file.names)
         if name in file.masks:
             attrs = {MASK_OF: name}
             columns[file.masks[name]] = contents.Rows(BOOL, (length,), attrs=attrs)
@@ -199,7 +198,7 @@ class _File:
         self.wanted = request.wanted_columns(self.names)
         for name in self.wanted:
             if counts[name] > 1 or not (name or name in request.rename):
-                found = "two columns '%s'" % name if name else "a column without a name"
+                found = "two columns '%s'" % name if name else contents.NO_NAME
                 raise NotReadable(
                     "expected a line with a different name for each column, found %s; "
                     "convert --columns reads some of the others" % found
@@ -276,24 +275,28 @@ class _File:
         )
 
     def _lines(self, start: int, text: bytes) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number and the values of each line of a part that is not blank.
+        """Yield the number and the values of each row of a part that is not blank.
 
-        This is slow. It finds the names, and the lines that messages are about.
+        The number is that of its first line. This is slow. It finds the names, and the
+        lines that messages are about.
         """
         line, is_single = self._lines_before(start), len(self.names) == 1
         text = _without_blank_lines(text) if is_single else text
         lines = io.StringIO(text.decode("utf-8"), newline="")
         reader = csv.reader(lines, delimiter=self._delimiter)
+        first = line + 1
         for values in reader:
             if values and (is_single or len(values) > 1 or values[0].strip()):
-                yield line + reader.line_num, values
+                yield first, values
+            first = line + reader.line_num + 1
 
     def batches(
         self, names: Sequence[str]
-    ) -> Iterator[tuple[pyarrow.RecordBatch, Callable[[int], str]]]:
+    ) -> Iterator[tuple[pyarrow.RecordBatch, Callable[[int, str], str]]]:
         """Yield some columns of the rows in parts, as text.
 
-        Behind each part is a function that names the line of one of its rows.
+        Behind each part is a function that names the line of a value, of a row and a
+        column.
         """
         import pyarrow.csv
 
@@ -350,11 +353,14 @@ class _File:
         is_blank = re.fullmatch(r'\s*|"\s*"', row.text)
         return "skip" if is_blank and self._delimiter not in row.text else "error"
 
-    def _where(self, start: int, text: bytes, skipped: int, row: int) -> str:
-        """Return the number of the line of a row, in words."""
+    def _where(self, start: int, text: bytes, skipped: int, row: int, name: str) -> str:
+        """Return the number of the line in which a value begins, in words."""
         with suppress(csv.Error):
-            for number, _ in islice(self._lines(start, text), skipped + row, None):
-                return "line %d" % number
+            rows = self._lines(start, text)
+            for number, values in islice(rows, skipped + row, None):
+                before = ",".join(values[: self.names.index(name)])
+                line_ends = re.findall(r"\r\n?|\n", before)
+                return "line %d" % (number + len(line_ends))
         return "behind line %d" % self._lines_before(start)
 
     def blocks(self, dtypes: Mapping[str, DType]) -> Iterator[contents.Columns]:
@@ -376,7 +382,7 @@ class _File:
                             index, why = error.args
                             raise DoesNotFit(
                                 "column '%s', %s: %s"
-                                % (name, where(start + index), why)
+                                % (name, where(start + index, name), why)
                             ) from error
                     yield block
 

@@ -235,14 +235,18 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
         # Zarr has tables, and no arrays with fields.
         table = as_table(content)
         wrong = {
-            name: column.dtype
+            name: column
             for name, column in table.columns.items()
             if content.may_be_lost and not _fits(column, layout)
         }
         if 0 < len(wrong) < len(table.columns):
-            for column in wrong.items():
-                what = "the column '%s', of dtype '%s', of '%s'"
-                request.note_loss(what % (*column, where))
+            for name, column in wrong.items():
+                row = column.shape[1:]
+                of_shape = " and shape %s of each row" % (row,) if row else ""
+                request.note_loss(
+                    "the column '%s', of dtype '%s'%s, of '%s'"
+                    % (name, column.dtype, of_shape, where)
+                )
             table = table.only(n for n in table.columns if n not in wrong)
         _write_table(table, request, path)
     else:

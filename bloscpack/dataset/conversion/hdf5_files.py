@@ -1114,7 +1114,9 @@ class _Writer:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
-            self._request.note_loss("the dtype '%s' of '%s'" % (array.dtype, path))
+            if unit != array.dtype:  # else readers get the same times
+                what = "the dtype '%s' of '%s'" % (array.dtype, path)
+                self._request.note_loss(what)
             attrs = {**attrs, **_attributes_of_times(unit)}
             stored = numpy.dtype("i8")
         elif array.dtype.kind in "UO":

@@ -47,13 +47,13 @@ from ..arrow_arrays import (
 )
 from ..rows import (
     ENDS_IN_ZERO,
-    MASK_NAME,
     MASK_OF,
     converted,
     naming_column,
     text_or,
 )
 from .contents import (
+    NO_NAME,
     Columns,
     Content,
     Field,
@@ -190,6 +190,7 @@ def read(path: str, request: Request) -> Content:
         source = _Source(path, request)
         length = source.length
         names = _names(source, request)
+        all_names = {*names.values()}
         wanted = {*request.wanted_columns(names.values())}
         names = {n: name for n, name in names.items() if name in wanted}
         source.choose_unit([source.schema.names[number] for number in names])
@@ -228,6 +229,8 @@ def read(path: str, request: Request) -> Content:
                 step = min(most, rows_in_block(max([dtype.itemsize, *nbytes])))
                 for batch in source.batches(step, [field.name], once):
                     array = _stored(batch[field.name], decodes=False)
+                    if number in texts and _pyarrow().types.is_decimal(array.type):
+                        array = array.cast(_pyarrow().string())
                     has_nulls = has_nulls or array.null_count > 0
                     if has_nulls and not can_mask:
                         raise _missing(field.name)
@@ -243,10 +246,11 @@ def read(path: str, request: Request) -> Content:
             found[name].text_nbytes = lengths.text_nbytes if dtype == TEXT else 0
             if has_nulls:
                 attrs = {MASK_OF: name}
-                found[MASK_NAME % name] = _Column(BOOL, (length,), attrs=attrs)
+                mask = request.mask_name(name, all_names)
+                found[mask] = _Column(BOOL, (length,), attrs=attrs)
             for key, column in found.items():
-                if not key:
-                    raise UsageValueError("there is a column without a name")
+                if not (key or key in request.rename):
+                    raise UsageValueError("expected names of columns, found " + NO_NAME)
                 if key in columns:
                     raise UsageValueError("there are two columns '%s'" % key)
                 column.file_name, column.has_mask = field.name, has_nulls
@@ -597,7 +601,7 @@ def _not_kept(field: pyarrow.Field) -> Iterator[str]:
 def _can_mask(found: pyarrow.DataType, dtype: DType) -> bool:
     """Return whether missing values become a column: other types have NaN or NaT."""
     types, found = _pyarrow().types, getattr(found, "storage_type", found)
-    return not (types.is_nested(found) or types.is_null(found) or dtype.kind in "fmM")
+    return not (types.is_nested(found) or dtype.kind in "fmM")
 
 
 def _shape_of(found: pyarrow.DataType) -> tuple[tuple[int, ...], pyarrow.DataType]:
@@ -625,22 +629,32 @@ def _dtype_of(
     `wanted` is the type that the user gave. Raises `UsageError` for other types.
     """
     types, (inner, found) = _pyarrow().types, _shape_of(field.type)
-    if types.is_null(found) and not inner:  # text of pandas without rows
-        if length:
-            raise _missing(field.name)
-        return TEXT if has_text else text_dtype(0), ()
     name, advice = _dtype_name(found), ""
-    if name is None and types.is_decimal(found):
-        advice = "--dtype '%s=f8' makes its items floats, and " % field.name
-        name = None if wanted is None or wanted.kind not in "fiu" else wanted.str
+    is_null = types.is_null(found)
+    if is_null and not inner:  # text of pandas, if there are no rows
+        text = "--dtype '%s=f8', or another type, makes them missing items of it, and "
+        advice = text % field.name
+        name = "U" if wanted is not None or not length else None
+    elif name is None and types.is_decimal(found):
+        text = "--dtype '%s=f8' makes its items floats, '%s=U' text, and "
+        advice = text % (field.name, field.name)
+        if wanted is not None and wanted.kind in "fiuUSO":
+            name = "U" if wanted.kind in "USO" else wanted.str
     elif name is None and types.is_time(found):
         text = "--dtype '%s=m8[%s]' makes its items durations since midnight, and "
         advice = text % (field.name, found.unit)
         name = None if wanted is None or wanted.kind != "m" else wanted.str
     if name is None or (inner and name in UNSIZED):
         raise UsageTypeError(
-            "an array can't hold the column '%s' of type '%.200s'; convert %s%s"
-            % (field.name, field.type, advice, LEAVES_OUT % field.name)
+            "an array can't hold the column '%s' of type '%.200s'%s; convert %s%s"
+            % (
+                *(
+                    field.name,
+                    field.type,
+                    ", all of whose values are missing" * is_null,
+                ),
+                *(advice, LEAVES_OUT % field.name),
+            )
         )
     dtype = text_or(numpy.dtype(name), has_text)
     if wanted is not None:
@@ -704,8 +718,13 @@ def _blocks(
 
 
 def _stored(array: pyarrow.Array, decodes: bool = True) -> pyarrow.Array:
-    """Return an array of Arrow without an extension type, a view or a dictionary."""
+    """Return an array of Arrow without an extension type, a view or a dictionary.
+
+    Missing values without a type become text.
+    """
     array = getattr(array, "storage", array)
+    if _pyarrow().types.is_null(array.type):
+        array = array.cast(_pyarrow().string())
     if decodes and hasattr(array, "dictionary"):
         array = array.dictionary_decode()
     kind = VIEWS.get(str(array.type))
@@ -724,6 +743,8 @@ def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
         if types.is_decimal(found) and kind == "f":
             array = array.cast(pyarrow.string())  # text is rounded once
         is_text = str(array.type) in TEXT_TYPES and kind not in "USO"
+        if is_text and array.null_count == len(array):
+            return _pyarrow().nulls(len(array), arrow_type(dtype, (), ""))
         if is_text or types.is_decimal(found):
             items = array.cast(arrow_type(dtype, (), ""))
             if is_text and kind == "f":

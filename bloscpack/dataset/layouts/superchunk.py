@@ -698,7 +698,8 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         """Raise `UsageError` if no folder can have the name of a column."""
         if not isinstance(name, str) or not name:
             raise UsageValueError(
-                "the name of a column must be text, not %.200r" % (name,)
+                "the name of a column must be text with a character, not %.200r"
+                % (name,)
             )
         encode_name(name)
 
