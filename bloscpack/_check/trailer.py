@@ -332,8 +332,9 @@ class _TrailerCheck:
         none = bytes(len(rows[0]))
         pairs = zip(extents[::2], extents[1::2], strict=True)
         where = dict(zip(self.slots, pairs, strict=False))
+        nslots = (self.stop - CRC_LENGTH - self.index_start) // ENTRY.size
         for slot, found in enumerate(rows):
-            if found == none:
+            if found == none and slot < nslots:
                 continue
             offset, size = where.get(slot, (0, 0))
             chunk = whole.read_at(offset, max(0, size - CRC_LENGTH))

@@ -36,9 +36,10 @@ TAIL = struct.Struct("<III")
 NUMBER_LENGTH = 4
 # Maximum size of a table in bytes: a shard that needs a larger one has none.
 MAX_TABLE = 2**22
-# Minimum plain size in bytes of a chunk with a row, and its minimum number of blocks.
-LEAST_CHUNK = 2**18
+# Minimum number of blocks of a chunk with a row, and the minimum plain size in bytes of
+# chunks whose rows are written and used: reading shorter ones as a whole takes less.
 LEAST_BLOCKS = 2
+LEAST_CHUNK = 2**18
 # The size of blocks in bytes for which a reader reads a table together with the index,
 # and the maximum number of bytes that it reads for this.
 USUAL_BLOCK = 2**16
@@ -66,7 +67,7 @@ class BlockRow:
     def of_chunk(cls, chunk: Buffer) -> BlockRow | None:
         """Return the row of a chunk without damage; None if it gets none."""
         header, view = unpack_header(chunk), memoryview(chunk)
-        if not has_row(header):
+        if header.nblocks < LEAST_BLOCKS:
             return None
         if header.is_copy:
             ends: Sequence[int] = _ends_of_copy(header)
@@ -93,7 +94,7 @@ class BlockRow:
         if (header.nbytes, header.ctbytes) != (nbytes, ctbytes):
             return None
         count = (len(raw) - BLOSC_HEADER_LENGTH) // (2 * NUMBER_LENGTH)
-        if not has_row(header) or header.nblocks != count:
+        if not LEAST_BLOCKS <= header.nblocks == count:
             return None
         numbers = struct.unpack_from("<%dI" % (2 * count), raw, BLOSC_HEADER_LENGTH)
         row = cls(header, numbers[:count], numbers[count:])
@@ -102,11 +103,6 @@ class BlockRow:
         else:
             is_sound = all(map(lt, (row.start, *row.ends), row.ends))
         return row if is_sound and row.ends[-1] == ctbytes else None
-
-
-def has_row(header: BloscHeader) -> bool:
-    """Return whether a chunk with a valid header is long enough for a row."""
-    return header.nbytes >= LEAST_CHUNK and header.nblocks >= LEAST_BLOCKS
 
 
 def _ends_of_copy(header: BloscHeader) -> list[int]:
@@ -164,7 +160,7 @@ def _nbytes(nrows: int, nblocks: int) -> int:
 
 def nbytes_ahead(nslots: int, chunk_nbytes: int) -> int:
     """Return how many bytes in front of an index to read for the table, if any."""
-    if chunk_nbytes < LEAST_CHUNK:
+    if not chunk_nbytes:
         return 0
     row = row_length(-(-chunk_nbytes // USUAL_BLOCK))
     return min(MAX_AHEAD, HEAD.size + nslots * row + TAIL.size)

@@ -90,12 +90,12 @@ def test_damage_in_a_block_is_found_by_the_runs_that_have_it():
     assert read_from(damaged, row, [(0, 1)]) is None
 
 
-def test_blocks_in_any_order_and_short_chunks_have_no_row():
+def test_blocks_in_any_order_and_single_blocks_have_no_row():
     chunk = bytearray(compressed())
     assert BlockRow.of_chunk(chunk) is not None
     chunk[16:24] = chunk[20:24] + chunk[16:20]
     assert BlockRow.of_chunk(chunk) is None
-    assert BlockRow.of_chunk(compressed(PLAIN[: 2**18 - 1])) is None
+    assert BlockRow.of_chunk(compressed(PLAIN[:1000])) is None
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, ordered, run_length
 from ..._file.opened import plan_runs
-from ..._format.block_table import LEAST_CHUNK, BlockRow, blocks_of
+from ..._format.block_table import BlockRow, blocks_of
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import check_digest, decompress, decompress_into, read_blocks
 from ..._format.dtypes import Array
@@ -110,7 +110,6 @@ class ShardFiles(ChunkFiles):
         self.nbytes = self.nfiles * self.slots * self.chunk_size
         self.sharding = sharding
         self.decode = sharding.decode_text if sharding.is_text else None
-        self._has_blocks = self.decode is None and self.chunk_size >= LEAST_CHUNK
         self.sparse = sparse
         self._waiting = waiting
         self._is_foreign = is_foreign
@@ -472,7 +471,7 @@ class ShardFiles(ChunkFiles):
         run: Sequence[int],
     ) -> None:
         """Load chunks of a file, all from the same version of it."""
-        if needs is not None and self._has_blocks:
+        if needs is not None and self.sharding.has_blocks:
             run = self._load_blocks(use, room, needs, keep_from, used, run)
             if not run:
                 return
@@ -521,7 +520,7 @@ class ShardFiles(ChunkFiles):
 
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
-        if self._has_blocks and not self.folder.is_remote:
+        if self.sharding.has_blocks and not self.folder.is_remote:
             number, begin = divmod(start, self.chunk_size)
             if 0 < len(view) <= self.chunk_size - begin:
                 plain = self._plain_of_blocks(number, begin, begin + len(view))
@@ -600,10 +599,12 @@ class ShardFiles(ChunkFiles):
             return run
         version, is_far = file.storage.identity, file.storage.is_remote
         plans: list[BlockPlan] = []
+        whole = False  # whether chunks are read as a whole
         for number in run:
             row, key, runs = file.row(number), (number, version), []
             has_target = room is not None and room(number) is not None
-            if not (row is None or has_target or (cache and cache.get(key))):
+            is_kept = bool(cache) and cache.get(key) is not None
+            if not (row is None or has_target or is_kept):
                 header, keeps = row.header, number >= keep_from
                 runs = blocks_of(needs(number), header.blocksize, header.nblocks)
                 if is_far and runs and self._use_kept(use, key, header.blocksize, runs):
@@ -612,16 +613,18 @@ class ShardFiles(ChunkFiles):
                     runs = []
             if row is None or not runs:
                 left.append(number)
+                whole = whole or not is_kept
             else:
                 plans.append((number, row, runs))
         fetched: dict[int, Fetched] | None = {}
         if plans and is_far:
+            # No more requests than for whole chunks.
             try:
-                fetched = _fetch_blocks(file, plans)
+                fetched = None if whole else _fetch_blocks(file, plans)
             except (FormatError, StorageError):
                 fetched = None
             if fetched is None:
-                return run
+                return sorted([*left, *(number for number, _, _ in plans)])
         for number, row, runs in plans:
             memory = cache.memory(self.chunk_size)
             if is_far and fetched:

@@ -38,6 +38,7 @@ from ..._format.array_metadata import (
     with_chunks,
 )
 from ..._format.block_table import (
+    LEAST_CHUNK,
     TAIL,
     BlockRow,
     is_table,
@@ -121,9 +122,10 @@ class Sharding:
         Whether the items are text of variable length: then chunks have any size.
     largest_frame
         The greatest size in bytes of a chunk in a file, and its digest.
+    has_blocks
+        Whether blocks of chunks are read alone, with a table of blocks.
     table_nbytes
-        Number of bytes to read for the table of blocks in front of an index; 0 if the
-        shards have none.
+        Number of bytes to read for this table, in front of an index.
     """
 
     def __init__(
@@ -143,8 +145,9 @@ class Sharding:
         self.is_text = dtype == TEXT
         nbytes = MAX_BUFFERSIZE if self.is_text else self.chunk_nbytes
         self.largest_frame = largest_frame(nbytes)
-        slots, size = grid.slots, self.chunk_nbytes
-        self.table_nbytes = 0 if self.is_text else nbytes_ahead(slots, size)
+        self.has_blocks = not self.is_text and self.chunk_nbytes >= LEAST_CHUNK
+        size = self.chunk_nbytes if self.has_blocks else 0
+        self.table_nbytes = nbytes_ahead(grid.slots, size)
 
     # Items and plain bytes
 

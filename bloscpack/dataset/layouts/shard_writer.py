@@ -24,7 +24,7 @@ from ..._commit.change import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import cached_property
 from ..._engine.threads import Line, ordered
-from ..._format.block_table import LEAST_CHUNK, BlockRow, has_row
+from ..._format.block_table import LEAST_BLOCKS, BlockRow
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import check_digest, compress
 from ..._format.dtypes import Array
@@ -166,12 +166,12 @@ class NewShard:
         if row is not None:
             return row.raw
         (offset,), (size,) = file.extents_of([number])
-        too_short = self._sharding.is_text or self._sharding.chunk_nbytes < LEAST_CHUNK
-        if file.has_rows or too_short or not size or file.storage.is_remote:
+        is_known = file.has_rows or not (size and self._sharding.has_blocks)
+        if is_known or file.storage.is_remote:
             return b""
         try:
             head = decode_header(file.storage.read_at(offset, BLOSC_HEADER_LENGTH))
-            if not has_row(head):
+            if head.nblocks < LEAST_BLOCKS:
                 return b""
             frame = memoryview(file.storage.read_at(offset, size))
             chunk, digest = frame[: head.ctbytes], frame[head.ctbytes :]
@@ -403,7 +403,7 @@ class ShardWriter:
         return chunk, *self._digest_and_row(chunk)
 
     def _digest_and_row(self, chunk: bytes) -> tuple[bytes, bytes]:
-        row = None if self.sharding.is_text else BlockRow.of_chunk(chunk)
+        row = BlockRow.of_chunk(chunk) if self.sharding.has_blocks else None
         if row is None:
             return CHECKSUM(chunk), b""
         return row.raw[-CHECKSUM.size :], row.raw  # it ends with the digest of all
