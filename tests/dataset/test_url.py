@@ -170,17 +170,17 @@ def test_http_requests(web):
 
 
 def test_http_requests_before_the_items(web):
-    """The document is read once, and then the end of the shard with the index."""
+    """The document is read once, then the end of the shard, then front and chunk."""
     items = np.random.default_rng(2).integers(0, 2**60, (400, 100))
     dataset.create_array(web.root / "cut", items, chunks=20, shards=400).close()
     web.requests.clear()
     array = dataset.open(web.url + "/cut")
     assert [("GET", "cut/zarr.json")] == web.requests
     assert items[7, 3] == array[7, 3]
-    assert [("GET", "cut/c/0/0")] * 2 == web.requests[1:]
+    assert [("GET", "cut/c/0/0")] * 3 == web.requests[1:]
     assert items[390, 3] == array[390, 3]  # at the end, which is known
     assert items[47, 3] == array[47, 3]
-    assert [("GET", "cut/c/0/0")] * 3 == web.requests[1:]
+    assert [("GET", "cut/c/0/0")] * 4 == web.requests[1:]
 
 
 def test_http_requests_for_a_table(web):
@@ -214,24 +214,58 @@ def test_http_requests_for_a_shard(web, layout, file):
     assert [shard] == web.requests
     assert items[390].tolist() == array[390].tolist()
     assert [shard] * 2 == web.requests
-    if layout == "superchunk":
+    array = dataset.open(web.url + "/cut")
+    web.requests.clear()
+    barrier = threading.Barrier(2)
+    web.before = lambda _: len(web.requests) > 1 and barrier.wait(30)
+    assert items[7].tolist() == array[7].tolist()
+    assert [shard] * 3 == web.requests  # the end; the front and a chunk at once
+    web.before = lambda _: None
+    dataset.create_array(web.root / "new", items, **how).close()
+    right = (web.root / "cut" / file).read_bytes()
+    shutil.copy(web.root / "new" / file, web.root / "cut" / file)
+    for key in (7, slice(None)):
         array = dataset.open(web.url + "/cut")
-        web.requests.clear()
-        barrier = threading.Barrier(2)
-        web.before = lambda _: len(web.requests) > 1 and barrier.wait(30)
-        assert items[7].tolist() == array[7].tolist()
-        assert [shard] * 3 == web.requests  # the end; the front and a chunk at once
-        web.before = lambda _: None
-        dataset.create_array(web.root / "new", items, **how).close()
-        right = (web.root / "cut/data/__1__.bin").read_bytes()
-        shutil.copy(web.root / "new/data/__1__.bin", web.root / "cut/data/__1__.bin")
-        for key in (7, slice(None)):
-            array = dataset.open(web.url + "/cut")
-            with pytest.raises(DamageError, match="expected a file of the array"):
-                array[key]
-        # The wrong file is forgotten.
-        (web.root / "cut/data/__1__.bin").write_bytes(right)
-        assert items.tolist() == array[:].tolist()
+        with pytest.raises(DamageError, match="expected a file of the array"):
+            array[key]
+    # The wrong file is forgotten.
+    (web.root / "cut" / file).write_bytes(right)
+    assert items.tolist() == array[:].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f4"])
+@pytest.mark.parametrize("options", [{}, {"fill_value": 0}], ids=["dense", "sparse"])
+@pytest.mark.parametrize("scheme", ["http", "memory"])
+def test_a_dataset_that_is_replaced(folder, dtype, options, scheme):
+    """A handle that is open does not read items of the next array at this place."""
+    items = np.arange(1.0, 401).reshape(100, 4)
+    how = {"chunks": 20, "shards": 20, **options}
+    store = fsspec.filesystem("memory")
+
+    def publish(which):
+        dataset.create_array(folder / which, items.astype(dtype), **how).close()
+        shutil.rmtree(folder / "a", ignore_errors=True)
+        (folder / which).rename(folder / "a")
+        if scheme == "memory":
+            if store.exists("/replaced"):
+                store.rm("/replaced", recursive=True)
+            store.put(str(folder / "a"), "/replaced", recursive=True)
+
+    with serving_folder(folder) as web:
+        url = web.url + "/a" if scheme == "http" else "memory://replaced"
+        publish("first")
+        array, late = dataset.open(url), dataset.open(url)
+        assert items[0].tolist() == array[0].tolist()
+        items += 1
+        publish("second")
+        for key in (50, slice(70, 90), [99, 41], slice(None)):
+            for opened in (array, late):
+                with pytest.raises((DamageError, StorageError)) as caught:
+                    opened[key]
+                assert "c/" in str(caught.value)
+        assert items.tolist() == dataset.open(url)[:].tolist()
+    if scheme == "memory":
+        store.rm("/replaced", recursive=True)
 
 
 def test_http_requests_for_blocks(web):
@@ -241,10 +275,10 @@ def test_http_requests_for_blocks(web):
     dataset.create_array(web.root / "data", items, **cut).close()
     array = dataset.open(web.url + "/data")
     for key, count in [
-        *[((3, 5), 2), ((3, 5), 0), ((4, 7), 0)],  # the end of the file, and block 0
+        *[((3, 5), 3), ((3, 5), 0), ((4, 7), 0)],  # the end, the front and block 0
         *[((500, 5), 1), ((300, 5), 0)],
         *[((600, 5), 1), ((slice(599, 602), slice(None)), 0)],
-        *[((slice(512, 1024, 64), 3), 1), ((slice(None, None, 64), 3), 3)],
+        *[((slice(512, 1024, 64), 3), 1), ((slice(None, None, 64), 3), 4)],
     ]:
         web.requests.clear()
         assert np.array_equal(items[key], array[key])
@@ -398,16 +432,25 @@ def test_changes_by_others(web, folder, monkeypatch):
         assert ROWS.tolist() == array[:].tolist()
 
 
+def add_pending_file(path):
+    """Commit -1 for the first shard of an array, and don't complete the change."""
+    copy = shutil.copytree(path, path.with_name("changed"))
+    with dataset.open_array(copy, "r+") as array:
+        array[:64] = -1
+    changes = path / ".bloscpack"
+    changes.mkdir()
+    shutil.copy(copy / "c/0/0", changes / "new-1")
+    shutil.rmtree(copy)
+    document = path / "zarr.json"
+    document.write_bytes(with_pending(document.read_bytes(), {"c/0/0": "new-1"}))
+
+
 def test_pending_files(web, folder):
     """A change that was committed, and is not complete, is visible."""
     path = folder / "g/in/a b"
     expected = dataset.open(path)[:]
-    changes = path / ".bloscpack"
-    changes.mkdir()
-    shutil.copy(path / "c/1/0", changes / "new-1")
-    document = path / "zarr.json"
-    document.write_bytes(with_pending(document.read_bytes(), {"c/0/0": "new-1"}))
-    expected[:64] = expected[64:128]
+    add_pending_file(path)
+    expected[:64] = -1
     assert expected.tolist() == dataset.open(web.url + "/g/in/a b")[:].tolist()
 
 
@@ -758,14 +801,10 @@ def test_an_array_with_a_pending_file(new, tmp_path):
     """A copy of a folder whose writer died is completed before it is changed."""
     with dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64) as array:
         array.append(ROWS[:10])
-    changes = tmp_path / "a/.bloscpack"
-    changes.mkdir()
-    shutil.copy(tmp_path / "a/c/1/0", changes / "new-1")
-    document = tmp_path / "a/zarr.json"
-    document.write_bytes(with_pending(document.read_bytes(), {"c/0/0": "new-1"}))
+    add_pending_file(tmp_path / "a")
     fsspec.filesystem("memory").put(str(tmp_path / "a"), "/new/", recursive=True)
     expected = np.concatenate([ROWS, ROWS[:10]])
-    expected[:64] = expected[64:128]
+    expected[:64] = -1
     assert expected.tolist() == dataset.open(new)[:].tolist()
     with dataset.open(new, "r+") as array:
         array.append(ROWS[:1])

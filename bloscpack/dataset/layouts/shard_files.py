@@ -176,10 +176,8 @@ class ShardFiles(ChunkFiles):
                 raise self._missing("file", number, self.cut.shard_box(number))
             self._open.put(number, (None,), since)
             return None
-        # One request less: only copying would make a wrong file permanent.
-        trusts = folder.is_remote and self._is_foreign and not self._for_copies
-        check = None if trusts else partial(self._check_front, number)
-        is_late = not (self.sparse or self._for_copies)
+        check = partial(self._check_front, number)
+        is_late = not self._for_copies
         try:
             file = ShardIndex(storage, self.sharding, check, checks_late=is_late)
         except FormatError as error:
