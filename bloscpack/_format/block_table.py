@@ -15,6 +15,7 @@ A digest is no protection from forgery: `BlockRow.decode` checks each number.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import lt
 
@@ -36,10 +37,11 @@ TAIL = struct.Struct("<III")
 NUMBER_LENGTH = 4
 # Maximum size of a table in bytes: a shard that needs a larger one has none.
 MAX_TABLE = 2**22
-# Minimum number of blocks of a chunk with a row, and the minimum plain size in bytes of
-# chunks whose rows are written and used: reading shorter ones as a whole takes less.
+# Minimum number of blocks of a chunk with a row. Minimum plain size in bytes of chunks
+# whose rows are written and used, and minimum compressed size of those that get one:
+# reading and verifying shorter chunks as a whole takes little.
 LEAST_BLOCKS = 2
-LEAST_CHUNK = 2**18
+LEAST_CHUNK, LEAST_COMPRESSED = 2**18, 2**16
 # The size of blocks in bytes for which a reader reads a table together with the index,
 # and the maximum number of bytes that it reads for this.
 USUAL_BLOCK = 2**16
@@ -122,19 +124,20 @@ def row_length(nblocks: int) -> int:
 def encode_table(rows: Mapping[int, bytes], index_crc: Buffer) -> bytes:
     """Return the table of rows by the number of their entry; empty if it is too long.
 
-    Rows that have fewer blocks than others are left out.
+    It has the rows of the most frequent number of blocks; the others are left out.
     """
-    size = max(map(len, rows.values()), default=0)
-    if not size:
+    counts = Counter(len(row) for row in rows.values() if row)
+    if not counts:
         return b""
+    ((size, _),) = counts.most_common(1)
     used = {slot: row for slot, row in rows.items() if len(row) == size}
-    counts = max(used) + 1, (size - row_length(0)) // (2 * NUMBER_LENGTH)
-    if table_nbytes(HEAD.pack(MAGIC, *counts)) == 0:
+    nrows, nblocks = max(used) + 1, (size - row_length(0)) // (2 * NUMBER_LENGTH)
+    if not _nbytes(nrows, nblocks):
         return b""
     none = bytes(size)
-    table = HEAD.pack(MAGIC, *counts)
-    table += b"".join(used.get(slot, none) for slot in range(counts[0]))
-    table += TAIL.pack(*counts, 0)[:-NUMBER_LENGTH]
+    table = HEAD.pack(MAGIC, nrows, nblocks)
+    table += b"".join(used.get(slot, none) for slot in range(nrows))
+    table += TAIL.pack(nrows, nblocks, 0)[:-NUMBER_LENGTH]
     return table + _digest_of(table, index_crc)
 
 

@@ -182,6 +182,11 @@ def test_table():
     assert b"" == encode_table({}, CRC) == encode_table({3: b""}, CRC)
 
 
+def test_rows_of_the_most_frequent_number_of_blocks():
+    one = BlockRow.of_chunk(compressed()).raw
+    assert [one] * 2 == raw_rows(encode_table({0: one, 1: one, 2: bytes(999)}, CRC))
+
+
 def test_limit(monkeypatch):
     row = BlockRow.of_chunk(compressed()).raw
     monkeypatch.setattr(block_table, "MAX_TABLE", 28 + 2 * len(row))

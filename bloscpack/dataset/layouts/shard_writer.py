@@ -24,7 +24,8 @@ from ..._commit.change import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import cached_property
 from ..._engine.threads import Line, ordered
-from ..._format.block_table import LEAST_BLOCKS, BlockRow
+from ..._format.automatic import READ_NBYTES
+from ..._format.block_table import LEAST_BLOCKS, LEAST_COMPRESSED, BlockRow
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import check_digest, compress
 from ..._format.dtypes import Array
@@ -171,7 +172,7 @@ class NewShard:
             return b""
         try:
             head = decode_header(file.storage.read_at(offset, BLOSC_HEADER_LENGTH))
-            if head.nblocks < LEAST_BLOCKS:
+            if head.nblocks < LEAST_BLOCKS or head.ctbytes < LEAST_COMPRESSED:
                 return b""
             frame = memoryview(file.storage.read_at(offset, size))
             chunk, digest = frame[: head.ctbytes], frame[head.ctbytes :]
@@ -398,12 +399,16 @@ class ShardWriter:
         args = copy(self._args)
         if CODEC_OF_FILL in CNAME_AVAIL:
             args.cname, args.clevel = CODEC_OF_FILL, 1
+            if args.blocksize:  # that of a codec for which Blosc multiplies it
+                args.blocksize = max(args.blocksize, READ_NBYTES)
         count = 1 if self.sharding.is_text else math.prod(self.grid.chunk)
         chunk = self._finish_chunk(compress(self._fill * count, args))
         return chunk, *self._digest_and_row(chunk)
 
     def _digest_and_row(self, chunk: bytes) -> tuple[bytes, bytes]:
-        row = BlockRow.of_chunk(chunk) if self.sharding.has_blocks else None
+        row = None
+        if self.sharding.has_blocks and len(chunk) >= LEAST_COMPRESSED:
+            row = BlockRow.of_chunk(chunk)
         if row is None:
             return CHECKSUM(chunk), b""
         return row.raw[-CHECKSUM.size :], row.raw  # it ends with the digest of all
