@@ -469,8 +469,9 @@ class ShardFiles(ChunkFiles):
         run: Sequence[int],
     ) -> None:
         """Load chunks of a file, all from the same version of it."""
+        wholes: set[int] = set()
         if needs is not None and self.sharding.has_blocks:
-            run = self._load_blocks(use, room, needs, keep_from, used, run)
+            run = self._load_blocks(use, room, needs, keep_from, used, run, wholes)
             if not run:
                 return
         version, cached, frames = self._content(run)
@@ -502,7 +503,8 @@ class ShardFiles(ChunkFiles):
             memory = target
             if memory is None:
                 memory = self._cache.memory(size, is_new=is_again)
-            if target is None and needs is not None and not is_again:
+            is_part = not is_again and number not in wholes
+            if target is None and needs is not None and is_part:
                 part = partial(needs, number)
             try:
                 is_whole = self._decode(frame, memory, part)
@@ -583,10 +585,12 @@ class ShardFiles(ChunkFiles):
         keep_from: int,
         used: dict[int, set[object]],
         run: Sequence[int],
+        wholes: set[int],
     ) -> Sequence[int]:
         """Load chunks of which few blocks are needed; return the numbers of the others.
 
-        Those also give the reason if a block can't be read.
+        Those also give the reason if a block can't be read. `wholes` gets those of
+        which most blocks are needed.
         """
         shard, cache, left = run[0] // self.slots, self._cache, []
         try:
@@ -605,6 +609,8 @@ class ShardFiles(ChunkFiles):
             if not (row is None or has_target or is_kept):
                 header, keeps = row.header, number >= keep_from
                 runs = blocks_of(needs(number), header.blocksize, header.nblocks)
+                if not runs:
+                    wholes.add(number)
                 if is_far and runs and self._use_kept(use, key, header.blocksize, runs):
                     continue
                 if runs and keeps and self._is_kept_whole(key):
