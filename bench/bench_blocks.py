@@ -54,8 +54,8 @@ def measure(plain: list[bytes], blosc_args: BloscArgs, size: int, rounds: int) -
     middle = len(out) // 2
     whole = best(lambda: [decompress_into(each, out) for each in chunks], rounds)
 
-    def part() -> tuple[int, int]:
-        return middle, middle + 8
+    def part() -> list[tuple[int, int]]:
+        return [(middle, middle + 8)]
 
     element = best(
         lambda: [decompress_into(each, out, part=part) for each in chunks], rounds

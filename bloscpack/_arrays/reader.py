@@ -27,6 +27,10 @@ from .source import ChunkSource
 
 Allocate = Callable[[Shape, DType], Array]
 
+# Minimum distance in bytes of the selected positions, on the average, from which
+# reading the bytes between them may be avoided: blocks are longer.
+LEAST_GAP = 2**14
+
 
 class Field(NamedTuple):
     """A part of an item, whose items are in a source of their own.
@@ -297,9 +301,18 @@ def _fill_boxes(
         placed.add(number)
         return _bytes_of(view)
 
-    def needs(number: int) -> tuple[int, int]:
-        low, high = _span_of(pieces[number][1], [steps[i] for i in order])
-        return low + offset, high + offset + size
+    njoint = len(selection.joint)
+
+    def needs(number: int) -> list[tuple[int, int]]:
+        of: Sequence[Index] = pieces[number][1]
+        of_steps = [steps[i] for i in order]
+        if njoint > 1:  # points are positions on a single axis
+            pairs = zip(of[:njoint], of_steps, strict=False)
+            points: Any = 0
+            for each, step in pairs:
+                points = points + numpy.asarray(each) * step
+            of, of_steps = (points.reshape(-1), *of[njoint:]), [1, *of_steps[njoint:]]
+        return _spans_of(of, of_steps, offset, size)
 
     source.load(list(pieces), use, room=room, needs=needs)
 
@@ -413,12 +426,11 @@ def _fill_rows(
         for offset, memory in fragments.get(number, ()):
             memory[:] = plain[offset : offset + len(memory)]
 
-    def needs(number: int) -> tuple[int, int]:
+    def needs(number: int) -> list[tuple[int, int]]:
         spans = [(at, at + len(memory)) for at, memory in fragments.get(number, ())]
         for piece in pieces.get(number, ()):
-            nbytes = (piece.nrows - 1) * row + extent
-            spans.append((piece.offset, piece.offset + nbytes))
-        return min(start for start, _ in spans), max(stop for _, stop in spans)
+            spans += _spans_of(piece.of[:1], [row], piece.offset, extent)
+        return sorted(spans)
 
     source.load(sorted({*pieces, *fragments}), use, needs=needs)
     for memory, piece in split:
@@ -479,6 +491,27 @@ def _span_of(entries: Sequence[Axis | Index], steps: Sequence[int]) -> tuple[int
         first, last = _ends_of(entry)
         low, high = low + first * step, high + last * step
     return low, high
+
+
+def _spans_of(
+    entries: Sequence[Index], steps: Sequence[int], start: int, size: int
+) -> list[tuple[int, int]]:
+    """Return the spans of selected cells, ascending; the cells between may be in them.
+
+    Cell 0 is at `start`, and a cell has `size` bytes. There is a span for each position
+    on the first axis, unless they are close together.
+    """
+    low, high = _span_of(entries, steps)
+    positions: Any = entries[0] if entries else ()
+    if isinstance(positions, slice):
+        positions = range(positions.start, positions.stop, positions.step or 1)
+    if len(positions) < 2 or high - low < LEAST_GAP * (len(positions) - 1):
+        return [(start + low, start + high + size)]
+    if not isinstance(positions, range):
+        positions = numpy.unique(positions).tolist()
+    low, high = _span_of(entries[1:], steps[1:])
+    low, high, step = start + low, start + high + size, steps[0]
+    return [(low + n * step, high + n * step) for n in positions]
 
 
 def _count_before(positions: Axis, position: int) -> int:

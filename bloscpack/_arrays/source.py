@@ -21,13 +21,13 @@ from .._types import Buffer
 # Returns the memory for a chunk, which has its plain size; None for any memory.
 Room = Callable[[int], memoryview | None]
 
-# Returns the span (start, stop) of the plain bytes of a chunk that are used.
-Needs = Callable[[int], tuple[int, int]]
+# Returns the spans (start, stop) of the plain bytes of a chunk that are used.
+Needs = Callable[[int], Sequence[tuple[int, int]]]
 
 # Default number of plain bytes that a source keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
-# Number of chunks that are known to have been read once: the maximum, and for chunks of
-# this size or more, of which a part can be read at much less cost.
+# Number of chunks whose reads are counted: the maximum, and for chunks of this size or
+# more, of which a part can be read at much less cost.
 MAX_NOTED, FEW_NOTED = 2**16, 8
 LONG_NBYTES = 2**18
 
@@ -117,7 +117,7 @@ class ChunkSource(ChunkSpans, ABC):
             its span, into which it is decompressed, or None. Chunks that are
             decompressed there are not kept in the cache.
         needs
-            Called with the number of a chunk without `room`; returns the span of its
+            Called with the number of a chunk without `room`; returns the spans of its
             plain bytes that ``use`` reads. The others may then have any value.
 
         Raises
@@ -153,7 +153,7 @@ class ChunkSource(ChunkSpans, ABC):
                 view[: stop - start] = memoryview(plain)[start - begin : stop - begin]
                 return stop - start
 
-        def needs(number: int) -> tuple[int, int]:
+        def needed(number: int) -> tuple[int, int]:
             begin, after = self.span(number)
             return max(begin, start) - begin, min(after, stop) - begin
 
@@ -168,12 +168,12 @@ class ChunkSource(ChunkSpans, ABC):
         def use(number: int, plain: memoryview) -> None:
             if first < number < last:
                 return  # it was decompressed there
-            begin, after = needs(number)
+            begin, after = needed(number)
             if after - begin < len(plain):
                 position = self.span(number)[0] + begin - start
                 view[position : position + after - begin] = plain[begin:after]
 
-        self.load(numbers, use, room=room, needs=needs)
+        self.load(numbers, use, room=room, needs=lambda number: [needed(number)])
         return stop - start
 
 
@@ -197,7 +197,7 @@ class ChunkCache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._chunks: dict[Hashable, Buffer] = {}
-        self._once: dict[Hashable, bool] = {}  # those that were read once
+        self._counts: dict[Hashable, int] = {}  # how often others were read lately
         self._latest = _Latest()
         self.renew_locks()
         renew_after_fork(self)
@@ -240,22 +240,21 @@ class ChunkCache:
         if len(plain) > self.limit:
             return
         with self._lock:
+            self._counts.pop(key, None)
             self._nbytes += len(plain) - len(self._chunks.pop(key, b""))
             self._chunks[key] = plain
             while self._nbytes > self.limit:
                 oldest = next(iter(self._chunks))
                 self._nbytes -= len(self._chunks.pop(oldest))
 
-    def is_first(self, key: Hashable, size: int) -> bool:
-        """Return whether a chunk of `size` bytes was not read lately; note it if so."""
+    def count_read(self, key: Hashable, size: int) -> int:
+        """Count a read of a chunk of a size; return how many there were lately."""
         most = FEW_NOTED if size >= LONG_NBYTES else self.limit // max(size, 1)
         with self._lock:
-            if self._once.pop(key, False):
-                return False
-            self._once[key] = True
-            if len(self._once) > min(most, MAX_NOTED):
-                del self._once[next(iter(self._once))]
-        return True
+            count = self._counts[key] = self._counts.pop(key, 0) + 1
+            if len(self._counts) > min(most, MAX_NOTED):
+                del self._counts[next(iter(self._counts))]
+        return count
 
     def memory(self, size: int, *, is_new: bool = False) -> memoryview:
         """Return memory of any value for a chunk, until this thread calls this again.

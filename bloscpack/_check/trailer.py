@@ -13,6 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .._engine.blosc_settings import own_settings
+from .._format.block_table import (
+    HEAD,
+    BlockRow,
+    is_table,
+    raw_rows,
+    table_nbytes,
+)
 from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress, frames_of, is_intact
 from .._format.crc32c import crc32c
@@ -27,6 +34,7 @@ from .._format.shard import (
     encode_entries,
     index_size,
     inner_size,
+    may_have_table,
     slots_of,
 )
 from .._storage.base import READ_SIZE, PartStorage, Storage
@@ -161,8 +169,10 @@ def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
 
 
 def _index_starts(storage: Storage, start: int) -> Iterator[int]:
-    """Yield where the index of a trailer may begin: without and with a padded copy."""
+    """Yield where the index of a trailer may begin: behind a padded copy or table."""
     sizes = [0]
+    if nbytes := table_nbytes(storage.read_at(start, HEAD.size)):
+        sizes.append(nbytes)
     with suppress(FormatError):
         head = decode_header(storage.read_at(start, BLOSC_HEADER_LENGTH))
         sizes += sorted({head.ctbytes + checksum.size for checksum in ALL_CHECKSUMS})
@@ -218,6 +228,7 @@ class _TrailerCheck:
         self.inspection, self.report = inspection, inspection.report
         self.inner = inner
         self.slots = slots_of(header, metadata)
+        self.may_have_table = may_have_table(header, metadata)
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         size = index_size(count_slots(header, metadata))
@@ -231,6 +242,8 @@ class _TrailerCheck:
         """
         whole = self.inspection.whole
         positions = [self.copy_start + size]
+        if nbytes := table_nbytes(whole.read_at(self.copy_start, HEAD.size)):
+            positions.append(positions[0] + nbytes)
         with suppress(FormatError):
             head = decode_header(whole.read_at(self.copy_start, BLOSC_HEADER_LENGTH))
             positions.append(
@@ -291,12 +304,47 @@ class _TrailerCheck:
                 copied = self.index_start - self.copy_start
                 self._check_copy(offset, nbytes)
                 expected.extend((self.copy_start, copied))
+        elif self.may_have_table:
+            copied = self._check_table(expected)
         if self.copy_start + copied != self.index_start:
             message = "'%d' bytes lie between the chunks and the shard index"
             gap = self.index_start - self.copy_start - copied
             self._add(message % gap, self.copy_start, self.index_start)
         count = self.slots[-1] + 1
         self._compare(encode_entries(expected, count, self.slots))
+
+    def _check_table(self, extents: array[int]) -> int:
+        """Compare the table of blocks with the chunks; return its size in bytes.
+
+        `extents` are offsets and sizes of the chunks in turn.
+        """
+        whole, start = self.inspection.whole, self.copy_start
+        nbytes = table_nbytes(whole.read_at(start, HEAD.size))
+        if not nbytes or start + nbytes != self.index_start:
+            return 0
+        table = whole.read_at(start, nbytes)
+        crc = whole.read_at(self.stop - CRC_LENGTH, CRC_LENGTH)
+        if not is_table(table, crc):
+            message = "the digest of the table of blocks does not fit it and the index"
+            self._add(message, start, self.index_start)
+            return nbytes
+        rows = raw_rows(table)
+        none = bytes(len(rows[0]))
+        pairs = zip(extents[::2], extents[1::2], strict=True)
+        where = dict(zip(self.slots, pairs, strict=False))
+        nslots = (self.stop - CRC_LENGTH - self.index_start) // ENTRY.size
+        for slot, found in enumerate(rows):
+            if found == none and slot < nslots:
+                continue
+            offset, size = where.get(slot, (0, 0))
+            chunk = whole.read_at(offset, max(0, size - CRC_LENGTH))
+            row = BlockRow.of_chunk(chunk) if chunk else None
+            if row is None or row.raw != found:
+                message = "the table of blocks has a wrong row for inner chunk %d"
+                at = start + HEAD.size + slot * len(found)
+                self._add(message % slot, at, at + len(found))
+                break
+        return nbytes
 
     def _compare(self, expected: bytes) -> None:
         """Compare the index with the entries of the chunks; the others are missing."""

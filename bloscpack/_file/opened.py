@@ -727,7 +727,7 @@ class OpenedFile(Closing, ChunkSource):
         fits = size <= self._cache.limit
         keep = keep and fits and target is None and not has_grown
         is_far = state.storage.is_remote  # reading it again would take a request
-        is_again = keep and (is_far or not self._cache.is_first(number, size))
+        is_again = keep and (is_far or self._cache.count_read(number, size) > 1)
         memory = None if has_grown else target
         try:
             header = decode_header(frame)

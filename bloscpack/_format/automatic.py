@@ -25,6 +25,7 @@ from .._types import Buffer
 from ..constants import MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_TYPESIZE
 from ..exceptions import UsageTypeError, UsageValueError
+from .block_table import LEAST_CHUNK
 from .chunks import compress
 from .codecs import (
     BITSHUFFLE,
@@ -112,7 +113,8 @@ CODECS_OF_LONG_BLOCKS = "lz4", "blosclz"
 MAX_STREAMS = 16
 # The blocks of these codecs in chunks of which single items are read, and the growth of
 # a chunk from which Blosc chooses the block size: regular data need long blocks.
-READ_NBYTES = 2**17
+# Shorter chunks have no digests of blocks, so that a read takes all of them.
+READ_NBYTES = 2**16
 MOST_GROWTH = 1.03
 
 
@@ -220,7 +222,7 @@ def blocksize_for_parts(
     """
     wide = 1 < setting.typesize <= MAX_STREAMS
     blocksize = READ_NBYTES // (setting.typesize if wide else 1)
-    if setting.cname not in CODECS_OF_LONG_BLOCKS or nbytes < 2 * READ_NBYTES:
+    if setting.cname not in CODECS_OF_LONG_BLOCKS or nbytes < LEAST_CHUNK:
         return 0
     if data is not None:
         read, size = data

@@ -26,6 +26,7 @@ from ..exceptions import (
     install_hint,
 )
 from ..headers import decode_header as decode_file_header
+from .block_table import blocks_of
 from .blosc_header import (
     BLOCK_START_LENGTH,
     BLOSC_FLAG_SPLIT,
@@ -39,11 +40,12 @@ from .blosc_header import (
     unpack_header,
 )
 from .codecs import CODECS
+from .crc32c import crc32c
 from .sections import check_limit
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .._storage.cursor import Cursor
     from .._types import Buffer
@@ -51,9 +53,10 @@ if TYPE_CHECKING:
     from ..checksums import Hash
     from ..headers import BloscpackHeader
     from .automatic import Setting
+    from .block_table import BlockRow
 
-    # Returns start and stop of those plain bytes of a chunk that are needed.
-    Part = Callable[[], tuple[int, int]]
+    # Returns the spans of those plain bytes of a chunk that are needed, ascending.
+    Part = Callable[[], Iterable[tuple[int, int]]]
 
 
 # Settings that Blosc has checked. It checks all arguments again for each chunk, which
@@ -197,9 +200,9 @@ def decompress_into(
 ) -> bool:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
-    `known` is its header, if it was decoded before. `part` returns the span of the
-    bytes that are needed: if they are in at most half of the blocks, Blosc gets a chunk
-    of these blocks alone, and the other bytes are undefined. That chunk is made in
+    `known` is its header, if it was decoded before. `part` returns the spans of the
+    bytes that are needed: if they are in at most half of the blocks, Blosc gets chunks
+    of these blocks alone, and the other bytes are undefined. These chunks are made in
     `compressed` during the call, if that is writable: no other thread may use it.
 
     Return whether all bytes were written. Raises `FormatError` if the chunk is damaged,
@@ -228,38 +231,41 @@ def _decompress_part(
     part: Part,
     header: BloscHeader,
 ) -> bool:
-    """Write the plain bytes in a span of a chunk to their positions in `destination`.
+    """Write the plain bytes in spans of a chunk to their positions in `destination`.
 
     Return whether this was possible, and worth it.
     """
     if header.nblocks < 2:
         return False
-    (start, stop), size = part(), header.blocksize
-    first, after = start // size, -(-stop // size)
-    if not 0 < 2 * (after - first) <= header.nblocks:
+    runs = blocks_of(part(), header.blocksize, header.nblocks)
+    if not runs:
         return False
     if header.is_copy:
-        span = slice(BLOSC_HEADER_LENGTH + start, BLOSC_HEADER_LENGTH + stop)
-        destination[start:stop] = memoryview(compressed)[span]
+        for first, after in runs:
+            start = first * header.blocksize
+            stop = min(after * header.blocksize, header.nbytes)
+            found = memoryview(compressed)[BLOSC_HEADER_LENGTH:]
+            destination[start:stop] = found[start:stop]
         return True
-    ctypes = own_settings.ctypes
-    begin = ctypes.c_char.from_buffer(destination, first * size)
-    try:
-        address = ctypes.addressof(begin)
-        return _decompress_blocks(compressed, address, header, first, after)
-    except Exception:  # decompressing the whole chunk gives the reason
-        return False
+    return all(
+        _decompress_blocks(memoryview(compressed), destination, header, first, after)
+        for first, after in runs
+    )
 
 
 def _decompress_blocks(
-    compressed: Buffer, address: int, header: BloscHeader, first: int, after: int
+    chunk: memoryview,
+    destination: memoryview,
+    header: BloscHeader,
+    first: int,
+    after: int,
 ) -> bool:
     """Decompress the blocks [first, after) of a chunk; return whether it can be done.
 
     They may be in any order; each one ends where another block starts, or the chunk
     ends.
     """
-    chunk, table_end = memoryview(compressed), header.table_end
+    table_end = header.table_end
     table = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * first
     table_stop = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * (after + 1)
     starts = decode_block_starts(chunk[table : min(table_stop, table_end)])
@@ -269,10 +275,33 @@ def _decompress_blocks(
         end = starts[-1]
     if not table_end <= low < end <= header.ctbytes:
         return False
+    head = _head_of_blocks(header, first, wanted, low, end)
+    if chunk.readonly:
+        found = memoryview(b"".join((head, chunk[low:end])))
+        return _decompress_to(found, destination, first * header.blocksize)
+    # The blocks stay where they are: copying them may take longer.
+    begin = chunk[low - len(head) : low]
+    saved = bytes(begin)
+    begin[:] = head
+    try:
+        found = chunk[low - len(head) : end]
+        return _decompress_to(found, destination, first * header.blocksize)
+    finally:
+        begin[:] = saved
+
+
+def _head_of_blocks(
+    header: BloscHeader, first: int, starts: Sequence[int], low: int, end: int
+) -> bytes:
+    """Return header and block table of a chunk of blocks of another chunk.
+
+    They start there, from block `first` on, and are in the bytes [low, end) of it.
+    """
+    after = first + len(starts)
     nbytes = min(after * header.blocksize, header.nbytes) - first * header.blocksize
     # A last block that is shorter than the others is never split.
     is_short = nbytes < header.blocksize
-    moved = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * len(wanted)
+    moved = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * len(starts)
     head = BLOSC_HEADER.pack(
         header.version,
         header.versionlz,
@@ -281,19 +310,62 @@ def _decompress_blocks(
         nbytes,
         min(header.blocksize, nbytes),
         moved + end - low,
-    ) + encode_block_starts([start - low + moved for start in wanted])
-    decompress_ptr = own_settings.functions.decompress_ptr
-    if chunk.readonly:
-        decompress_ptr(b"".join((head, chunk[low:end])), address)
-        return True
-    # The blocks stay where they are: copying them may take longer.
-    begin = chunk[low - moved : low]
-    saved = bytes(begin)
-    begin[:] = head
+    )
+    return head + encode_block_starts([start - low + moved for start in starts])
+
+
+def _decompress_to(chunk: memoryview, destination: memoryview, position: int) -> bool:
+    """Decompress a chunk to a position; return False if Blosc refuses it.
+
+    The plain bytes that its header states must have room there.
+    """
+    ctypes = own_settings.ctypes
+    address = ctypes.addressof(ctypes.c_char.from_buffer(destination, position))
     try:
-        decompress_ptr(chunk[low - moved : end], address)
-    finally:
-        begin[:] = saved
+        own_settings.functions.decompress_ptr(chunk, address)
+    except Exception:  # decompressing the whole chunk gives the reason
+        return False
+    return True
+
+
+def read_blocks(
+    read: Callable[[memoryview, int], int],
+    room: Callable[[int], memoryview],
+    row: BlockRow,
+    runs: Sequence[tuple[int, int]],
+    destination: memoryview,
+) -> bool:
+    """Read, verify and decompress runs of blocks of a chunk.
+
+    `row` is that of the table of blocks. `read` fills memory from a position in the
+    chunk, and returns the number of bytes; `room` returns memory of a size. The plain
+    bytes go to their positions in `destination`, which has the plain size of the chunk.
+    Enter `own_settings` first.
+
+    Return whether it was done: if not, reading the whole chunk gives the reason.
+    """
+    header, ends, digests = row.header, row.ends, row.digests
+    size = header.blocksize
+    for first, after in runs:
+        # The digest of block 0 covers the header and the block table in front of it.
+        low, crc, skip = 0, 0, row.start
+        if first:
+            low, crc, skip = ends[first - 1], digests[first - 1], 0
+        end, spare = ends[after - 1], row.start  # for another header in front
+        memory = room(spare + end - low)
+        found = memory[spare:]
+        if read(found, low) < end - low or crc32c(found, crc) != digests[after - 1]:
+            return False
+        begin = spare + skip
+        if header.is_copy:
+            stop = min(after * size, header.nbytes)
+            destination[first * size : stop] = memory[begin:]
+            continue
+        starts = low + skip, *ends[first : after - 1]
+        head = _head_of_blocks(header, first, starts, low + skip, end)
+        memory[begin - len(head) : begin] = head
+        if not _decompress_to(memory[begin - len(head) :], destination, first * size):
+            return False
     return True
 
 

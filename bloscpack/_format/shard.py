@@ -3,6 +3,7 @@
 ::
 
     chunks | separator | [padded copy of a short last chunk | digest] | index | crc32c
+    chunks | separator | [table of blocks]                            | index | crc32c
 
 The key ``shard`` in the metadata of the array says that the file has a trailer; its
 value is the number of rows of an inner chunk, or in a grid the shape of the whole
@@ -30,6 +31,7 @@ from ..headers import BloscpackHeader
 from ..serializers import SHARD, is_grid, is_shard, is_text, shard_rows
 from .array_metadata import Description, describe_shard
 from .automatic import Setting
+from .block_table import HEAD, encode_table, table_nbytes
 from .blosc_header import BloscHeader, decode_header
 from .dtypes import Array, DType
 from .grid import MAX_SLOTS, Grid
@@ -49,8 +51,8 @@ MISSING = 2**64 - 1
 NO_ENTRY = ENTRY.pack(MISSING, MISSING)
 CRC_LENGTH = 4
 # Number of bytes at the start of a trailer that tell its size: the separator, and the
-# header of the padded copy.
-TRAILER_HEAD = len(SEPARATOR) + BLOSC_HEADER_LENGTH
+# header of the padded copy, or the head of the table of blocks.
+TRAILER_HEAD = len(SEPARATOR) + max(BLOSC_HEADER_LENGTH, HEAD.size)
 # Size in bytes of the request for the trailer of a shard at a URL: one request of this
 # size takes less time than two small ones.
 REMOTE_REQUEST_NBYTES = 2**20
@@ -248,6 +250,8 @@ class Trailer:
     ----------
     numbers
         Offsets and sizes of the frames in turn.
+    rows
+        The rows of the table of blocks, by the number of their entry.
     """
 
     _inner_nbytes: int
@@ -257,6 +261,7 @@ class Trailer:
 
     def __post_init__(self) -> None:
         self.numbers = array("Q")
+        self.rows: dict[int, bytes] = {}
         self._last = b""
 
     def add(self, start: int, stop: int) -> None:
@@ -276,7 +281,7 @@ class Trailer:
         """Return the trailer behind the last frame, which ends at `end`.
 
         A short last chunk has a copy with zeros up to the full size, and its digest,
-        unless it has no bytes.
+        unless it has no bytes. Only a file without one has a table of blocks.
         """
         numbers, copy = self.numbers[:], b""
         if self._last:
@@ -285,7 +290,9 @@ class Trailer:
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
         index = encode_entries(numbers, self._nslots, self._slots)
-        return [SEPARATOR, copy, index + crc_of(index)]
+        crc = crc_of(index)
+        table = b"" if self._last else encode_table(self.rows, crc)
+        return [SEPARATOR, copy or table, index + crc]
 
     def _padded(self, header: BloscHeader) -> bytes:
         if not header.nbytes:
@@ -355,10 +362,19 @@ def trailer_nbytes(header: BloscpackHeader, metadata: Json, behind: Buffer) -> i
     if inner_nbytes is None or behind[: len(SEPARATOR)] != SEPARATOR:
         return 0
     nbytes = len(SEPARATOR) + index_size(count_slots(header, metadata))
+    behind = behind[len(SEPARATOR) :]
     if 0 < header.last_chunk < inner_nbytes:  # a padded copy of it follows
-        copy = decode_header(behind[len(SEPARATOR) :])
-        nbytes += copy.ctbytes + header.checksum_impl.size
+        nbytes += decode_header(behind).ctbytes + header.checksum_impl.size
+    elif may_have_table(header, metadata):
+        nbytes += table_nbytes(behind)
     return nbytes
+
+
+def may_have_table(header: BloscpackHeader, metadata: Json) -> bool:
+    """Return whether a trailer may have a table of blocks: all chunks have one size."""
+    size = inner_size(metadata, header)
+    is_whole = size is not None and size == header.last_chunk != ANY_NBYTES
+    return is_whole and header.checksum_impl.name == DEFAULT_SHARD_CHECKSUM
 
 
 def has_trailer(

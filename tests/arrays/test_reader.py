@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from indexes import indexes
 
+from bloscpack._arrays import reader
 from bloscpack._arrays.reader import Reader
 from bloscpack._arrays.source import ChunkSource
 from bloscpack._format.grid import Grid
@@ -15,10 +16,21 @@ from bloscpack._format.grid import Grid
 PLAIN = bytes(range(23))
 
 
-def only_needed(plain, start, stop):
-    """Return plain bytes of which all but those of a span have another value."""
-    others = bytes(byte ^ 0xFF for byte in plain)
-    return memoryview(others[:start] + plain[start:stop] + others[stop:])
+@pytest.fixture(autouse=True, scope="module")
+def all_gaps():
+    """Let the smallest gap between selected items count."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(reader, "LEAST_GAP", 1)
+        yield
+
+
+def only_needed(plain, spans):
+    """Return plain bytes of which all but those of spans have another value."""
+    found = bytearray(byte ^ 0xFF for byte in plain)
+    assert sorted(spans) == list(spans)
+    for start, stop in spans:
+        found[start:stop] = plain[start:stop]
+    return memoryview(bytes(found))
 
 
 class Boxes(ChunkSource):
@@ -45,7 +57,7 @@ class Boxes(ChunkSource):
             if place is not None:
                 place[:] = plain.tobytes()
             else:
-                place = only_needed(plain.tobytes(), *needs(number))
+                place = only_needed(plain.tobytes(), needs(number))
             use(number, place)
 
 
@@ -75,7 +87,7 @@ class Chunks(ChunkSource):
                 plain = place
                 self.in_place.append(number)
             else:
-                plain = only_needed(plain, *needs(number))
+                plain = only_needed(plain, needs(number))
             self.loaded.append(number)
             use(number, plain)
 

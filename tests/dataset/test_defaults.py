@@ -279,12 +279,12 @@ def test_converted_items_are_a_sample(path):
 # Blocks
 
 
-def test_a_chunk_of_lz4_has_blocks_of_128_kib(path):
+def test_a_chunk_of_lz4_has_blocks_of_64_kib(path):
     items = rounded(3 * MIB // 8)
     with dataset.create_array(path, items, cname="lz4") as array:
         array.append(items)
-    assert 16 * KIB == blosc_of(path)["blocksize"]  # Blosc multiplies it by 8
-    assert 128 * KIB == info(path / "c" / "0").first_chunk.blocksize
+    assert 8 * KIB == blosc_of(path)["blocksize"]  # Blosc multiplies it by 8
+    assert 64 * KIB == info(path / "c" / "0").first_chunk.blocksize
     np.testing.assert_array_equal(np.tile(items, 2), dataset.open(path)[:])
 
 
@@ -295,7 +295,7 @@ def test_zarr_writes_the_same_blocks(path):
     zarr.open_array(path, mode="r+")[:] = items + 1
     # The shard begins with a chunk. Its header has the block size.
     head = (path / "c" / "0").read_bytes()[:16]
-    assert 128 * KIB == int.from_bytes(head[8:12], "little")
+    assert 64 * KIB == int.from_bytes(head[8:12], "little")
     np.testing.assert_array_equal(items + 1, dataset.open(path)[:])
 
 
@@ -310,7 +310,7 @@ def test_a_wrong_block_size_is_ignored(path, stored):
     items = rounded(2**17)
     dataset.create_array(path, items, cname="lz4").close()
     document = (path / "zarr.json").read_text()
-    wrong = document.replace('"blocksize": 16384', '"blocksize": ' + json.dumps(stored))
+    wrong = document.replace('"blocksize": 8192', '"blocksize": ' + json.dumps(stored))
     assert wrong != document
     (path / "zarr.json").write_text(wrong)
     with dataset.open(path, "r+") as array:

@@ -270,6 +270,23 @@ def test_a_dataset_that_is_replaced(folder, dtype, options, scheme):
         store.rm("/replaced", recursive=True)
 
 
+def test_http_requests_for_blocks(web):
+    """An element takes its block; those of other blocks the chunk, which is kept."""
+    items = np.random.default_rng(3).normal(20, 1, (4096, 256)).round(2)
+    cut = {"chunks": 512, "shards": 2048, "cname": "lz4"}
+    dataset.create_array(web.root / "data", items, **cut).close()
+    array = dataset.open(web.url + "/data")
+    for key, count in [
+        *[((3, 5), 3), ((3, 5), 0), ((4, 7), 0)],  # the end, the front and block 0
+        *[((500, 5), 1), ((300, 5), 0)],
+        *[((600, 5), 1), ((slice(599, 602), slice(None)), 0)],
+        *[((slice(512, 1024, 64), 3), 1), ((slice(None, None, 64), 3), 4)],
+    ]:
+        web.requests.clear()
+        assert np.array_equal(items[key], array[key])
+        assert len(web.requests) <= count, key
+
+
 def test_http_requests_for_missing_chunks(web):
     """They are not looked for in a file again that has just been opened."""
     cut = {"chunks": 20, "shards": 400}

@@ -399,12 +399,54 @@ def read_shard(data: bytes) -> bytes | None:
             copy, stop = read_frame(data[:index_at], end, file.checksum)
             check("S5", stop == index_at)
             check("S5", decompress(copy) == last.ljust(inner, b"\0"))
+    is_cut = file.checksum == 9 and all(len(piece) == inner for piece in file.pieces)
+    if is_cut and data[end : end + 8] == b"blocks\0\xff":
+        end = check_blocks(data, end, index_at, file)
     check("S4", is_short or index_at == end)
     expected[-1] = expected[-1] if last else MISSING
     expected += [MISSING] * (nslots - len(expected))
     check("S6", expected == [*struct.iter_unpack("<QQ", data[index_at:-4])])
     starts = [at for at, n in expected if (at, n) != MISSING]
     return b"".join(decompress(read_frame(data, at, file.checksum)[0]) for at in starts)
+
+
+def check_blocks(data: bytes, at: int, index_at: int, file: File) -> int:
+    """Check the table of blocks at a position; return its end."""
+    counts = nrows, nblocks = struct.unpack_from("<II", data, at + 8)
+    size = 16 + 8 * nblocks
+    end = at + 16 + nrows * size + 12
+    check("S14", 1 <= nrows <= file.nchunks + file.free and nblocks >= 2)
+    check("S14", end - at <= 2**22 and end == index_at)
+    check("S14", struct.unpack_from("<II", data, end - 12) == counts)
+    digest = digest_of(9, data[at : end - 4] + data[-4:])
+    check("S16", digest == data[end - 4 : end])
+    extents = dict(enumerate(file.extents))
+    for number in range(nrows):
+        start = at + 16 + number * size
+        row = data[start : start + size]
+        if any(row):
+            check("S15", number in extents)
+            begin, stop = extents[number]
+            check("S15", row == row_of(data[begin : stop - 4], nblocks))
+    return end
+
+
+def row_of(chunk: bytes, nblocks: int) -> bytes | None:
+    """Return the row of a chunk in a table of blocks; None if it gets none (S15)."""
+    nbytes, block = struct.unpack_from("<II", chunk, 4)
+    if -(-nbytes // block) != nblocks:
+        return None
+    if chunk[2] & 2:
+        first, starts = 16, [16 + block * i for i in range(1, nblocks)]
+    else:
+        first, *starts = struct.unpack_from("<%dI" % nblocks, chunk, 16)
+        if first != 16 + 4 * nblocks:
+            return None
+    ends = [*starts, len(chunk)]
+    if any(a >= b for a, b in zip([first, *ends], ends)):
+        return None
+    digests = [digest_of(9, chunk[:end]) for end in ends]
+    return chunk[:16] + struct.pack("<%dI" % nblocks, *ends) + b"".join(digests)
 
 
 def inner_size(file: File) -> int | None:

@@ -317,10 +317,10 @@ def parts(chunk):
             for length in (1, 300, 5000, size):
                 plain = bytearray(b"\xaa") * size
                 stop = min(size, start + length)
-                span = partial(tuple, (start, stop))
-                decompress_into(chunk, memoryview(plain), part=span)
+                spans = partial(list, [(start, stop)])
+                decompress_into(chunk, memoryview(plain), part=spans)
                 writable, other = bytearray(chunk), bytearray(plain)
-                decompress_into(writable, memoryview(other), part=span)
+                decompress_into(writable, memoryview(other), part=spans)
                 assert (chunk, plain[start:stop]) == (writable, other[start:stop])
                 yield start, stop, plain
 
@@ -339,6 +339,23 @@ def test_part_of_a_chunk(cname, typesize):
             assert plain[start:stop] == found[start:stop]
             if stop - start == 1 and cname == "lz4" and typesize == 4:
                 assert 20_000 < found.count(b"\xaa")
+
+
+def test_parts_of_a_chunk():
+    plain = bytes(range(256)) * 4000
+    with own_settings:
+        own_settings.use_blocksize(4096)
+        args = BloscArgs(4, 5, True, "lz4")
+        args.blocksize = 4096
+        chunk = compress(plain, args)
+        size = decode_header(chunk).blocksize
+        spans = [(3, 5), (size - 1, size + 1), (4 * size, 4 * size + 1)]
+        found = bytearray(b"\xaa") * len(plain)
+        assert not decompress_into(chunk, memoryview(found), part=lambda: spans)
+    for start, stop in [(0, 2 * size), (4 * size, 5 * size)]:
+        assert plain[start:stop] == found[start:stop]
+    assert found[2 * size : 4 * size] == b"\xaa" * 2 * size
+    assert found[5 * size :].count(b"\xaa") == len(plain) - 5 * size
 
 
 @pytest.mark.parametrize("path", THREADED, ids=lambda path: path.name)
@@ -362,7 +379,7 @@ def test_part_of_a_chunk_with_a_wrong_table(start):
         struct.pack_into("<I", chunk, 16, start)
         plain = memoryview(bytearray(len(PLAIN)))
         with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):
-            decompress_into(bytes(chunk), plain, part=lambda: (0, 1))
+            decompress_into(bytes(chunk), plain, part=lambda: [(0, 1)])
 
 
 # The settings of Blosc belong to the process

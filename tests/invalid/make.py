@@ -29,7 +29,7 @@ from fuzz.parts import (  # noqa: E402
     set_offsets,
     size_of,
 )
-from fuzz.trailers import MISSING, Break, Trailer, add_trailer  # noqa: E402
+from fuzz.trailers import MISSING, Break, Trailer, add_trailer, row_of  # noqa: E402
 
 DESCRIPTION = {"dtype": "'<i4'", "shape": [10], "order": "C", "container": "numpy"}
 PLAIN = struct.pack("<10i", *range(10))
@@ -250,6 +250,49 @@ def shard(
         for length in description["shape"][1:]:
             row *= length
         add_trailer(parts, rows * row, broken or (lambda trailer: None))
+
+    return change
+
+
+def with_blocks(broken: Break = lambda trailer: None, size: int = 8) -> Change:
+    """Make a shard of two chunks with blocks of `size` bytes, and a table of blocks."""
+
+    def cut(parts: Parts) -> None:
+        parts.chunks = [blocked(chunk.rest, size) for chunk in parts.chunks]
+
+    def change(trailer: Trailer) -> None:
+        halves = PLAIN[:20], PLAIN[20:]
+        trailer.rows = [row_of(blocked(half, size).join()) for half in halves]
+        broken(trailer)
+
+    return shard(HALVES, cut, rows=5, broken=change)
+
+
+def blocked(plain: bytes, size: int = 8) -> Chunk:
+    """Return a chunk that holds a copy of `plain`, in blocks of `size` bytes."""
+    chunk = copied(plain)
+    chunk.record["blocksize"] = size
+    return chunk
+
+
+def with_table_behind_copy(parts: Parts) -> None:
+    """Put a table behind the padded copy of a short chunk."""
+    rows = [row_of(blocked(PLAIN[:CHUNK_SIZE]).join())]
+    shard(broken=set_in_trailer(rows=rows))(parts)
+
+
+def set_row(number: int, row: bytes) -> Break:
+    return lambda trailer: trailer.rows.__setitem__(number, row)
+
+
+def in_row(number: int, at: int, by: int) -> Break:
+    """Add to a number of a row: those are header, ends and digests in turn."""
+
+    def change(trailer: Trailer) -> None:
+        row = bytearray(trailer.rows[number])
+        (value,) = struct.unpack_from("<I", row, 4 * at)
+        struct.pack_into("<I", row, 4 * at, (value + by) % 2**32)
+        trailer.rows[number] = bytes(row)
 
     return change
 
@@ -628,6 +671,18 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "grid-shard-number": ("G7", grid(shard=4)),
     "grid-shard-part": ("G7", grid(shard=[12, 2])),
     "grid-shard-small": ("G7", grid(shard=[8, 1])),
+    "shard-blocks-digest": ("S16", with_blocks(set_in_trailer(table_crc=b"nope"))),
+    "shard-blocks-counts": ("S14", with_blocks(set_in_trailer(counts=(2, 2)))),
+    "shard-blocks-many": ("S14", with_blocks(lambda t: t.rows.extend([bytes(40)] * 3))),
+    "shard-blocks-single": ("S14 S4", with_blocks(size=20)),
+    "shard-blocks-copy": ("S5 S13 S4", with_table_behind_copy),
+    "shard-block-header": ("S15", with_blocks(in_row(0, 0, 1 << 24))),
+    "shard-block-digest": ("S15", with_blocks(in_row(1, 7, 1))),
+    "shard-block-last-digest": ("S15", with_blocks(in_row(1, 9, 1))),
+    "shard-block-ends-fall": ("S15", with_blocks(in_row(0, 5, -16))),
+    "shard-block-end-large": ("S15", with_blocks(in_row(0, 6, 2**31))),
+    "shard-block-stale": ("S15", with_blocks(lambda t: t.rows.reverse())),
+    "shard-block-other": ("S15", with_blocks(set_row(1, b"\1" * 40))),
     "shard-crc": ("S7", shard(broken=set_in_trailer(crc=b"nope"))),
     "shard-crc32": ("S7", shard(broken=zlib_crc)),
 }  # fmt: skip

@@ -45,6 +45,7 @@ NOT_IN_A_FILE = {
     "M8": "what writers do; readers bear with it",
     "A14": "what readers must not refuse: tests/valid",
     "C8": "what writers do: C1, C2 and C4",
+    "S17": "what readers may do: tests/dataset/test_blocks.py",
     "C9": "what writers may do",
     "C10": "what writers do",
     "B1": "what Blosc refuses: C6",

@@ -20,6 +20,7 @@ sys.path.insert(0, str(FOLDER.parent))
 
 from format.undo_records import states  # noqa: E402
 from fuzz.parts import Parts, set_offsets  # noqa: E402
+from fuzz.trailers import Break  # noqa: E402
 from invalid.make import (  # noqa: E402
     APPEND,
     CHUNK_SIZE,
@@ -42,9 +43,11 @@ from invalid.make import (  # noqa: E402
     meta,
     no_table,
     one_item,
+    set_row,
     shard,
     swapped,
     text,
+    with_blocks,
 )
 
 NO_CHECKSUM = ("no-checksum",)
@@ -259,6 +262,12 @@ def in_shard(
     return {name: Case(rules, parts.join(), **case)}
 
 
+def in_blocks(name: str, rules: str, change: Break) -> dict[str, Case]:
+    """Return a shard with a table of blocks, which is changed."""
+    content, stored = made(with_blocks(change)), made_text(shard=5)
+    return {name: Case(rules, content, metadata=stored, array=NUMBERS)}
+
+
 def as_array(**fields: object) -> dict:
     """Return the arguments of a `Case` with the array of the blank file."""
     return {"metadata": made_text(), "array": NUMBERS, **fields}
@@ -463,6 +472,9 @@ FILES: dict[str, Case] = {
     **in_shard("shard", "S3 S5 S6 S7 S8", {}),
     **in_shard("shard-two-axes", "S2", {"shape": [5, 2]}, rows=4),
     **in_shard("shard-full", "S3 S5", {}, in_pieces(PLAIN[:20], PLAIN[20:]), rows=5),
+    **in_blocks("shard-blocks", "S13 S14 S15 S16", lambda trailer: None),
+    **in_blocks("shard-blocks-row-none", "S15", set_row(0, bytes(40))),
+    **in_blocks("shard-blocks-rows-less", "S14", lambda trailer: trailer.rows.pop()),
     **in_shard("shard-one-chunk", "S2", {}, in_pieces(PLAIN), rows=16),
     **in_shard("shard-one-full-chunk", "S2", {}, in_pieces(PLAIN), rows=10),
     **in_shard("shard-empty-last", "S6", {}, in_pieces(PLAIN, b""), rows=10),

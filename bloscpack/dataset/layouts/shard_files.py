@@ -31,8 +31,9 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, ordered, run_length
 from ..._file.opened import plan_runs
+from ..._format.block_table import BlockRow, blocks_of
 from ..._format.blosc_header import decode_header
-from ..._format.chunks import check_digest, decompress, decompress_into
+from ..._format.chunks import check_digest, decompress, decompress_into, read_blocks
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
@@ -61,6 +62,10 @@ LISTED_FROM = 64
 ATTEMPTS = 3
 # Maximum number of times that files are loaded again because others replace them.
 RELOADS = 100
+# Number of reads of blocks of a chunk, lately, from which the whole chunk is read and
+# kept; at a URL, where each read is a round trip. Reading and keeping a chunk takes as
+# long as about 8 blocks.
+READS_OF_BLOCKS, REMOTE_READS_OF_BLOCKS = 8, 2
 # The chunks of an array without changes that wait.
 NONE_WAITING: Mapping[int, Array] = {}
 # Minimum size in bytes of each of several chunks from which it takes less time to find
@@ -155,6 +160,7 @@ class ShardFiles(ChunkFiles):
         name, folder, since = self.names(number), self.folder, self._open.ndropped
         end = index_size(self.slots)
         if folder.is_remote:
+            end += self.sharding.table_nbytes
             nchunks = len(self.chunks_of(number))
             # The whole file, in one request; it may have a chunk twice.
             most = largest_frame(self.chunk_size)
@@ -479,6 +485,11 @@ class ShardFiles(ChunkFiles):
         run: Sequence[int],
     ) -> None:
         """Load chunks of a file, all from the same version of it."""
+        wholes: set[int] = set()
+        if needs is not None and self.sharding.has_blocks:
+            run = self._load_blocks(use, room, needs, keep_from, used, run, wholes)
+            if not run:
+                return
         version, cached, frames = self._content(run)
         used.setdefault(run[0] // self.slots, set()).add(version)
         size = self.chunk_size
@@ -504,11 +515,12 @@ class ShardFiles(ChunkFiles):
                 continue
             keep = target is None and frame is not None and number >= keep_from
             is_far = self.folder.is_remote  # reading it again would take a request
-            is_again = keep and (is_far or not self._cache.is_first(key, size))
+            is_again = keep and (is_far or self._cache.count_read(key, size) > 1)
             memory = target
             if memory is None:
                 memory = self._cache.memory(size, is_new=is_again)
-            if target is None and needs is not None and not is_again:
+            is_part = not is_again and number not in wholes
+            if target is None and needs is not None and is_part:
                 part = partial(needs, number)
             try:
                 is_whole = self._decode(frame, memory, part)
@@ -521,6 +533,153 @@ class ShardFiles(ChunkFiles):
                 self._cache.note(key, size)
             if target is None:
                 use(number, memory)
+
+    def read_into(self, view: memoryview, start: int) -> int:
+        """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
+        if self.sharding.has_blocks and not self.folder.is_remote:
+            number, begin = divmod(start, self.chunk_size)
+            if 0 < len(view) <= self.chunk_size - begin:
+                plain = self._plain_of_blocks(number, begin, begin + len(view))
+                if plain is not None:
+                    view[:] = plain
+                    return len(view)
+        return super().read_into(view, start)
+
+    def _plain_of_blocks(self, number: int, start: int, stop: int) -> Buffer | None:
+        """Return plain bytes of a chunk in an open file: the usual case, for speed.
+
+        Return None if they are not read from blocks.
+        """
+        kept = self._open.get(number // self.slots)
+        if kept is None or kept[0] is None or number in self._waiting:
+            return None
+        file: ShardIndex = kept[0]
+        row = file.row(number)
+        if row is None or not (file.shape is None or self._has_items(file, (number,))):
+            return None
+        cache, key = self._cache, (number, file.storage.identity)
+        if cache:
+            plain = cache.get(key, briefly=True)
+            if plain is not None:
+                return memoryview(plain)[start:stop]
+        runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
+        if not runs or self._is_kept_whole(key):
+            return None
+        memory = cache.memory(self.chunk_size)
+        with own_settings:
+            done = self._read_blocks(file, number, row, runs, memory)
+        return memory[start:stop] if done else None
+
+    def _is_kept_whole(self, key: tuple[int, object]) -> bool:
+        """Return whether to read and keep a chunk of which blocks are read again."""
+        most = REMOTE_READS_OF_BLOCKS if self.folder.is_remote else READS_OF_BLOCKS
+        size = self.chunk_size
+        fits = size <= self._cache.limit
+        return fits and self._cache.count_read(key, size) >= most
+
+    def _read_blocks(
+        self,
+        file: ShardIndex,
+        number: int,
+        row: BlockRow,
+        runs: Sequence[tuple[int, int]],
+        memory: memoryview,
+    ) -> bool:
+        """Read blocks of a chunk into the memory for it; return whether it was done."""
+        at, read_into = file.extents_of([number])[0][0], file.storage.read_into
+
+        def read(view: memoryview, position: int) -> int:
+            return read_into(view, at + position)
+
+        return read_blocks(read, self._workspace.view, row, runs, memory)
+
+    def _load_blocks(
+        self,
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+        needs: Needs,
+        keep_from: int,
+        used: dict[int, set[object]],
+        run: Sequence[int],
+        wholes: set[int],
+    ) -> Sequence[int]:
+        """Load chunks of which few blocks are needed; return the numbers of the others.
+
+        Those also give the reason if a block can't be read. `wholes` gets those of
+        which most blocks are needed.
+        """
+        shard, cache, left = run[0] // self.slots, self._cache, []
+        try:
+            file = self.file(shard, run)
+        except (FormatError, StorageError):
+            return run
+        if file is None or not file.has_rows:
+            return run
+        version, is_far = file.storage.identity, file.storage.is_remote
+        plans: list[BlockPlan] = []
+        whole = False  # whether chunks are read as a whole
+        for number in run:
+            row, key, runs = file.row(number), (number, version), []
+            has_target = room is not None and room(number) is not None
+            is_kept = bool(cache) and cache.get(key) is not None
+            if not (row is None or has_target or is_kept):
+                header, keeps = row.header, number >= keep_from
+                runs = blocks_of(needs(number), header.blocksize, header.nblocks)
+                if not runs:
+                    wholes.add(number)
+                if is_far and runs and self._use_kept(use, key, header.blocksize, runs):
+                    continue
+                if runs and keeps and self._is_kept_whole(key):
+                    runs = []
+            if row is None or not runs:
+                left.append(number)
+                whole = whole or not is_kept
+            else:
+                plans.append((number, row, runs))
+        fetched: dict[int, Fetched] | None = {}
+        if plans and is_far:
+            # No more requests than for whole chunks.
+            try:
+                fetched = None if whole else _fetch_blocks(file, plans)
+            except (FormatError, StorageError):
+                fetched = None
+            if fetched is None:
+                return sorted([*left, *(number for number, _, _ in plans)])
+        for number, row, runs in plans:
+            memory = cache.memory(self.chunk_size)
+            if is_far and fetched:
+                read = partial(_read_fetched, fetched[number])
+                done = read_blocks(read, self._workspace.view, row, runs, memory)
+            else:
+                done = self._read_blocks(file, number, row, runs, memory)
+            if done:
+                used.setdefault(shard, set()).add(version)
+                for first, after in runs if is_far and number >= keep_from else ():
+                    size = row.header.blocksize
+                    plain = bytes(memory[first * size : after * size])
+                    cache.put((number, version, first, after), plain)
+                use(number, memory)
+            else:
+                left.append(number)
+        return sorted(left)
+
+    def _use_kept(
+        self,
+        use: Callable[[int, memoryview], object],
+        key: tuple[int, object],
+        blocksize: int,
+        runs: Sequence[tuple[int, int]],
+    ) -> bool:
+        """Use runs of blocks in memory; return whether all of them are there."""
+        found = [self._cache.get((*key, *run)) for run in runs]
+        memory = self._cache.memory(self.chunk_size)
+        for (first, _), plain in zip(runs, found, strict=True):
+            if plain is None:
+                return False
+            start = first * blocksize
+            memory[start : start + len(plain)] = plain
+        use(key[0], memory)
+        return True
 
     def _content(
         self, run: Sequence[int]
@@ -600,7 +759,7 @@ class ShardFiles(ChunkFiles):
         self,
         frame: memoryview | None,
         target: memoryview,
-        part: Callable[[], tuple[int, int]] | None,
+        part: Callable[[], Sequence[tuple[int, int]]] | None,
     ) -> bool:
         """Write the plain bytes of a chunk; return whether it is more than a part."""
         if frame is None:
@@ -638,6 +797,49 @@ class ShardFiles(ChunkFiles):
 
         self.load([number], use)
         return result[tuple(slice(0, n) for n in lengths(self.cut.box(number)))]
+
+
+# The number of a chunk, its row, and the runs of its blocks that are needed.
+BlockPlan = tuple[int, BlockRow, list[tuple[int, int]]]
+# Bytes of a chunk that were read, by their position in the chunk.
+Fetched = dict[int, bytes]
+
+
+def _fetch_blocks(
+    file: ShardIndex, plans: Sequence[BlockPlan]
+) -> dict[int, Fetched] | None:
+    """Return the bytes of blocks of chunks, by number.
+
+    Return None if that takes more requests than reading the chunks.
+    """
+    keys: list[tuple[int, int]] = []
+    extents: list[tuple[int, int, int, int]] = []
+    for number, row, runs in plans:
+        at = file.extents_of([number])[0][0]
+        for first, after in runs:
+            low, end = row.ends[first - 1] if first else 0, row.ends[after - 1]
+            keys.append((number, low))
+            extents.append((len(extents), at + low, at + end, end - low))
+    in_order = sorted(extents, key=lambda extent: extent[1])
+    requests = [*plan_runs(iter(in_order), None, True)]
+    starts, sizes = file.extents_of([number for number, _, _ in plans])
+    chunks = ((0, at, at + n, n) for at, n in sorted(zip(starts, sizes, strict=True)))
+    if len(requests) > sum(1 for _ in plan_runs(chunks, None, True)):
+        return None
+    found: dict[int, Fetched] = {}
+    contents = file.read_many([(run.offset, run.stop) for run in requests])
+    for run, content in zip(requests, contents, strict=True):
+        for i, start, stop, _ in run.chunks:
+            number, low = keys[i]
+            part = content[start - run.offset : stop - run.offset]
+            found.setdefault(number, {})[low] = part
+    return found
+
+
+def _read_fetched(fetched: Fetched, view: memoryview, position: int) -> int:
+    content = fetched[position][: len(view)]
+    view[: len(content)] = content
+    return len(content)
 
 
 def _verified(frame: memoryview) -> memoryview:

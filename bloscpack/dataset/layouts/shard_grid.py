@@ -37,6 +37,15 @@ from ..._format.array_metadata import (
     describe_shard,
     with_chunks,
 )
+from ..._format.block_table import (
+    LEAST_CHUNK,
+    TAIL,
+    BlockRow,
+    is_table,
+    nbytes_ahead,
+    raw_rows,
+    table_nbytes_before,
+)
 from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape
 from ..._format.sections import read_beginning
@@ -113,6 +122,10 @@ class Sharding:
         Whether the items are text of variable length: then chunks have any size.
     largest_frame
         The greatest size in bytes of a chunk in a file, and its digest.
+    has_blocks
+        Whether blocks of chunks are read alone, with a table of blocks.
+    table_nbytes
+        Number of bytes to read for this table, in front of an index.
     """
 
     def __init__(
@@ -132,6 +145,9 @@ class Sharding:
         self.is_text = dtype == TEXT
         nbytes = MAX_BUFFERSIZE if self.is_text else self.chunk_nbytes
         self.largest_frame = largest_frame(nbytes)
+        self.has_blocks = not self.is_text and self.chunk_nbytes >= LEAST_CHUNK
+        size = self.chunk_nbytes if self.has_blocks else 0
+        self.table_nbytes = nbytes_ahead(grid.slots, size)
 
     # Items and plain bytes
 
@@ -326,6 +342,8 @@ class ShardIndex:
     ----------
     starts, sizes
         Offset and size of each chunk; the size 0 if it is missing.
+    has_rows
+        Whether the file has an intact table of blocks.
     shape
         The shape of the part of the array in the file; None if it is unknown, or no
         item is missing.
@@ -348,7 +366,7 @@ class ShardIndex:
         checks = check_front is not None and not (checks_late and storage.is_remote)
         front = storage.read_at(0, FRONT_NBYTES) if checks else b""
         most = sharding.largest_frame
-        index = _read_index(storage, slots)
+        index, table = _read_index(storage, slots, sharding.table_nbytes)
         end = storage.size - index_size(slots)
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
@@ -364,9 +382,24 @@ class ShardIndex:
         self.starts: list[int] = starts + unused
         self.sizes: list[int] = sizes + unused
         self.foreign = not used or 0 in self.starts[:used]
+        self.has_rows = bool(table)
+        self._chunk_nbytes = sharding.chunk_nbytes
+        # The rows of the table, as bytes until they are needed.
+        self._rows: dict[int, bytes | BlockRow | None] = dict(
+            enumerate(raw_rows(table) if table else ())
+        )
         self.shape: Shape | None = None
         if check_front is not None and checks:
             self.shape, self._check_front = check_front(self, front), None
+
+    def row(self, number: int) -> BlockRow | None:
+        """Return the row of a chunk in the table of blocks; None if it has none."""
+        slot = number % len(self.starts)
+        row = self._rows.get(slot)
+        if type(row) is bytes:
+            ctbytes = self.sizes[slot] - CHECKSUM.size
+            row = self._rows[slot] = BlockRow.decode(row, self._chunk_nbytes, ctbytes)
+        return row  # type: ignore[return-value]
 
     def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of extents, after a check of the beginning of the file."""
@@ -420,11 +453,18 @@ def _sizes_of_chunks(
     return found
 
 
-def _read_index(storage: Storage, slots: int) -> bytes:
-    """Return the entries of a shard; raise `FormatError` if their digest is wrong."""
+def _read_index(storage: Storage, slots: int, ahead: int) -> tuple[bytes, bytes]:
+    """Return the entries of a shard, and the table of blocks in front of them.
+
+    The table is empty if there is no intact one. About `ahead` bytes are read for it at
+    once, and at a URL no more, because that would take another request. Raises
+    `FormatError` if the digest of the entries is wrong.
+    """
     size = index_size(slots)
     start = storage.size - size
-    found = storage.read_at(start, size) if start >= 0 else b""
+    ahead = max(0, min(ahead, start))
+    found = storage.read_at(start - ahead, size + ahead) if start >= 0 else b""
+    before, found = found[:ahead], found[ahead:]
     index, crc = found[: ENTRY.size * slots], found[ENTRY.size * slots :]
     if len(found) != size or crc != crc_of(index):
         raise DamageError(
@@ -432,7 +472,13 @@ def _read_index(storage: Storage, slots: int) -> bytes:
             "found another content" % (slots, size),
             section="chunks",
         )
-    return index
+    nbytes = table_nbytes_before(before[-TAIL.size :])
+    if not 0 < nbytes <= start:
+        return index, b""
+    if nbytes > ahead and not storage.is_remote:
+        before = storage.read_at(start - nbytes, nbytes)
+    table = before[-nbytes:]
+    return index, table if is_table(table, crc) else b""
 
 
 def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

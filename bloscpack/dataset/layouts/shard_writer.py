@@ -24,7 +24,10 @@ from ..._commit.change import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import cached_property
 from ..._engine.threads import Line, ordered
-from ..._format.chunks import compress
+from ..._format.automatic import READ_NBYTES
+from ..._format.block_table import LEAST_BLOCKS, LEAST_COMPRESSED, BlockRow
+from ..._format.blosc_header import decode_header
+from ..._format.chunks import check_digest, compress
 from ..._format.dtypes import Array
 from ..._format.grid import MAX_SLOTS, Grid, Shape, lengths
 from ..._format.sections import encode_offsets, free_entries
@@ -34,8 +37,8 @@ from ..._storage.folder_store import OpenFile
 from ..._types import Buffer
 from ...abstract_io import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ...args import BloscArgs
-from ...constants import CNAME_AVAIL, OFFSET_LENGTH
-from ...exceptions import DamageError, UsageError
+from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, OFFSET_LENGTH
+from ...exceptions import DamageError, FormatError, UsageError
 from ...headers import BloscpackHeader
 from .base import Blocks
 from .shard_files import ShardFiles
@@ -59,7 +62,9 @@ class Kept(NamedTuple):
 
 # The number of a chunk and its items, None if all of them have the fill value.
 Piece = tuple[int, Array | None] | Kept
-Written = tuple[int, Shape, bytes, bytes] | Kept
+# The number of a chunk, the shape of its items, the chunk, its digest, and its row in
+# the table of blocks.
+Written = tuple[int, Shape, bytes, bytes, bytes] | Kept
 
 # Number of bytes of frames that wait in memory to be written together.
 WAITING_NBYTES = 8 * 2**20
@@ -100,14 +105,17 @@ class NewShard:
         self._written = self._position  # the frames behind it wait
         self._waiting: list[bytes] = []
 
-    def put(self, number: int, shape: Shape, chunk: bytes, digest: bytes) -> None:
+    def put(
+        self, number: int, shape: Shape, chunk: bytes, digest: bytes, row: bytes
+    ) -> None:
         """Write the next chunk and its digest, now or later.
 
-        It has items of `shape`, apart from padding.
+        It has items of `shape`, apart from padding, and `row` in the table of blocks.
         """
         self._cover(number, shape)
         stop = self._position + len(chunk) + len(digest)
         self._trailer.add(self._position, stop)
+        self._trailer.rows[number % self._slots] = row
         self._used.append(number % self._slots)
         self._offsets.append(self._position)
         self._waiting += chunk, digest
@@ -134,6 +142,8 @@ class NewShard:
             self._cover(number, lengths(old.box(number)))
         slots = [number % self._slots for number in numbers]
         self._used += slots
+        for number, slot in zip(numbers, slots, strict=True):
+            self._trailer.rows[slot] = self._row(file, number)
         pairs = zip(*file.extents_of(numbers), strict=True)
         extents = [pair for pair in pairs if pair[1]]
         # File systems share whole blocks at the same offsets of both files. So copy the
@@ -150,6 +160,27 @@ class NewShard:
             self._trailer.add(position, position + nbytes)
             position += nbytes
         self._written = self._position
+
+    def _row(self, file: ShardIndex, number: int) -> bytes:
+        """Return the row of a chunk that is copied, also from a file without rows."""
+        row = file.row(number)
+        if row is not None:
+            return row.raw
+        (offset,), (size,) = file.extents_of([number])
+        is_known = file.has_rows or not (size and self._sharding.has_blocks)
+        if is_known or file.storage.is_remote:
+            return b""
+        try:
+            head = decode_header(file.storage.read_at(offset, BLOSC_HEADER_LENGTH))
+            if head.nblocks < LEAST_BLOCKS or head.ctbytes < LEAST_COMPRESSED:
+                return b""
+            frame = memoryview(file.storage.read_at(offset, size))
+            chunk, digest = frame[: head.ctbytes], frame[head.ctbytes :]
+            check_digest(chunk, digest, CHECKSUM)
+        except FormatError:  # a read of the chunk gives the reason
+            return b""
+        row = BlockRow.of_chunk(chunk)
+        return b"" if row is None else row.raw
 
     def finish(self) -> int:
         """Write the trailer and the sections in front; return the size in bytes."""
@@ -273,7 +304,7 @@ class ShardWriter:
         self._leaves_out = leaves_out
         # The shard whose chunks arrive, and those of fill values that it begins with.
         self._arriving = -1
-        self._held: list[tuple[int, Shape, bytes, bytes]] = []
+        self._held: list[tuple[int, Shape, bytes, bytes, bytes]] = []
         # The shard that is being written, and the chunks that it may keep: their
         # numbers now and in the old array.
         self._shard = -1
@@ -363,21 +394,31 @@ class ShardWriter:
         return ends == (fill, fill) and bool((found[size:] == found[:-size]).all())
 
     @cached_property
-    def _fill_frame(self) -> tuple[bytes, bytes]:
-        """A chunk of which all items have the fill value, and its digest."""
+    def _fill_frame(self) -> tuple[bytes, bytes, bytes]:
+        """A chunk of which all items have the fill value, its digest, and its row."""
         args = copy(self._args)
         if CODEC_OF_FILL in CNAME_AVAIL:
             args.cname, args.clevel = CODEC_OF_FILL, 1
+            if args.blocksize:  # that of a codec for which Blosc multiplies it
+                args.blocksize = max(args.blocksize, READ_NBYTES)
         count = 1 if self.sharding.is_text else math.prod(self.grid.chunk)
         chunk = self._finish_chunk(compress(self._fill * count, args))
-        return chunk, CHECKSUM(chunk)
+        return chunk, *self._digest_and_row(chunk)
+
+    def _digest_and_row(self, chunk: bytes) -> tuple[bytes, bytes]:
+        row = None
+        if self.sharding.has_blocks and len(chunk) >= LEAST_COMPRESSED:
+            row = BlockRow.of_chunk(chunk)
+        if row is None:
+            return CHECKSUM(chunk), b""
+        return row.raw[-CHECKSUM.size :], row.raw  # it ends with the digest of all
 
     def _keeps(self, file: ShardIndex, number: int) -> bool:
         """Return whether a file has a chunk, with other items than fill values."""
         (offset,), (size,) = file.extents_of([number])
         if not (self._leaves_out and size):
             return bool(size)
-        frame = b"".join(self._fill_frame)
+        frame = b"".join(self._fill_frame[:2])
         return size != len(frame) or bytes(file.storage.read_at(offset, size)) != frame
 
     def compress(self, piece: Piece) -> Written:
@@ -399,7 +440,7 @@ class ShardWriter:
         if self._leaves_out and self._has_fill_only(plain):
             return number, shape, *self._fill_frame
         chunk = self._finish_chunk(compress(plain, self._args))
-        return number, shape, chunk, CHECKSUM(chunk)
+        return number, shape, chunk, *self._digest_and_row(chunk)
 
     def deliver(self, piece: Written, finishing: Line) -> None:
         """Write a piece; put a function that finishes the file in front of it."""
