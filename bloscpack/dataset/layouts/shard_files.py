@@ -11,7 +11,9 @@ file that has got more rows reads as before.
 from __future__ import annotations
 
 import errno
+import itertools
 import math
+import time
 from bisect import bisect_left
 from collections.abc import (
     Callable,
@@ -60,8 +62,10 @@ REMOTE_FILES = 16
 LISTED_FROM = 64
 # Number of times that a file is opened that is replaced while it is read.
 ATTEMPTS = 3
-# Maximum number of times that files are loaded again because others replace them.
+# Number of times and of seconds after which it is an error that others replace files
+# while they are read: then they are not loaded once more.
 RELOADS = 100
+RELOAD_SECONDS = 30
 # Number of reads of blocks of a chunk, lately, from which the whole chunk is read and
 # kept; at a URL, where each read is a round trip. Reading and keeping a chunk takes as
 # long as about 8 blocks.
@@ -122,6 +126,7 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
+        self._state = folder.pending.state
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
@@ -305,8 +310,16 @@ class ShardFiles(ChunkFiles):
         if is_one:
             self._load(numbers, use, room, needs, used)
             return
+        since = self._state_of_open_files()
         wanted, absent = numbers, set[int]()
-        for _ in range(RELOADS):
+        end = time.monotonic() + RELOAD_SECONDS
+        for attempt in itertools.count():
+            if attempt >= RELOADS and time.monotonic() > end:
+                raise StorageError(
+                    errno.EAGAIN,
+                    "other programs replace its files again and again",
+                    self.folder.path(),
+                )
             pending.renew()
             before = pending.files
             if self.sparse and len(wanted) > LISTED_FROM:
@@ -315,7 +328,8 @@ class ShardFiles(ChunkFiles):
             # The document first: after it, no name gets what it has not committed.
             pending.renew()
             moving = pending.files if pending.files != before else ()
-            changed = {n for n in used if self._is_replaced(n, used[n], moving)}
+            is_new = self.sparse and pending.state != since
+            changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
             changed |= self._appeared(absent, moving)
             if not changed:
                 return
@@ -324,24 +338,34 @@ class ShardFiles(ChunkFiles):
             for number in changed & used.keys():
                 del used[number]
             wanted = [number for number in numbers if number // slots in changed]
-        raise StorageError(
-            errno.EAGAIN,
-            "other programs replace its files again and again",
-            self.folder.path(),
-        )
+
+    def _state_of_open_files(self) -> object:
+        """Return a state of which all files are that are open.
+
+        In a sparse array, a change of several files may have removed some, all items of
+        which have got the fill value: open files of an older state are closed.
+        """
+        self.folder.pending.renew()
+        state = self.folder.pending.state
+        if self.sparse and state != self._state:
+            self.close()
+            self._state = state
+        return state
 
     def _is_replaced(
-        self, number: int, versions: set[object], moving: Container[str]
+        self, number: int, versions: set[object], moving: Container[str], is_new: bool
     ) -> bool:
-        """Return whether a file is no longer the one that was read."""
+        """Return whether a file is no longer the one that was read.
+
+        `is_new` says that the state is another one, and that the array is sparse.
+        """
         name = self.names(number)
         if self.folder.full(name) in moving:
             return True
         now = self.folder.version_of(name)
-        # A file that was removed, with rows or all, can be read while it is open. In a
-        # sparse array, all its items may have got the fill value.
-        is_kept = now is None and len(versions) == 1 and not self.sparse
-        return versions != {now} and not is_kept
+        # A file that was removed, with rows or all, can be read while it is open. But a
+        # change may have removed it meanwhile.
+        return versions != {now} and (now is not None or len(versions) > 1 or is_new)
 
     def _appeared(self, absent: set[int], moving: Collection[str]) -> set[int]:
         """Return the files that were missing, and are there now or are to be moved."""
