@@ -110,7 +110,7 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        self._state = folder.pending.state
+        self._state = folder.tree.snapshot.state
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
@@ -278,7 +278,7 @@ class ShardFiles(ChunkFiles):
         All files had these contents at one time: those that another program replaces
         meanwhile are loaded again.
         """
-        slots, pending = self.slots, self.folder.pending
+        slots, tree = self.slots, self.folder.tree
         if self._waiting:
             numbers = self._load_waiting(numbers, use, room)
         if self.sparse and not self.folder.is_remote and len(numbers) > LISTED_FROM:
@@ -290,13 +290,12 @@ class ShardFiles(ChunkFiles):
             return
         wanted = numbers
         for _ in range(RELOADS):
-            pending.renew()
-            before = pending.files
+            before = tree.renew().files
             self._forget_removed()
             self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
-            pending.renew()
-            moving = pending.files if pending.files != before else ()
+            now = tree.renew().files
+            moving = now if now != before else ()
             changed = {n for n in used if self._is_replaced(n, used[n], moving)}
             if not changed:
                 return
@@ -316,7 +315,7 @@ class ShardFiles(ChunkFiles):
         In a sparse array, it may have removed files, all items of which have got the
         fill value. They must not be read together with the others of the change.
         """
-        state = self.folder.pending.state
+        state = self.folder.tree.snapshot.state
         if self.sparse and state != self._state:
             self._state = state
             self.close()
@@ -331,7 +330,8 @@ class ShardFiles(ChunkFiles):
         now = self.folder.version_of(name)
         # A file that was removed, with rows or all, can be read while it is open. But a
         # change may have removed it meanwhile.
-        is_new = self.sparse and self.folder.pending.state != self._state
+        state = self.folder.tree.snapshot.state
+        is_new = self.sparse and state != self._state
         return versions != {now} and (now is not None or len(versions) > 1 or is_new)
 
     def _load(
