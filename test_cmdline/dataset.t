@@ -102,14 +102,25 @@ Damage is named, and the exit code is 3.
   $ blpk cat saved | wc -c
   92
 
+A copy of one moment; each of the two can be changed by itself.
+
+  $ blpk snapshot saved kept
+  $ blpk snapshot saved kept
+  blpk: error: '*kept': File exists (glob)
+  [1]
+  $ blpk append saved more.npy && blpk cat kept | wc -c && blpk verify kept | head -n 1
+  92
+  kept: ok (zarr array, 3 chunks in 1 file, 92.0B)
+  $ blpk -f snapshot saved kept && diff -r saved kept && rm -r kept
+
 A folder with datasets inside of it is a group. With files beside them it is a folder of
 files; -r includes the datasets.
 
   $ blpk verify . | head -n 1
-  .: damaged (folder group, 12 of 16 chunks in 10 files, 904.0B good)
+  .: damaged (folder group, 12 of 16 chunks in 10 files, 912.0B good)
   $ printf abc > x && blpk compress x && blpk verify -r . 2> skipped | grep '^[.]'
   ./day: damaged (zarr array, 3 of 7 chunks in 3 files, 92.0B good)
   ./prices: ok (bcolz table, 6 chunks in 6 files, 720.0B)
-  ./saved: ok (zarr array, 3 chunks in 1 file, 92.0B)
+  ./saved: ok (zarr array, 3 chunks in 1 file, 100.0B)
   ./x.blp: ok (1 chunk, 3.0B)
   $ rm -r day prices saved more.npy x x.blp skipped

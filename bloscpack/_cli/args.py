@@ -69,7 +69,9 @@ ANSWER = "answer"  # the exit code, of which 1 is no failure; text for a person 
 DATA = "data"  # data for a program on standard output, without any messages
 
 # The verbs that may change a file in place, or make a folder: Ctrl-C undoes that.
-UNDOING = ("append", "bigfile", "convert", "metadata", "recover", "repack")
+UNDOING = (
+    *("append", "bigfile", "convert", "metadata", "recover", "repack", "snapshot"),
+)
 
 # Name, letter, kind of output, the argument that names inputs, `+` where there may be
 # many names, and the help; `-` means none. In the order of the help text.
@@ -90,6 +92,7 @@ show       - report -       - show shape, sizes, the first and last rows, statis
 diff       - answer -       - compare two files or datasets, item by item
 verify     v report files   + check everything in files and datasets
 recover    r files  damaged - save the intact part of a damaged file or dataset
+snapshot   - files  -       - copy a dataset as it is at one moment
 metadata   m files  file_   - show or change the metadata of a file or dataset
 refs       - data   -       - write references through which Zarr reads files
 bigfile    - report -       + work with a BigFile tree: columns as raw files

@@ -112,7 +112,7 @@ def creating(
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
     `limits` are the attributes of the input, if any.
     """
-    with _unfinished(target, mode, limits) as (hidden, old, access):
+    with unfinished(target, mode, limits) as (hidden, old, access):
         hidden.make_folder(target.name)
         folder = hidden.subfolder(target.name)
         held = folder.hold()
@@ -134,7 +134,7 @@ def building(
     and `limits` are those of `creating`. `is_old` says whether a folder that is no
     dataset may be replaced, too.
     """
-    with _unfinished(target, mode, limits, is_old) as (hidden, old, access):
+    with unfinished(target, mode, limits, is_old) as (hidden, old, access):
         owner = Owner()
         yield hidden.path(target.name)
         owner.check(target.path)  # the block may have forked
@@ -161,7 +161,7 @@ def creating_inside(path: str) -> Iterator[FolderChange]:
 
 
 @contextmanager
-def _unfinished(
+def unfinished(
     target: NewName, mode: str, limits: Limits, is_old: IsOld = None
 ) -> Iterator[tuple[FolderStore, Replaced, NewAccess]]:
     """Yield a folder in which the name of the target is free.

@@ -169,7 +169,17 @@ class Disk:
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; raise `FileExistsError` if that name is taken."""
-        os.link(old, new)
+        (old_name, old_folder), (new_name, new_folder) = _at(old), _at(new)
+        try:
+            os.link(
+                *(old_name, new_name),
+                src_dir_fd=old_folder,
+                dst_dir_fd=new_folder,
+                follow_symlinks=False,
+            )
+        except OSError as error:
+            _show_paths(error, old, new)
+            raise
 
     def has_one_name(self, fp: BinaryFile) -> bool:
         """Return whether a file has a single hard link."""

@@ -484,6 +484,13 @@ class FolderStore(Store, Reopenable):
             if os.statvfs(place).f_flag & os.ST_RDONLY:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.root)
 
+    def check_permission(self) -> None:
+        """Raise ``PermissionError`` if this user can't make files in the folder."""
+        held, mine = self.hold(), os.access in os.supports_effective_ids
+        name = held.name(".")
+        if not os.access(name, os.W_OK, dir_fd=held.number, effective_ids=mine):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self.root)
+
     def create(self, name: str, mode: int = 0o666) -> BinaryIO:
         """Create a file, and return it for writing."""
         return disk.create(self.at(name), mode)
@@ -491,6 +498,10 @@ class FolderStore(Store, Reopenable):
     def rename(self, old: str, new: str, source: FolderStore | None = None) -> None:
         """Rename a file or folder, which may be in another folder `source`."""
         disk.rename((source or self).at(old), self.at(new))
+
+    def link(self, name: str, source: FolderStore) -> None:
+        """Give a file in another folder `source` the same name here, too."""
+        disk.link(source.at(name), self.at(name))
 
     def exchange(self, one: str, other: str, source: FolderStore) -> bool:
         """Exchange two folders, `one` in `source`; return False if impossible."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .conversion import convert as convert
     from .description import describe as describe
     from .recovery import recover as recover
+    from .snapshots import snapshot as snapshot
     from .xarray_data import from_xarray as from_xarray
 
 Kind = TypeVar("Kind", bound=Node)
@@ -50,7 +51,7 @@ PUBLIC = (
     *("Array", "Attributes", "Group", "Table"),
     *("open", "open_array", "open_group", "open_table"),
     *("create_array", "create_group", "create_table", "from_dask", "from_xarray"),
-    *("convert", "describe", "find", "recover", "verify"),
+    *("convert", "describe", "find", "recover", "snapshot", "verify"),
 )
 MODES = ("r", "r+", "a", "w", "x")
 # Parameters of what creates a dataset; an existing one is opened without them.
@@ -203,6 +204,7 @@ _LAZY = {
     "describe": "description",
     "from_xarray": "xarray_data",
     "recover": "recovery",
+    "snapshot": "snapshots",
     "verify": "checking",
 }
 

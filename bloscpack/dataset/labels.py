@@ -69,7 +69,10 @@ def unequal_lengths(
 
 
 def told_unequal(unequal: Mapping[str, Mapping[str, int]]) -> str:
-    """Return what `unequal_lengths` has found, and what to do, as part of a message."""
+    """Return what `unequal_lengths` has found, and what to do, as part of a message.
+
+    An append concerns one dimension: differences along several are none of that.
+    """
     parts = []
     for dim, lengths in unequal.items():
         longest = max(lengths, key=lambda name: lengths[name])
@@ -83,11 +86,19 @@ def told_unequal(unequal: Mapping[str, Mapping[str, int]]) -> str:
                 *(lengths[longest], longest),
             )
         )
+    told = "the arrays of the group have different lengths"
+    if len(unequal) > 1:
+        return "%s: %s" % (told, "; ".join(parts))
     return (
-        "the arrays of the group have different lengths, as after an append that was "
-        "not completed: %s; group.trim(%r) cuts all to the shortest"
-        % ("; ".join(parts), min(unequal))
+        "%s, as after an append that was not completed: %s; group.trim(%r) cuts all to "
+        "the shortest" % (told, *parts, *unequal)
     )
+
+
+def is_pyramid(attributes: Mapping[str, Any]) -> bool:
+    """Return whether the arrays of a group are the resolutions of an OME-Zarr image."""
+    ome = attributes.get("ome")
+    return "multiscales" in (ome if isinstance(ome, Mapping) else attributes)
 
 
 def given_dims(name: str, stored: Dims) -> tuple[str | None, ...] | None:

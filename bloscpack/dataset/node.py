@@ -20,10 +20,9 @@ from .._commit.writer import Writer, checked, dataset_closed
 from .._compat import import_extra
 from .._format.dtypes import DType
 from .._format.zarr_metadata import encode_attributes
+from .._storage.folder_store import StaleDataset
 from .._types import Json, JsonObject
-from ..exceptions import (
-    StorageError,
-)
+from ..exceptions import FormatError, StorageError
 from ..serializers import parse_json
 from .description import DatasetInfo
 from .layouts.base import ArrayLayout, NodeLayout
@@ -142,14 +141,24 @@ class Node:
         if self.closed:
             raise dataset_closed(self.path)
         if self._writer is None or self._writer.by_shard:
-            self._layout.folder.tree.read()
-            self._take_layout(self._reopened())
+            folder = self._layout.folder
+            folder.tree.read()
+            try:
+                layout = self._reopened()
+            except (FormatError, FileNotFoundError) as error:
+                if not folder.is_remote:
+                    raise
+                raise StaleDataset(self.path) from error
+            if folder.is_remote and not self._layout.is_same(layout):
+                raise StaleDataset(self.path)
+            self._take_layout(layout)
         self._values = {}
 
-    def _reopened(self) -> object:
+    def _reopened(self) -> NodeLayout:
         """Return the layout, opened again."""
         reopen, arguments = self._layout.__reduce__()[:2]
-        return reopen(*arguments)  # type: ignore[operator, misc]
+        layout: NodeLayout = reopen(*arguments)  # type: ignore[operator, misc]
+        return layout
 
     def _take_layout(self, layout: Any) -> None:
         self._layout = layout
@@ -221,8 +230,15 @@ class Node:
     def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(self, *args: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None or isinstance(error, Exception):
+                raise
+            raise error from failure  # Ctrl-C stays one
 
 
 def changes_too_often(path: str) -> StorageError:

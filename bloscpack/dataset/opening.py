@@ -91,6 +91,8 @@ def _open(found: Found, options: Options) -> Array | Table:
     if not options.writable:
         return Table(read_table(kind, folder, allow_pickle))
     check_changeable(found)
+    if options.buffered and not folder.is_remote:
+        folder.in_folder.check_permission()  # before anything waits
     if options.shared:
         _check_shareable(found)
     writer = writer_for(found, options.sync, shared=options.shared)

@@ -2,10 +2,10 @@
 
 Strategy: appended rows are collected up to the end of the file that the first of them
 belongs to; no reader sees them before they are written. Assigned items are collected in
-whole chunks (`ArrayLayout.waiting`), which the reader of this writer sees, until all
-items of a shard were assigned, or until they are too many. The shards that an
-assignment has changed are written in one change. Rows and items never wait at once, so
-that changes are written in their order.
+whole chunks (`ArrayLayout.waiting`), which the reader of this writer sees, until as
+many items of a shard were assigned as it has, or until they are too many. The shards
+that an assignment has changed are written in one change. Rows and items never wait at
+once, so that changes are written in their order.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy
 
 from .._arrays.selection import Part, Selection
 from .._commit.writer import Writer
+from .._engine.forks import renew_after_fork
 from .._format.dtypes import Array as Items
 from .._format.grid import lengths
 from .._format.text import TEXT
@@ -56,10 +57,27 @@ class Shard(NamedTuple):
     number: int
 
 
+class Joint:
+    """Shards that are written together: an assignment has changed all of them.
+
+    Attributes
+    ----------
+    shards
+        The shards.
+    nopen
+        The number of those of which not all items were assigned.
+    """
+
+    def __init__(self) -> None:
+        self.shards: set[Shard] = set()
+        self.nopen = 0
+
+
 class WriteBuffer:
     """The changes of an array or a table that wait to be written. A `Writer` has it.
 
-    Its methods are called in the turn of a thread.
+    Its methods are called in the turn of a thread. In a process that is forked nothing
+    waits: it reads what has been written.
 
     Attributes
     ----------
@@ -73,20 +91,31 @@ class WriteBuffer:
         if util is not None and os.getpid() not in _ending:
             _ending.add(os.getpid())
             util.Finalize(None, _flush_all, exitpriority=0)
+        self._arrays: set[ArrayLayout] = set()  # those that have had waiting items
+        self._path, self._owner = writer.path, writer.owner
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Forget what waits, in a child process; its parent is going to write it."""
         self._nrows = 0
         self._memory: dict[ArrayLayout, Items] = {}
-        # For each shard with assigned items, those that are written together with it,
-        # as a dictionary without values; the shard that was changed last is the last.
-        self._groups: dict[Shard, dict[Shard, None]] = {}
+        # The shards with assigned items, and with which others each is written. The
+        # ones that were changed last are the last in `_order`.
+        self._joint: dict[Shard, Joint] = {}
+        self._order: dict[Joint, None] = {}
         # The number of their items that were not assigned, if none was assigned twice.
         self._left: dict[Shard, int] = {}
-        self._nchunks = self._nbytes = 0
-        self._path, self._owner = writer.path, writer.owner
+        # The sizes in bytes of the chunks that wait, and their sum.
+        self._sizes: dict[tuple[ArrayLayout, int], int] = {}
+        self._nbytes = 0
+        for array in self._arrays:
+            array.waiting.clear()
 
     @property
     def count(self) -> int:
         """The number of rows and of chunks that wait."""
-        return self._nrows + self._nchunks
+        return self._nrows + len(self._sizes)
 
     def __del__(self) -> None:
         if self.count and self._owner.is_here:
@@ -98,8 +127,8 @@ class WriteBuffer:
     def flush(self, writer: Writer) -> None:
         """Write what waits; if that fails, it goes on waiting."""
         self.flush_rows(writer)
-        while self._groups:
-            self._write(writer, next(iter(self._groups.values())))
+        while self._order:
+            self._write(writer, next(iter(self._order)))
 
     def flush_rows(self, writer: Writer) -> None:
         """Write the appended rows that wait: they can be read and assigned to then."""
@@ -113,8 +142,8 @@ class WriteBuffer:
     def clear(self) -> None:
         """Forget what waits."""
         self._clear_rows()
-        for group in list(self._groups.values()):
-            self._forget(group)
+        for joint in list(self._order):
+            self._forget(joint)
 
     # Appended rows
 
@@ -163,49 +192,71 @@ class WriteBuffer:
             return False
         parts = {a: selection.parts(a.grid) for a, (selection, _) in given.items()}
         size = sum(len(found) * _chunk_nbytes(a) for a, found in parts.items())
+        size += sum(_text_nbytes(items) for _, items in given.values())
         if size > BUFFER_NBYTES:
             return False
         new = {array: _new_chunks(array, found) for array, found in parts.items()}
         touched = {
-            Shard(array, number // array.grid.slots): None
+            Shard(array, number // array.grid.slots)
             for array, found in parts.items()
             for number, _, _ in found
         }
-        self._join(touched)
+        joint = self._join(touched)
+        self._arrays.update(parts)
         with writer.replacing():
             for array, (selection, items) in given.items():
                 array.waiting.update(new[array])
-                self._nchunks += len(new[array])
-                self._nbytes += len(new[array]) * _chunk_nbytes(array)
+                for number, chunk in new[array].items():
+                    self._count(array, number, _chunk_nbytes(array))
+                    self._count(array, number, _text_nbytes(chunk))
                 order = selection.joint + selection.others
                 for number, target, source in parts[array]:
                     part = items[target]
                     array.waiting[number].transpose(order)[source] = part
-                    self._left[Shard(array, number // array.grid.slots)] -= part.size
-        if touched and all(self._left[shard] <= 0 for shard in touched):
-            self._write(writer, self._groups[next(iter(touched))])
+                    self._count(array, number, _text_nbytes(part))
+                    shard = Shard(array, number // array.grid.slots)
+                    left = self._left[shard] - part.size
+                    joint.nopen -= left <= 0 < self._left[shard]
+                    self._left[shard] = left
+        if joint.shards and not joint.nopen:
+            self._write(writer, joint)
         while self._nbytes > BUFFER_NBYTES:
-            self._write(writer, next(iter(self._groups.values())))
+            self._write(writer, next(iter(self._order)))
         return True
 
-    def _join(self, touched: dict[Shard, None]) -> None:
+    def _count(self, array: ArrayLayout, number: int, size: int) -> None:
+        """Count bytes of a chunk; text that is assigned again counts again."""
+        self._sizes[array, number] = self._sizes.get((array, number), 0) + size
+        self._nbytes += size
+
+    def _join(self, touched: set[Shard]) -> Joint:
         """Let shards be written together, and with those that they belong to already.
 
-        `touched` gets all of them.
+        Returns all of these.
         """
-        for shard in list(touched):
-            touched.update(self._groups.pop(shard, {}))
-            if shard not in self._left:
-                box = shard.layout.grid.shard_box(shard.number)
-                self._left[shard] = math.prod(lengths(box))
-        for shard in touched:
-            self._groups.pop(shard, None)
-            self._groups[shard] = touched
+        found = {self._joint[shard] for shard in touched if shard in self._joint}
+        joint = max(found, key=lambda each: len(each.shards), default=Joint())
+        new = touched - self._joint.keys()
+        for array, number in new:
+            self._left[Shard(array, number)] = math.prod(
+                lengths(array.grid.shard_box(number))
+            )
+        joint.nopen += len(new)
+        for other in found - {joint}:
+            joint.nopen += other.nopen
+            new |= other.shards
+            del self._order[other]
+        joint.shards |= new
+        self._joint.update(dict.fromkeys(new, joint))
+        self._order.pop(joint, None)
+        if joint.shards:
+            self._order[joint] = None
+        return joint
 
-    def _write(self, writer: Writer, group: dict[Shard, None]) -> None:
+    def _write(self, writer: Writer, joint: Joint) -> None:
         """Write shards in one change."""
         numbers: dict[ArrayLayout, list[int]] = {}
-        for array, shard in group:
+        for array, shard in joint.shards:
             found = (n for n in array.grid.chunks_of(shard) if n in array.waiting)
             numbers.setdefault(array, []).extend(found)
 
@@ -215,7 +266,7 @@ class WriteBuffer:
                 yield number, array.waiting[number][tuple(map(slice, shape))]
 
         def take_over() -> None:
-            self._forget(group)
+            self._forget(joint)
             for array in numbers:
                 array.committed(array.shape)
 
@@ -227,16 +278,16 @@ class WriteBuffer:
             for array in numbers:
                 array.stage(change, array.grid, blocks(array), extends=False)
 
-    def _forget(self, group: dict[Shard, None]) -> None:
-        """Forget the items of shards."""
-        for shard in group:
+    def _forget(self, joint: Joint) -> None:
+        """Forget the items of shards that are written together."""
+        self._order.pop(joint, None)
+        for shard in joint.shards:
             array = shard.layout
-            self._groups.pop(shard, None)
+            self._joint.pop(shard, None)
             self._left.pop(shard, None)
             for number in array.grid.chunks_of(shard.number):
                 if array.waiting.pop(number, None) is not None:
-                    self._nchunks -= 1
-                    self._nbytes -= _chunk_nbytes(array)
+                    self._nbytes -= self._sizes.pop((array, number))
 
 
 def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
@@ -258,8 +309,13 @@ def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
 
 
 def _chunk_nbytes(array: ArrayLayout) -> int:
-    """Return the number of bytes of a chunk in memory."""
+    """Return the number of bytes of a chunk in memory, without those of text."""
     return math.prod(array.grid.chunk) * array.dtype.itemsize
+
+
+def _text_nbytes(items: Items) -> int:
+    """Return about the number of bytes of the text in items; 0 for other dtypes."""
+    return sum(map(len, items.ravel().tolist())) if items.dtype == TEXT else 0
 
 
 def _most_rows(array: ArrayLayout) -> int:

@@ -25,6 +25,7 @@ def test_names_and_letters_are_unique():
 def test_the_record_fits_the_arguments(verb):
     needed = {"append": "x y", "recover": "x y", "completion": "bash"}
     needed |= {"bigfile": "ls x", "convert": "x y", "diff": "x y"}
+    needed |= {"snapshot": "x y"}
     args = parse([verb.name, *needed.get(verb.name, "x").split()])
     assert verb.inputs is None or hasattr(args, verb.inputs)
     names = any(hasattr(args, name) for name in ("more", "files", "names"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -429,6 +430,86 @@ def test_random_assignments(tmp_path, monkeypatch, name, seed):
     assert dataset.verify(path).ok
 
 
+# Dtypes with the fill values that random arrays get, None for the default.
+FILLS = [("i4", 0), ("f4", np.nan), ("f8", -0.0), ("?", True), ("M8[s]", "NaT")]
+FILLS += [("S3", b"1"), ("i8", None), (object, "1"), (object, None)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_arrays_that_leave_out_shards(tmp_path, monkeypatch, seed):
+    """With a fill value, several axes that are resized, and other readers."""
+    rng = np.random.default_rng(seed)
+    limit = int(rng.choice([50, 300, 10**6]))
+    monkeypatch.setattr(write_buffer, "BUFFER_NBYTES", limit)
+    dtype, fill = FILLS[seed % len(FILLS)]
+    shape = tuple(rng.integers(1, 9, rng.integers(1, 4)).tolist())
+    chunks = tuple(rng.integers(1, 4, len(shape)).tolist())
+    shards = tuple(n * int(rng.integers(1, 4)) for n in chunks)
+    path = tmp_path / "a"
+    how = {} if fill is None else {"fill_value": np.array(fill, dtype)[()]}
+    value = how.get("fill_value", "" if dtype is object else np.zeros((), dtype)[()])
+
+    def filled(shape, part=None):
+        items = np.empty(shape, dtype)
+        items[...] = value
+        if part is not None:
+            box = tuple(map(slice, map(min, shape, part.shape)))
+            items[box] = part[box]
+        return items
+
+    def given(shape):
+        return filled(shape) if rng.integers(2) else items_like(rng, dtype, shape)
+
+    def check(array):
+        found = array[...]
+        assert expected.shape == found.shape
+        if dtype is object:
+            assert expected.tolist() == found.tolist()
+        else:
+            assert expected.tobytes() == found.tobytes()
+
+    options = {"buffered": bool(rng.integers(2)), "sync": False}
+    cut = {"chunks": chunks, "shards": shards}
+    expected = filled(shape) if rng.integers(3) else items_like(rng, dtype, shape)
+    array = dataset.create_array(
+        path,
+        *(expected,) * bool((expected != filled(shape)).any()),
+        shape=shape,
+        dtype="str" if dtype is object else dtype,
+        **{**cut, **how, **options},
+    )
+    reader = dataset.open(path)
+    for _ in range(15):
+        step = rng.integers(8)
+        if step < 4:
+            ends = (sorted(rng.integers(0, n + 1, 2).tolist()) for n in expected.shape)
+            key = ... if rng.integers(4) == 0 else tuple(slice(*pair) for pair in ends)
+            expected[key] = array[key] = given(expected[key].shape)
+        elif step == 4:
+            length = tuple(rng.integers(0, 11, len(shape)).tolist())
+            array.resize(length)
+            expected = filled(length, expected)
+        elif step == 5:
+            axis = int(rng.integers(len(shape)))
+            extent = list(expected.shape)
+            extent[axis] = int(rng.integers(4))
+            more = given(tuple(extent))
+            array.append(more, axis=axis)
+            array.flush()
+            expected = np.concatenate([expected, more], axis)
+        elif step == 6:
+            array.close()
+            array = dataset.open(path, "r+", **options)
+        else:
+            array.flush()
+            reader.refresh()
+            check(reader)
+        check(array)
+    array.close()
+    check(dataset.open(path))
+    assert dataset.verify(path).ok
+
+
 def test_items_wait_for_a_whole_shard(tmp_path):
     path, shape = tmp_path / "a", (4, 6, 8)
     cut = {"chunks": (1, 6, 8), "shards": (2, 6, 8), "buffered": True}
@@ -521,19 +602,106 @@ def test_items_of_an_array_that_is_dropped(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_process_reads_what_waits(tmp_path):
-    with dataset.create_array(tmp_path / "a", [1, 2], buffered=True) as array:
+def test_a_child_process_reads_what_was_written(tmp_path):
+    """Nothing waits there: what waits in its parent changes, and may be incomplete."""
+    ready, flushed = os.pipe(), os.pipe()
+    with dataset.create_array(
+        tmp_path / "a", np.zeros(16, int), chunks=4, shards=8, buffered=True
+    ) as array:
         array[0] = 5
         child = os.fork()
         if not child:
-            right = array[:].tolist() == [5, 2]
+            right = not array[:].any()
+            os.write(ready[1], b".")
+            os.read(flushed[0], 1)
+            array.refresh()
+            right = right and array[:].tolist() == [5, 4, *[0] * 7, 9, *[0] * 6]
             try:
                 array[1] = 4
             except UsageError:
                 os._exit(0 if right else 1)
             os._exit(2)
+        os.read(ready[0], 1)
+        array[1], array[9] = 4, 9
+        array.flush()
+        os.write(flushed[1], b".")
         assert 0 == os.waitpid(child, 0)[1]
-    assert [5, 2] == dataset.open(tmp_path / "a")[:].tolist()
+        assert 5 == array[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_during_an_assignment(tmp_path):
+    """The child never finds a part of it."""
+    array = dataset.create_array(
+        tmp_path / "a",
+        *(np.zeros((8, 2000), int),),
+        chunks=(1, 2000),
+        shards=(16, 2000),
+        buffered=True,
+        sync=False,
+    )
+    ends = threading.Event()
+
+    def assign():
+        for number in itertools.count(1):
+            array[:7] = number
+            if ends.is_set():
+                return
+
+    thread = threading.Thread(target=assign)
+    thread.start()
+    try:
+        for _ in range(30):
+            child = os.fork()
+            if not child:
+                os._exit(0 if 1 == len(np.unique(array[:7])) else 1)
+            assert 0 == os.waitpid(child, 0)[1]
+    finally:
+        ends.set()
+        thread.join()
+        array.close()
+
+
+@pytest.mark.skipif(not getattr(os, "geteuid", int)(), reason="root may write")
+def test_a_folder_that_can_not_be_written(tmp_path):
+    dataset.create_array(tmp_path / "a", [1, 2]).close()
+    os.chmod(tmp_path / "a", 0o500)
+    with pytest.raises(PermissionError, match="a'"):
+        dataset.open(tmp_path / "a", "r+", buffered=True)
+    dataset.open(tmp_path / "a", "r+").close()
+
+
+def test_an_interrupt_stays_one(tmp_path, monkeypatch):
+    """Also if what waits can't be written then."""
+    array = dataset.create_array(tmp_path / "a", [1, 2], buffered=True)
+    array[0] = 5
+
+    def fails(*_):
+        raise StorageError(28, "the disk is full")
+
+    monkeypatch.setattr(FolderChange, "commit", fails)
+    with pytest.raises(KeyboardInterrupt) as caught, array:
+        raise KeyboardInterrupt
+    assert "the disk is full" in str(caught.value.__cause__)
+    monkeypatch.undo()
+    array.close()
+    assert 5 == dataset.open(tmp_path / "a")[0]
+
+
+def test_text_that_waits_is_counted(tmp_path, monkeypatch):
+    """Long texts don't wait, unlike their places in an array."""
+    monkeypatch.setattr(write_buffer, "BUFFER_NBYTES", 100_000)
+    with dataset.create_array(
+        tmp_path / "a", np.array([""] * 64, object), chunks=4, shards=64, buffered=True
+    ) as array:
+        for number in range(8):
+            array[number] = "é" * 9_000
+        assert [""] * 8 == dataset.open(tmp_path / "a")[:8].tolist()
+        for number in range(8, 16):
+            array[number] = "é" * 9_000
+        assert "é" * 9_000 == dataset.open(tmp_path / "a")[8]
+        array[:] = ["é" * 9_000] * 64
+        assert "é" * 9_000 == dataset.open(tmp_path / "a")[63]
 
 
 # A stack of images that is written plane by plane

@@ -225,3 +225,18 @@ def test_attributes_that_are_no_dictionary(tmp_path, attrs):
             with pytest.raises(UsageError, match="expected a dictionary, found"):
                 refuse()
     assert ["t"] == [each.name for each in tmp_path.iterdir()]
+
+
+def test_the_resolutions_of_an_image_are_no_append_that_was_not_completed(tmp_path):
+    levels = {"datasets": [{"path": "0"}, {"path": "1"}]}
+    for number, attrs in enumerate(
+        [{"ome": {"multiscales": [levels]}}, {"multiscales": [levels]}, {}]
+    ):
+        path = tmp_path / str(number)
+        with dataset.create_group(path, attrs=attrs) as group:
+            for name, length in (("0", 256), ("1", 128)):
+                items = np.zeros((3, length, length), "u1")
+                group.create_array(name, items, dims=["c", "y", "x"])
+        found = [str(finding) for finding in dataset.verify(path).findings]
+        assert (not attrs) == len(found)
+        assert not any("trim" in text or "append" in text for text in found)

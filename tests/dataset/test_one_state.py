@@ -80,6 +80,45 @@ def test_a_read_beside_assignments_of_another_process(kind, tmp_path):
     assert reads > 20
 
 
+# Lets shards appear and vanish: those with the fill value are left out.
+APPEARING = """
+import sys, time
+from bloscpack import dataset
+low, high = int(sys.argv[3]), int(sys.argv[4])
+with dataset.open(sys.argv[1], "r+", sync=False) as array:
+    print("open", flush=True)
+    number, end = 0, time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < end:
+        number += 1
+        array[low:high] = number % 3
+        if number % 4 == 1:
+            array[...] = number % 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("length", "shard", "low", "high"),
+    [(16, 4, 2, 14), (400, 100, 0, 400)],
+    ids=["few chunks", "more chunks than are looked for one by one"],
+)
+def test_a_read_beside_assignments_that_leave_out_shards(
+    tmp_path, length, shard, low, high
+):
+    path = tmp_path / "a"
+    dataset.create_array(path, shape=length, dtype="i8", chunks=2, shards=shard).close()
+    command = [sys.executable, "-c", APPEARING, str(path), "4", str(low), str(high)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert b"open\n" == writer.stdout.readline()
+        old, seen, end = dataset.open(path), set(), time.monotonic() + 3.5
+        while time.monotonic() < end:
+            for reader in old, dataset.open(path):
+                found = {*reader[low:high].tolist()}
+                assert 1 == len(found), found
+                seen |= found
+        assert 0 == writer.wait()
+    assert len(seen) > 1
+
+
 @pytest.mark.parametrize("layout", ["zarr", "superchunk"])
 def test_a_change_between_the_columns_and_another_one_after_it(
     layout, tmp_path, monkeypatch

@@ -307,6 +307,10 @@ class NodeLayout(ABC):
         """Return a function that opens it again with the same settings."""
         return partial(type(self), allow_pickle=self.allow_pickle), (self.folder,)
 
+    def is_same(self, other: NodeLayout) -> bool:
+        """Return whether another object may be the same dataset in another state."""
+        return True
+
     @property
     def attributes_part(self) -> str:
         """What a call changes that sets attributes, for `Writer.change`."""

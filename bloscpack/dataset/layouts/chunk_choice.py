@@ -97,9 +97,8 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
         )
     if shards is None:
         most = FILE_NBYTES
-        if new.sparse and len(new.shape) >= AXES_OF_PLANES:
-            plane = math.prod(new.shape[-2:]) * itemsize
-            most = min(most, max(plane, PLANES_NBYTES))
+        if new.sample is None and len(new.shape) >= AXES_OF_PLANES:
+            most = min(most, math.prod(new.shape[-2:]) * itemsize)
         return Grid(new.shape, chunks, _per_shard(new.shape, chunks, most // nbytes))
     if isinstance(shards, int):
         shards = (

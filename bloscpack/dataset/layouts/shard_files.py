@@ -13,7 +13,14 @@ from __future__ import annotations
 import errno
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from functools import partial
 
@@ -110,7 +117,6 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        self._state = folder.tree.snapshot.state
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
@@ -281,26 +287,34 @@ class ShardFiles(ChunkFiles):
         slots, tree = self.slots, self.folder.tree
         if self._waiting:
             numbers = self._load_waiting(numbers, use, room)
-        if self.sparse and not self.folder.is_remote and len(numbers) > LISTED_FROM:
-            numbers = self._load_missing(numbers, use, room)
         used: dict[int, set[object]] = {}  # the versions of each file that were read
         is_one = not numbers or numbers[0] // slots == numbers[-1] // slots
-        if is_one or self.folder.is_remote:
+        if self.folder.is_remote:
+            try:
+                self._load(numbers, use, room, needs, used)
+            except FormatError:
+                self._check_missing()  # another dataset may have replaced this one
+                raise
+            return
+        if is_one:
             self._load(numbers, use, room, needs, used)
             return
-        wanted = numbers
+        wanted, absent = numbers, set[int]()
         for _ in range(RELOADS):
             before = tree.renew().files
-            self._forget_removed()
+            if self.sparse and len(wanted) > LISTED_FROM:
+                wanted = self._load_missing(wanted, use, room, absent)
             self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew().files
             moving = now if now != before else ()
             changed = {n for n in used if self._is_replaced(n, used[n], moving)}
+            changed |= self._appeared(absent, moving)
             if not changed:
                 return
             self._open.drop(changed)
-            for number in changed:
+            absent -= changed
+            for number in changed & used.keys():
                 del used[number]
             wanted = [number for number in numbers if number // slots in changed]
         raise StorageError(
@@ -308,17 +322,6 @@ class ShardFiles(ChunkFiles):
             "other programs replace its files again and again",
             self.folder.path(),
         )
-
-    def _forget_removed(self) -> None:
-        """Close the files if a change of several files was committed meanwhile.
-
-        In a sparse array, it may have removed files, all items of which have got the
-        fill value. They must not be read together with the others of the change.
-        """
-        state = self.folder.tree.snapshot.state
-        if self.sparse and state != self._state:
-            self._state = state
-            self.close()
 
     def _is_replaced(
         self, number: int, versions: set[object], moving: Container[str]
@@ -328,11 +331,20 @@ class ShardFiles(ChunkFiles):
         if self.folder.full(name) in moving:
             return True
         now = self.folder.version_of(name)
-        # A file that was removed, with rows or all, can be read while it is open. But a
-        # change may have removed it meanwhile.
-        state = self.folder.tree.snapshot.state
-        is_new = self.sparse and state != self._state
-        return versions != {now} and (now is not None or len(versions) > 1 or is_new)
+        # A file that was removed, with rows or all, can be read while it is open. In a
+        # sparse array, all its items may have got the fill value.
+        is_kept = now is None and len(versions) == 1 and not self.sparse
+        return versions != {now} and not is_kept
+
+    def _appeared(self, absent: set[int], moving: Collection[str]) -> set[int]:
+        """Return the files that were missing, and are there now or are to be moved."""
+        if not absent:
+            return absent
+        found = absent.intersection(self.stored())
+        if moving:
+            full, names = self.folder.full, self.names
+            found |= {n for n in absent if full(names(n)) in moving}
+        return found
 
     def _load(
         self,
@@ -400,10 +412,12 @@ class ShardFiles(ChunkFiles):
         numbers: Sequence[int],
         use: Callable[[int, memoryview], object],
         room: Room | None,
+        missing: set[int],
     ) -> Sequence[int]:
         """Load the chunks whose files are missing; return the numbers of the others.
 
-        Looking for each file by itself would take much longer.
+        Looking for each file by itself would take much longer. `missing` gets the
+        numbers of the files.
         """
         absent = {number // self.slots for number in numbers}
         absent.difference_update(self.stored())
@@ -416,6 +430,7 @@ class ShardFiles(ChunkFiles):
             self._check_missing()
         absent.difference_update(self.stored())
         self._check_description()
+        missing |= absent
         found, filled = [], None
         for number in numbers:
             if number // self.slots not in absent:

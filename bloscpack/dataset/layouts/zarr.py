@@ -312,14 +312,25 @@ def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
     return storage_of(read_array_document(folder), known)
 
 
-def check_shape(folder: Folder, shape: Shape) -> None:
-    """Raise `StorageError` if an array has become smaller than `shape`."""
+def check_present(
+    folder: Folder, shape: Shape, known: str | None, expected: tuple[object, ...]
+) -> None:
+    """Raise `StorageError` if an array has lost rows, or another one is in its place.
+
+    `known` and `expected` are the arguments and the result of `storage_of`. In a folder
+    `DescriptionCheck` compares them; at a URL, the document is read again for it.
+    """
     try:
-        folder.renew()
-        found = read_array_document(folder).array.shape
+        own = read_array_document(folder.again() if folder.is_remote else folder)
     except FileNotFoundError as error:
         raise StaleDataset(folder.path()) from error
-    if any(map(int.__lt__, found, shape)):
+    except FormatError as error:
+        if not folder.is_remote:
+            raise
+        raise StaleDataset(folder.path()) from error
+    if folder.is_remote and storage_of(own, known) != expected:
+        raise StaleDataset(folder.path())
+    if any(map(int.__lt__, own.array.shape, shape)):
         raise StorageError(
             errno.ESTALE,
             "a writer has removed rows: open the array again",
@@ -359,7 +370,8 @@ class ZarrArray(ArrayLayout):
         own = read_array_document(self.folder)
         known = None if own.identity is None else own.identity.name
         read = partial(read_storage, self.folder, known)
-        check.expect(self.folder.path(), read, storage_of(own, known))
+        storage = storage_of(own, known)
+        check.expect(self.folder.path(), read, storage)
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
         # A checksum of the name, if this was made as a column of a table.
@@ -377,6 +389,9 @@ class ZarrArray(ArrayLayout):
         self.may_lack_files = is_sparse or not own.is_own
         self.leaves_out = NEW_ITEMS not in document.others[OWN]
         self._check = check
+        self._check_present = partial(
+            check_present, self.folder, self.shape, known, storage
+        )
         self.renew()
 
     @property
@@ -403,6 +418,12 @@ class ZarrArray(ArrayLayout):
             message = "expected the document of the member '%s', found one of another"
             raise self.folder.damage(message % name, ZARR_JSON)
 
+    def is_same(self, other: NodeLayout) -> bool:
+        """Return whether another object is the same array in another state."""
+        assert isinstance(other, ZarrArray)
+        known = None if self._own.identity is None else self._own.identity.name
+        return storage_of(self._own, known) == storage_of(other._own, known)
+
     def shard_name(self, number: int) -> str:
         """Return the name of a shard, relative to the dataset."""
         return self.folder.full(self._sharding.names(number))
@@ -412,7 +433,7 @@ class ZarrArray(ArrayLayout):
         return ShardFiles(
             self.folder,
             self._sharding,
-            partial(check_shape, self.folder, self.shape),
+            self._check_present,
             check,
             is_foreign=True,
             sparse=sparse,

@@ -1,0 +1,50 @@
+"""``blpk snapshot``: copy a dataset as it is at one moment."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from ... import log
+from ..args import add_options, number_of
+from ..console import check_exists, quoted_input
+from ..progress import shown
+
+HELP = """\
+copy a dataset as it is at one moment, also while it is written: its files get
+second names where the file system has hard links, which takes milliseconds and
+no room; both datasets can then be changed, each by itself
+
+examples:
+  %(prog)s log.zarr monday.zarr
+  %(prog)s -f log.zarr last.zarr         replace an older copy
+"""
+
+OPTIONS = """\
+--timeout <seconds>  how long to try while writers change the dataset again
+    and again (default: 60)
+source <source>  folder of a dataset
+target <target>  new folder
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the verb."""
+    seconds = {"type": number_of("--timeout", float), "default": 60.0}
+    add_options(parser, OPTIONS, timeout=seconds)
+
+
+def run(args: Namespace) -> None:
+    """Make the copy."""
+    from ...dataset import snapshot
+
+    check_exists("dataset", args.source)
+    with shown(args.source, None, args.progress) as bar:
+        snapshot(
+            args.source,
+            args.target,
+            force=args.force,
+            sync=args.sync is not False,
+            timeout=args.timeout,
+            progress=bar,
+        )
+    log.verbose("%s: copied to '%s'" % (quoted_input(args.source), args.target))

@@ -1,0 +1,258 @@
+"""A copy of a dataset as it is at one moment: `snapshot`.
+
+The files of a dataset are replaced and never changed, so a second name of each file is
+a copy of it that takes no room. Names are given until a list of the folder has exactly
+the files that have been linked: all of them were there together when that list began.
+What was there is a state that a crash could have left, so a change that was committed
+is then completed in the copy, and what was not committed is removed.
+
+Linked are the files of Zarr nodes that Bloscpack has written. Others, such as those of
+bcolz, are copied: the programs that write them change files in place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+from .._commit.access import NewAccess, limits_of
+from .._commit.change import PRIVATE, PRIVATE_FOLDER, recover
+from .._commit.new_folder import LEFTOVER, put, unfinished
+from .._commit.ownership import attributes_in, copy_attributes
+from .._commit.tree import Tree
+from .._engine.forks import Owner
+from .._format.committed import DOCUMENTS, STAGING
+from .._format.identity import seems_signed
+from .._format.zarr_metadata import ZARR_JSON
+from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.paths import is_url, local_path, without_url
+from .._types import Path
+from ..abstract_io import Progress
+from ..constants import MAX_DOCUMENT
+from ..exceptions import StorageError, UsageValueError
+from .commit_rules import check_new_path, new_name
+from .folder import Folder
+from .layouts import committing, detect
+from .node import changes_too_often
+
+# Why a file can't have a second name: it is copied then.
+NO_LINK = {
+    *(errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOSYS),
+    *(errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL),
+}
+# Number of bytes that are copied at a time.
+BLOCK_NBYTES = 2**20
+# The status of a file: it changes when the file is replaced, or is changed in place.
+Status = tuple[int, ...]
+# That of each folder.
+FOLDER: Status = ()
+
+
+def snapshot(
+    path: Path,
+    target: Path,
+    *,
+    force: bool = False,
+    sync: bool = True,
+    timeout: float = 60.0,
+    progress: Progress | None = None,
+) -> None:
+    """Make a copy of a dataset as it is at one moment, also while it is written.
+
+    Where the file system has hard links, the copy takes milliseconds and no room for
+    items: both datasets have the same files until one of them is changed. The other one
+    keeps its items then. All members of a group have their state of the same moment.
+
+    Parameters
+    ----------
+    path
+        An array, a table or a group in a folder. One at a URL is copied by
+        ``dataset.convert``.
+    target
+        The new folder, which appears when it is complete.
+    force
+        Whether to replace an existing dataset.
+    sync
+        Whether the copy is on the disk when this returns.
+    timeout
+        Number of seconds after which it is an error if writers have changed the dataset
+        each time that its files were compared.
+    progress
+        Called with the number of bytes of each part that is copied, not linked.
+
+    Raises
+    ------
+    UsageError
+        If it is a column of a table, or a member that its group commits.
+    StorageError
+        If the dataset changes all the time, or has a symbolic link in it.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> with dataset.create_array('log', [1, 2]) as array:
+    ...     dataset.snapshot('log', 'monday')
+    ...     array[:] = 7
+    >>> dataset.open('monday')[:].tolist()
+    [1, 2]
+    """
+    path = local_path(path)
+    if is_url(path):
+        raise UsageValueError(
+            "a snapshot is made of files in a folder: dataset.convert and 'blpk "
+            "convert' copy the dataset at the URL '%s'" % path
+        )
+    without_url(target, "a snapshot")
+    check_new_path(target)
+    found = detect(Folder.open(path))
+    source = found.folder.store
+    if not isinstance(source, FolderStore):
+        raise UsageValueError(
+            "'%s' is in a ZIP file, which is copied as a file" % source.root
+        )
+    if committing(found) is not None:
+        raise UsageValueError(
+            "'%s' is committed by the table or group around it: make a snapshot of that"
+            % source.root
+        )
+    name, mode = new_name(target), "w" if force else "x"
+    if (name.parent.root + os.sep).startswith(source.root + os.sep):
+        raise UsageValueError("'%s' is inside of the dataset" % name.path)
+    with unfinished(name, mode, limits_of(source.root)) as (hidden, old, access):
+        owner = Owner()
+        hidden.make_folder(name.name, PRIVATE_FOLDER)
+        copy = _Copy(source, hidden.subfolder(name.name), access, progress or bool)
+        copy.take(time.monotonic() + timeout)
+        copy.complete(sync)
+        owner.check(name.path)  # a thread may have forked
+        put(hidden, name, sync, mode, old)
+
+
+class _Copy:
+    """The files of a dataset in another folder, linked or copied."""
+
+    def __init__(
+        self,
+        source: FolderStore,
+        target: FolderStore,
+        access: NewAccess,
+        progress: Callable[[int], object],
+    ) -> None:
+        self._source, self._target = source, target
+        self._access, self._progress = access, progress
+        self._taken: dict[str, Status] = {}
+        self._copied: set[str] = set()
+
+    def take(self, end: float) -> None:
+        """Have the files of one moment; raise `StorageError` after the time `end`."""
+        while True:
+            found = {name: (status, links) for name, status, links in self._listed()}
+            wanted = {name: status for name, (status, _) in found.items()}
+            if wanted == self._taken:
+                return
+            if self._taken and time.monotonic() > end:
+                raise changes_too_often(self._source.root)
+            for name in sorted(self._taken, reverse=True):  # files before their folders
+                if self._taken[name] != wanted.get(name):
+                    self._remove(name)
+            for name, (status, links) in found.items():
+                if name not in self._taken:
+                    with suppress(FileNotFoundError):  # a writer has removed it
+                        self._add(name, status, links)
+
+    def _listed(
+        self, outer: str = "", links: bool = False
+    ) -> Iterator[tuple[str, Status, bool]]:
+        """Yield name and status of all, and whether a file may be linked.
+
+        A folder comes before what is in it.
+        """
+        store, start = self._source, outer + "/" if outer else ""
+        entries = store.entries(outer)
+        if (ZARR_JSON, stat.S_IFREG) in entries:
+            with suppress(FileNotFoundError):
+                links = seems_signed(store.read(start + ZARR_JSON, MAX_DOCUMENT)[0])
+        elif any(name in ("meta", "__rootdirs__") for name, _ in entries):
+            links = False
+        for last, kind in entries:
+            name = start + last
+            status = store.status_of(name)
+            if kind == stat.S_IFLNK:
+                raise LinkFound(store.path(name))
+            if status is None or (kind == stat.S_IFDIR and LEFTOVER.fullmatch(last)):
+                continue  # removed meanwhile, or a dataset that is not complete
+            if kind == stat.S_IFDIR:
+                yield name, FOLDER, False
+                yield from self._listed(name, links)
+            elif kind == stat.S_IFREG:
+                yield (
+                    name,
+                    (status.st_ino, status.st_size, status.st_mtime_ns),
+                    links,
+                )
+            else:
+                raise StorageError(
+                    errno.EINVAL, "it is neither a file nor a folder", store.path(name)
+                )
+
+    def _remove(self, name: str) -> None:
+        if self._taken.pop(name) == FOLDER:
+            self._target.remove_folder(name)
+        else:
+            self._target.remove(name)
+
+    def _add(self, name: str, status: Status, links: bool) -> None:
+        """Make a folder, or link or copy a file."""
+        if status == FOLDER:
+            self._target.make_folder(name, PRIVATE_FOLDER)
+        elif not (links and self._is_linked(name)):
+            self._copy(name)
+        self._taken[name] = status
+
+    def _is_linked(self, name: str) -> bool:
+        """Link a file; return False if that is not possible."""
+        try:
+            self._target.link(name, self._source)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno not in NO_LINK:
+                raise
+            return False
+        return True
+
+    def _copy(self, name: str) -> None:
+        like = attributes_in(self._source, name)
+        with (
+            closing(self._source.open(name)) as file,
+            self._target.create(name, PRIVATE) as fp,
+        ):
+            for offset in range(0, file.size, BLOCK_NBYTES):
+                block = file.read_at(offset, BLOCK_NBYTES)
+                fp.write(block)
+                self._progress(len(block))
+            fp.flush()
+            if like is not None:
+                copy_attributes(fp.fileno(), like, owner=True)
+        self._copied.add(name)
+
+    def complete(self, sync: bool) -> None:
+        """Complete the changes that were committed at that moment."""
+        folders = [name for name, status in self._taken.items() if status == FOLDER]
+        for name in ("", *folders):
+            like = attributes_in(self._source, name, only_access=True)
+            held = (self._target.subfolder(name) if name else self._target).hold()
+            self._access.give(held.number, like, name)
+        for name in folders:
+            around, _, last = name.rpartition("/")
+            if last == STAGING:
+                dataset = self._target.subfolder(around) if around else self._target
+                there = (n for n in DOCUMENTS if dataset.exists(n))
+                recover(Tree(dataset), next(there, ZARR_JSON), sync)
+        if sync:
+            self._target.sync_files(filter(self._target.exists, self._copied))
+            self._target.sync_folders(filter(self._target.exists, ("", *folders)))
