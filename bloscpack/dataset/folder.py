@@ -105,10 +105,6 @@ class Folder:
         document = self.tree.snapshot.name if self.prefix else ""
         return _reopen, (*self.store.address, self.prefix, document)
 
-    def again(self) -> Folder:
-        """Return the folder as it is now, also at a URL."""
-        return _reopen(*self.__reduce__()[1])  # type: ignore[misc]
-
     @property
     def in_folder(self) -> FolderStore:
         """The store of a dataset that is known to be in a local folder."""

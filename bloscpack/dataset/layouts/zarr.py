@@ -321,7 +321,9 @@ def check_present(
     `DescriptionCheck` compares them; at a URL, the document is read again for it.
     """
     try:
-        own = read_array_document(folder.again() if folder.is_remote else folder)
+        if folder.is_remote:
+            folder.tree.read()
+        own = read_array_document(folder)
     except FileNotFoundError as error:
         raise StaleDataset(folder.path()) from error
     except FormatError as error:
