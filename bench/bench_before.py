@@ -1,9 +1,10 @@
-"""Measure reads and small changes of datasets against another checkout.
+"""Measure files, and reads and small changes of datasets, against another checkout.
 
-Each side reads the datasets that it has written itself. Each round starts one process
-for each side, in alternating order. An action is repeated, and its result is the least
-CPU time: other programs on the machine make an action slower, never faster. Changes are
-made without sync.
+Each side reads the files and datasets that it has written itself. Each round starts one
+process for each side, in alternating order. An action is repeated, and its result is
+the least CPU time: other programs on the machine make an action slower, never faster.
+That of files with several chunks is the least wall time, because two threads read,
+compress and write them: the machine should be quiet. Changes are made without sync.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 
 import contest
 
-LAYOUTS = ("zarr", "superchunk")
+LAYOUTS = ("file", "zarr", "superchunk")
 
 WRITE = """
 import sys, numpy
@@ -36,20 +37,62 @@ if layout == "zarr":
                 group.create_array("v%d" % i, items[:50, 0], attrs={"units": "m"})
 """
 
+WRITE_FILES = """
+import sys, numpy
+import bloscpack as bp
+folder = sys.argv[1]
+steps = numpy.random.default_rng(1).normal(size=8_000_000)
+for name, items in {"walk": steps.cumsum(), "line": numpy.arange(8e6)}.items():
+    items.tofile(folder + "/" + name)
+    bp.pack_file_to_file(folder + "/" + name, folder + "/" + name + ".blp", typesize=8)
+"""
+
 # In a process: action → seconds of a call. `calls` calls are timed together.
 MEASURE = """
 import json, os, shutil, sys, time, numpy
-from bloscpack import dataset
 folder, target, seconds = sys.argv[1], sys.argv[2], {}
 
-def measure(action, call, calls, repeat):
+def measure(action, call, calls, repeat, clock=time.process_time):
     found = []
     for _ in range(repeat):
-        start = time.process_time()
+        start = clock()
         for i in range(calls):
             call(i)
-        found.append((time.process_time() - start) / calls)
+        found.append((clock() - start) / calls)
     seconds[action] = min(found)
+"""
+
+FILES = """
+import bloscpack as bp
+
+def of_files(function, name, target, **options):
+    def call(i):
+        if os.path.exists(target):
+            os.remove(target)
+        function(folder + "/" + name, target, nthreads=2, **options)
+    return call
+
+out, wall = target + "/out", time.perf_counter
+for name in ("walk", "line"):
+    pack = of_files(bp.pack_file_to_file, name, out, typesize=8)
+    measure("pack_file_to_file, " + name, pack, 1, 3, wall)
+    unpack = of_files(bp.unpack_file_from_file, name + ".blp", out)
+    measure("unpack_file_from_file, " + name, unpack, 1, 3, wall)
+plain, array = bytes(range(256)) * 4, numpy.arange(128.0)
+packed, packed_array = bp.pack_bytes_to_bytes(plain), bp.pack_ndarray_to_bytes(array)
+measure("pack 1 KB", lambda i: bp.pack_bytes_to_bytes(plain), 500, 10)
+measure("unpack 1 KB", lambda i: bp.unpack_bytes_from_bytes(packed), 500, 10)
+measure("pack an array of 1 KB", lambda i: bp.pack_ndarray_to_bytes(array), 500, 10)
+unpack = bp.unpack_ndarray_from_bytes
+measure("unpack an array of 1 KB", lambda i: unpack(packed_array), 500, 10)
+few = {"v%d" % i: array[: i % 20] for i in range(1000)}
+measure("savez of 1000 short arrays", lambda i: bp.savez(out, **few), 1, 5)
+shutil.rmtree(target)
+print(json.dumps(seconds))
+"""
+
+DATASETS = """
+from bloscpack import dataset
 
 def opened(name, key):
     def call(i):
@@ -127,16 +170,18 @@ def run(checkout: str, script: str, *args: str) -> str:
 
 def measure(sides: dict[str, str], layout: str, folder: str, count: int) -> list[dict]:
     """Measure all actions in alternating rounds; print and return the rows."""
+    write, actions = (WRITE_FILES, FILES) if layout == "file" else (WRITE, DATASETS)
     inputs = {side: os.path.join(folder, "%s-%s" % (layout, side)) for side in sides}
     target = os.path.join(folder, "copy")
     for side, path in inputs.items():
         os.mkdir(path)
-        run(sides[side], WRITE, path, layout)
+        run(sides[side], write, path, layout)
     best: dict[str, dict[str, float]] = {side: {} for side in sides}
     for number in range(count):
         for side in sorted(sides, reverse=number % 2 == 0):
             os.mkdir(target)
-            found = json.loads(run(sides[side], MEASURE, inputs[side], target))
+            printed = run(sides[side], MEASURE + actions, inputs[side], target)
+            found = json.loads(printed)
             for action, seconds in found.items():
                 best[side][action] = min(best[side].get(action, seconds), seconds)
     rows = []

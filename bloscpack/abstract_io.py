@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
-from ._engine.threads import ordered, run_length
+from ._engine.threads import Workspace, ordered, run_length
 from ._format import chunks
 from ._format.blosc_header import decode_header
 from ._format.chunks import Frame
@@ -172,6 +172,10 @@ class PlainSink(abc.ABC):
     bytes, a `memoryview` or another buffer, for the plain bytes from position `start`
     on, or None if `store` takes them.
     """
+
+    # Inside the package, a sink may have ``placing()``. It returns None, or a function
+    # that any thread calls with the position and the plain bytes of a chunk, in any
+    # order. ``placed(end)`` is called last: only the bytes before `end` are to stay.
 
     @abc.abstractmethod
     def put(self, chunk: bytes) -> object:
@@ -467,8 +471,8 @@ def unpack(
     Raises
     ------
     FormatError
-        A chunk is damaged. The chunks before it have been stored; a sparse file may
-        lack the zeros at their end.
+        A chunk is damaged. The chunks before it have been stored, and none behind it; a
+        sparse file may lack the zeros at their end.
     """
     nchunks = getattr(source, "nchunks", None)
     header = getattr(source, "bloscpack_header", None)
@@ -476,6 +480,9 @@ def unpack(
     checksum = source.checksum_impl
     store, room = hook(sink, "store", "put"), hook(sink, "room", "put")
     put: Callable[[Any], object] = sink.put if store is None else store
+    placing = None if room is not None else hook(sink, "placing", "put", "store")
+    place: Callable[[int, Buffer], object] | None = placing() if placing else None
+    workspace, end = Workspace() if place is not None else None, 0
     frames = hook(source, "frames", "__iter__")
     items: Iterable[Frame] = _frames_of(source) if frames is None else frames()
 
@@ -492,6 +499,11 @@ def unpack(
                 chunks.check_digest(compressed, digest, checksum)
             if store is None:
                 return frame, bytes(compressed)
+            if workspace is not None and place is not None:
+                plain = workspace.view(frame.header.nbytes)
+                chunks.decompress_into(compressed, plain, frame.header)
+                place(frame.start, plain)
+                return frame, None
             if frame.memory is None:
                 return frame, chunks.decompress(compressed, frame.header)
             chunks.decompress_into(compressed, frame.memory, frame.header)
@@ -503,9 +515,11 @@ def unpack(
         return frame, None
 
     def deliver(result: tuple[Frame, Buffer | None]) -> None:
+        nonlocal end
         frame, chunk = result
         if progress is not None:
             progress(frame.header.nbytes)
+        end = frame.start + frame.header.nbytes
         if chunk is not None:
             try:
                 put(chunk)
@@ -518,12 +532,16 @@ def unpack(
     with own_settings:
         most = nthreads_to_read(nthreads, nchunks, chunk_size)
         nthreads = min(most, share_threads(nthreads, nchunks, chunk_size))
-        run = 1
         if room is not None:
             items = with_memory(items)
-            if getattr(source, "in_place", False):
-                run = run_length(nchunks or 0, chunk_size, nthreads)
-        ordered(items, work, deliver, nthreads, run, 0 < chunk_size < QUICK_CHUNK)
+        run = 1
+        if getattr(source, "in_place", False) and (room or place):
+            run = run_length(nchunks or 0, chunk_size, nthreads)
+        try:
+            ordered(items, work, deliver, nthreads, run, 0 < chunk_size < QUICK_CHUNK)
+        finally:
+            if place is not None:
+                sink.placed(end)  # type: ignore[attr-defined]
     if store is not None:
         sink.finalize()
 

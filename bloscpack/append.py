@@ -24,7 +24,9 @@ from ._storage.stream import seekable_with_size
 from ._types import BinaryFile, Buffer, Json, Path, Readable
 from .abstract_io import Progress
 from .args import AnyBloscArgs, BloscKeywords
-from .exceptions import NoMetadataFound, UsageTypeError
+from .constants import NPY_MAGIC
+from .exceptions import NoMetadataFound, UsageError, UsageTypeError
+from .serializers import is_array
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -245,7 +247,21 @@ def append(
     check_distinct(new_file, orig_file)
     without_url(new_file, "appending")
     with open(new_file, "rb") as fp, seekable_with_size(fp) as (new_fp, size):
-        append_from(orig_file, new_fp, size, blosc_args, **settings)
+        start = new_fp.tell()
+        is_npy = new_fp.read(len(NPY_MAGIC)) == NPY_MAGIC
+        new_fp.seek(start)
+
+        def accept(metadata: Json) -> None:
+            if is_npy and is_array(metadata):
+                error = UsageError(
+                    "it is a .npy file, whose bytes are no items of the array in '%s': "
+                    "append_ndarray_to_file(numpy.load(...), ...) appends its rows"
+                    % os.fsdecode(orig_file)
+                )
+                error.filename = os.fsdecode(new_file)
+                raise error
+
+        append_from(orig_file, new_fp, size, blosc_args, accept=accept, **settings)
 
 
 def append_from(

@@ -6,6 +6,7 @@ The settings are documented here, once for all functions that take them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
 from . import constants, defaults, log
@@ -707,6 +708,12 @@ def fit_settings(
 # The chunks into which plain bytes are divided
 
 
+@lru_cache(maxsize=100)  # which takes a part of the time of a short array
+def _bytes_of(text: str) -> int:
+    is_number = text.isascii() and text.isdecimal()
+    return reverse_pretty(text + "B" * is_number)
+
+
 def parse_chunk_size(chunk_size: int | str) -> int:
     """Return a chunk size in bytes.
 
@@ -724,8 +731,7 @@ def parse_chunk_size(chunk_size: int | str) -> int:
     if chunk_size == "max":
         chunk_size = MAX_BUFFERSIZE
     elif isinstance(chunk_size, str):
-        is_number = chunk_size.isascii() and chunk_size.isdecimal()
-        chunk_size = reverse_pretty(chunk_size + "B" * is_number)
+        chunk_size = _bytes_of(chunk_size)
     return check_range("chunk_size", chunk_size, 1, MAX_BUFFERSIZE)
 
 

@@ -326,6 +326,8 @@ class CompressedFPSink(CompressedSink):
 
 def is_seekable(fp: BinaryFile) -> bool:
     """Return whether written bytes can be overwritten."""
+    if type(fp) is io.BytesIO:
+        return True
     from gzip import GzipFile
 
     if isinstance(fp, GzipFile):
@@ -437,6 +439,7 @@ class PlainFPSink(StoringSink):
     # A subclass need not call the constructor.
     _holes: SparseWriter | None = None
     _sparse = True
+    _begin = 0
 
     def __init__(
         self, output_fp: Writable, nchunks: int | None = None, *, sparse: bool = True
@@ -462,6 +465,32 @@ class PlainFPSink(StoringSink):
             self._holes.write(plain)
         else:
             write_all(self.output_fp, plain)
+
+    def placing(self) -> Callable[[int, Buffer], None] | None:
+        """Return a function that writes the plain bytes of a chunk at their position.
+
+        None unless the output is a regular file at its end, which may be cut.
+        """
+        file_range = local.FileRange.over(self.output_fp)
+        if file_range is None or self._holes is not None:
+            return None
+        self._begin = begin = self.output_fp.tell()
+        if begin < file_range.size():
+            return None
+        sparse = self._sparse
+
+        def place(start: int, plain: Buffer) -> None:
+            view, offset = memoryview(plain), begin + start
+            spans = local.spans_of_data(view, offset) if sparse else [(0, len(view))]
+            for first, last in spans:
+                file_range.write(view[first:last], offset + first)
+
+        return place
+
+    def placed(self, end: int) -> None:
+        """Give the file its length, with `end` plain bytes: it may end in a hole."""
+        self.output_fp.seek(self._begin + end)
+        self.output_fp.truncate()
 
     def finalize(self) -> None:
         if self._holes is not None:
@@ -950,6 +979,13 @@ def unpack_bytes_from_bytes(
     The other parameters, the results and the errors are those of
     `unpack_bytes_from_file`.
     """
+    limits = effective_limits(limits)
+    is_usual = nthreads is None and progress is None and limits is None
+    if is_usual and isinstance(bytes_, bytes) and len(bytes_) < WORTH_NO_COPY:
+        with own_settings:
+            plain = chunks.plain_of_only_chunk(bytes_)
+        if plain is not None:
+            return plain, None
     source = CompressedBytesSource(bytes_, limits=limits)
     return _unpack_bytes(source, nthreads, progress)
 

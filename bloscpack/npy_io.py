@@ -317,6 +317,12 @@ class NpySink(PlainFPSink):
         super().store(plain)
         self._nbytes += len(plain)
 
+    placing = PlainFPSink.placing  # which goes with this `store`
+
+    def placed(self, end: int) -> None:
+        super().placed(end)
+        self._nbytes = end
+
     def finalize(self) -> None:
         super().finalize()
         self._description.check_nbytes(self._nbytes)

@@ -213,7 +213,7 @@ def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
         raise UsageTypeError(
             "expected a NumPy array, not %r%s" % (type(ndarray).__name__, hint)
         )
-    if numpy.ma.is_masked(ndarray):
+    if type(ndarray) is not numpy.ndarray and numpy.ma.is_masked(ndarray):
         raise UsageError(
             "masked arrays can't be stored, the mask would be lost; store "
             ".filled() or .data and .mask"

@@ -207,8 +207,9 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
     if grid is not None:
         return _Array(file, dtype, shape, order, grid.chunk, checksum)
     chunk_size = opened.span(0)[1] if opened.nchunks else 0
-    spans = map(opened.span, range(1, opened.nchunks - 1))
-    if any(stop - start != chunk_size for start, stop in spans):
+    sizes = [stop - start for start, stop in map(opened.span, range(opened.nchunks))]
+    sizes = sizes[: _nchunks(opened)]
+    if any(n != chunk_size for n in sizes[:-1]) or max(sizes, default=0) > chunk_size:
         raise _unfit(file, "its chunks have different sizes")
     chunk_shape: tuple[int, ...] | None = tuple(max(1, n) for n in shape)
     if opened.nbytes:
@@ -230,6 +231,12 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
     return _Array(file, dtype, shape, order, chunk_shape, checksum)
 
 
+def _nchunks(opened: OpenedFile) -> int:
+    """Return the number of chunks without an empty last one, as 0.2 wrote it."""
+    last = opened.nchunks - 1
+    return last + (last < 0 or len({*opened.span(last)}) > 1)
+
+
 def _chunks_of(opened: OpenedFile, array: _Array, address: str) -> list[Json]:
     """Return a reference for each chunk with its digest, in the order of the file."""
     if not opened.nbytes:
@@ -237,8 +244,9 @@ def _chunks_of(opened: OpenedFile, array: _Array, address: str) -> list[Json]:
     chunks: list[Json] = [
         [address, start, stop - start] for start, stop in opened.extents()
     ]
+    chunks = chunks[: _nchunks(opened)]
     full = math.prod(array.chunk_shape) * array.dtype.itemsize
-    start, stop = opened.span(opened.nchunks - 1)
+    start, stop = opened.span(len(chunks) - 1)
     if stop - start == full:
         return chunks
     if full > MAX_PADDED:

@@ -1,7 +1,7 @@
 """Save arrays with settings that fit them, and load them: ``save`` and ``load``.
 
 One array becomes an array file, several an archive of `savez`. `load` reads both, and
-returns what was saved; nothing stays open.
+returns what was saved.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .numpy_io import (
     unpack_ndarray_from_file,
 )
 from .serializers import is_shard, user_metadata
-from .zip_io import loadz, write_arrays
+from .zip_io import load_arrays, loadz, write_arrays
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -174,10 +174,14 @@ def load(
     limits: AnyLimits | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Any:
-    """Return the array in a file, or a dictionary of the arrays in an archive.
+    """Return the array in a file, or a mapping of the arrays in an archive.
 
-    The arrays are new and writable, and nothing stays open. `open_ndarray` reads a part
-    of an array, and `loadz` some arrays of an archive.
+    The arrays are new and writable. `open_ndarray` and `loadz` read parts of arrays.
+
+    An array in an archive is read when it is first used, and damage is found then. The
+    archive is closed when all arrays have been read, by ``close``, and when nothing
+    refers to the mapping. That of a file object or buffer is a dictionary: all arrays
+    have been read.
 
     Parameters
     ----------
@@ -237,9 +241,8 @@ def load(
             archive = loadz(file, **options)
         if archive is None:
             raise
-        with archive:
-            arrays = {name: archive[name].read() for name in archive}
-            found = arrays, archive.metadata
+        metadata = archive.metadata
+        found = load_arrays(archive), metadata
         if fp is not None:
             fp.seek(0, os.SEEK_END)
     return found if return_metadata else found[0]

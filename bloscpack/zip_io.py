@@ -12,8 +12,9 @@ Strategy: an archive is written once, and replaced as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -29,6 +30,7 @@ from ._file.archive import (
     write_archive,
 )
 from ._file.opened import OpenedFile
+from ._format.dtypes import Array
 from ._format.other_formats import CALLS
 from ._format.zarr_metadata import ZARR_JSON
 from ._format.zip_format import MEMBERS
@@ -118,6 +120,12 @@ def write_arrays(
         write_archive(fp, *given)
 
 
+def _shown(names: Iterable[str]) -> str:
+    first = [*islice(names, SHOWN_NAMES + 1)]
+    first[SHOWN_NAMES:] = ["..."] * (len(first) > SHOWN_NAMES)
+    return ", ".join(first) or "no arrays"
+
+
 class ArrayArchive(Closing, Mapping[str, LazyArray]):
     """The arrays in a file, by name; `loadz` makes it.
 
@@ -160,11 +168,10 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         return found or None
 
     def __repr__(self) -> str:
-        names = [*self._file.arrays]
-        shown = ", ".join(names[:SHOWN_NAMES]) + ", ..." * (len(names) > SHOWN_NAMES)
+        shown = _shown(self._file.arrays)
         file = "" if self._file.name is None else " %r" % shown_name(self._file.name)
         closed = "closed " if self._closed else ""
-        return "<%sArrayArchive%s: %s>" % (closed, file, shown or "no arrays")
+        return "<%sArrayArchive%s: %s>" % (closed, file, shown)
 
     # Closing
 
@@ -219,6 +226,62 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         if self._path is None:
             raise UsageError("only an archive that was opened by name can be pickled")
         return partial(loadz, self._path, **self._options), ()
+
+
+class LoadedArrays(Closing, Mapping[str, Array]):
+    """The arrays in a file, by name; `load` makes it.
+
+    Each array is read when it is first used, and kept. The file is closed when all
+    arrays have been read, by `close`, and when nothing refers to this any more.
+    """
+
+    def __init__(self, archive: ArrayArchive) -> None:
+        self._archive = archive
+        self._names = dict.fromkeys(archive)
+        self._arrays: dict[str, Array] = {}
+
+    def close(self) -> None:
+        """Close the file. The arrays that have been read stay."""
+        self._archive.close()
+
+    def __repr__(self) -> str:
+        return "<LoadedArrays: %s>" % _shown(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __getitem__(self, name: str) -> Array:
+        """Return an array; raise ``KeyError`` if there is none of this name."""
+        if name not in self._arrays:
+            if name not in self._names:
+                raise KeyError(name)
+            # Another thread may have read the same array meanwhile.
+            self._arrays.setdefault(name, self._archive[name].read())
+            if len(self._arrays) == len(self._names):
+                self.close()
+        return self._arrays[name]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return all arrays: the file may be another one where they are unpickled."""
+        return dict, (dict(self),)
+
+
+def load_arrays(archive: ArrayArchive) -> Mapping[str, Array]:
+    """Return the arrays of an archive, which is closed when they have been read.
+
+    They are read at once if the caller of `load` has opened the file, and may close it.
+    """
+    arrays = LoadedArrays(archive)
+    if arrays and archive._path is not None:
+        return arrays
+    with arrays:
+        return dict(arrays)
 
 
 def loadz(

@@ -24,7 +24,7 @@ from ..log import encodable, printable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import BinaryIO, TextIO
 
 # Begins each message of the command.
@@ -390,6 +390,13 @@ def warn_of_second_file(in_file: str, behind: bytes) -> None:
             "behind %s begins another packed file, which is not read"
             % quoted_input(in_file)
         )
+
+
+def warn_of_loss(target: str, lost: Sequence[str], source: str) -> None:
+    """Warn the user of what a target can't hold of a source."""
+    if lost:
+        words = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
+        log.notice("'%s' can't hold %s of %s" % (target, words, quoted_input(source)))
 
 
 def descriptor_of(out_file: str) -> int | None:

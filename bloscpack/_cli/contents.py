@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +103,8 @@ class Opened:
         The contents.
     used
         The names of the options that say how it was read.
+    lost
+        What no contents can hold, in words; complete when all rows have been read.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Opened:
     format: str
     content: Content
     used: Collection[str] = ()
+    lost: Sequence[str] = ()
 
     @property
     def holds_attributes(self) -> bool:
@@ -149,7 +152,7 @@ def opened(
                 raise Refusal(text % (member, inside, names))
             content = member_of(content, member)
         member = "/".join(members)
-        yield Opened(plain_name(name), path, member, found, content, used)
+        yield Opened(plain_name(name), path, member, found, content, used, request.lost)
 
 
 def check_options(options: Iterable[str], *found: Opened) -> None:
@@ -306,8 +309,11 @@ def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
 @contextmanager
 def new_rows(
     args: Namespace, new_file: str, found: dataset.Array | dataset.Table
-) -> Iterator[object]:
-    """Yield the rows in a file or another dataset, for the array or table `found`."""
+) -> Iterator[tuple[object, Sequence[str]]]:
+    """Yield the rows in a file or another dataset, for the array or table `found`.
+
+    Behind them is what the dataset can't hold, in words, when it has all of them.
+    """
     path = name_of_input(new_file, seekable=True)
     options, settings = reading_options(args), dict[str, object]()
     if not (args.npy or _has_format(path, args)):
@@ -329,7 +335,7 @@ def new_rows(
         settings["masks"] = {olds.get(n, n): olds[masks[n]] for n in masks}
     with opened(path, args.nthreads, options, **settings) as source:
         check_options(options, source)
-        yield _rows_in(source, found)
+        yield _rows_in(source, found), source.lost
 
 
 def _has_format(path: str, args: Namespace) -> bool:

@@ -14,14 +14,17 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
+from .._engine.blosc_settings import own_settings
 from .._format.array_metadata import grid_for
+from .._format.chunks import compress
 from .._format.dtypes import Array, DType, exact_array
 from .._format.grid import Grid
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
-from .._format.shard import count_slots, row_nbytes
+from .._format.shard import Trailer, count_slots, row_nbytes
 from .._format.zarr_metadata import (
     ZARR_JSON,
     ArrayDocument,
@@ -56,6 +59,8 @@ from .._types import (
     StorageOptions,
     Writable,
 )
+from ..args import BloscArgs
+from ..checksums import Hash
 from ..constants import MAGIC
 from ..exceptions import (
     DamageError,
@@ -433,10 +438,34 @@ def archive_writer(fp: Any) -> Iterator[ArchiveWriter]:
             write_all(fp, block)
 
 
+class ShortShard(NamedTuple):
+    """A shard of one chunk: what it has in common with those of other arrays.
+
+    They have the same dtype and shape, and are packed with the same settings.
+    """
+
+    front: bytes
+    trailer: Trailer
+    blosc_args: BloscArgs
+    checksum: Hash
+
+    def of_items(self, array: Array) -> bytes:
+        """Return the shard of another array, whose items are in C order."""
+        with own_settings:
+            chunk = compress(array.tobytes(), self.blosc_args)
+        digest, start = self.checksum(chunk), len(self.front)
+        trailer = replace(self.trailer)  # without chunks
+        trailer.add_frame(start, chunk)
+        end = trailer.blocks(start + len(chunk) + len(digest))
+        return b"".join((self.front, chunk, digest, *end))
+
+
 class ArchiveWriter:
     """Writes an archive to a file object that can seek, from its position on."""
 
     def __init__(self, fp: BinaryFile) -> None:
+        # By dtype and shape: a shard, and the document of its array.
+        self._short: dict[object, tuple[ShortShard, bytes]] = {}
         self._fp = fp
         self._start = fp.tell()
         self._members: list[ZipInfo] = []
@@ -445,6 +474,7 @@ class ArchiveWriter:
     def write(self, arrays: Mapping[str, object], settings: Mapping[str, Any]) -> None:
         """Write all arrays; raise the errors of `pack_ndarray` with a name in front."""
         self.add_groups(parents_of(arrays))
+        self._short.clear()  # they had other settings
         for name, array in arrays.items():
             try:
                 if isinstance(array, Mapping):
@@ -474,12 +504,14 @@ class ArchiveWriter:
         for group in groups:
             self._add_bytes(document_name(group), encode_json(group_document()))
 
-    def add_document(self, name: str, document: ArrayDocument) -> None:
-        """Write the document of an array."""
+    def add_document(self, name: str, document: ArrayDocument) -> bytes:
+        """Write the document of an array, and return its content."""
         # Compact JSON: ten times as fast as `ArrayDocument.encode`, and without
         # attributes it can't exceed the limits.
         text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
-        self._add_bytes(document_name(name), text.encode())
+        content = text.encode()
+        self._add_bytes(document_name(name), content)
+        return content
 
     def add_copy(self, name: str, content: Storage, listed: int | None = None) -> None:
         """Copy a member; `listed` is the size in the list, None for no entry."""
@@ -499,8 +531,22 @@ class ArchiveWriter:
         self._members.append(info)
         write_all(self._fp, encode_local(info) + content)
 
+    def _add_listed(self, name: str, content: bytes) -> None:
+        self._add_bytes(name, content)
+        self._sizes[name] = len(content)
+
     def _add_array(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         """Compress an array into a shard and its document, or into a `.blp` file."""
+        shard = name + "/c" + array.ndim * "/0"
+        key = array.dtype, array.shape
+        is_usual = array.flags.c_contiguous and array.dtype.names is None
+        if is_usual and key in self._short:
+            short, text = self._short[key]
+            self._add_listed(shard, short.of_items(array))
+            self._add_bytes(document_name(name), text)
+            return
+        # `auto` depends on the items, and `progress` is called for each array.
+        is_usual = is_usual and not any(map(settings.get, ("auto", "progress")))
         array, settings = as_shard(array, settings)
         # An archive is written once: nothing needs room for more.
         if settings.get("bloscpack_args") is None:
@@ -510,7 +556,6 @@ class ArchiveWriter:
         if not settings["shard"]:
             self._pack(name + BLP, array, settings)
             return
-        shard = name + "/c" + array.ndim * "/0"
         sink = self._pack(shard, array, settings)
         header, used = sink.bloscpack_header, sink.blosc_args
         if header.checksum != CHECKSUM:
@@ -532,7 +577,13 @@ class ArchiveWriter:
                 "shuffle": int(used.shuffle),
             },
         )
-        self.add_document(name, document)
+        text = self.add_document(name, document)
+        is_whole = header.nchunks == 1 and header.chunk_size == array.nbytes
+        if is_usual and is_whole and isinstance(sink.output_fp, io.BytesIO):
+            assert sink.trailer is not None
+            front = sink.output_fp.getvalue()[: sink.offset_storage[0]]
+            short = ShortShard(front, sink.trailer, used, sink.checksum_impl)
+            self._short[key] = short, text
 
     def _pack(
         self, name: str, array: Array, settings: Mapping[str, Any]
@@ -541,8 +592,7 @@ class ArchiveWriter:
             out = io.BytesIO()
             short = CompressedFPSink(out)
             pack_ndarray(array, short, **settings)
-            self._add_bytes(name, out.getvalue())
-            self._sizes[name] = self._members[-1].file_size
+            self._add_listed(name, out.getvalue())
             return short
         info = new_info(name, self._fp.tell() - self._start)
         self._members.append(info)

@@ -28,7 +28,12 @@ from typing import NoReturn
 
 from .._types import Json, JsonObject
 from ..exceptions import DamageError
-from ..serializers import check_new_nesting, encode_document, finished_document
+from ..serializers import (
+    check_new_nesting,
+    encode_document,
+    finished_document,
+    json_in_lines,
+)
 from .dtypes import shown
 from .identity import (
     CONSOLIDATED,
@@ -328,14 +333,14 @@ class Root:
 
 def _indented(copy: Json) -> str:
     """Return the copy of a member's document as the document around it has it."""
-    return json.dumps(copy, indent=2).replace("\n", "\n      ")
+    return json_in_lines(copy).replace("\n", "\n      ")
 
 
 def _around(document: JsonObject) -> tuple[str, str]:
     """Return the text of a document in front of its copies, and behind them."""
     mark = os.urandom(16).hex()
     holder = {**document[CONSOLIDATED], "metadata": mark}
-    text = json.dumps({**document, CONSOLIDATED: holder}, indent=2)
+    text = json_in_lines({**document, CONSOLIDATED: holder})
     check_new_nesting(text)
     front, end = text.split('"%s"' % mark)
     return front, end

@@ -61,6 +61,10 @@ PLAIN_KINDS = "biufcSUV"
 ENCODED_PLAIN = re.compile(r"'([<>|][%s][0-9]{1,10})'" % PLAIN_KINDS)
 # Such a type, or several of them, such as `i4,f8`: text that is not a literal.
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
+INEXACT = (
+    "the integer %d becomes a float, because others are missing or of another type, "
+    "and no float of the dtype '%s' is equal to it"
+)
 # A unit of time with a zero in front of it, or as a divisor.
 ZERO_UNIT = re.compile(r"(M8|m8|datetime64|timedelta64)\[(0|[^\]]*/0)")
 # Maximum number of characters, and of elements of a list, in an error message.
@@ -152,9 +156,10 @@ def exact_array(values: object) -> Array:
     """Return values as an array, as `numpy.asanyarray` does.
 
     Raises `DoesNotFit` for an integer that NumPy would change: it makes floats of the
-    integers of pandas, Arrow and polars if others of the column are missing; and for a
-    time in a list that is too far for the unit of the others. Raises `UsageValueError`
-    for a time zone of Arrow or polars, which NumPy would drop.
+    integers in a list with floats, and of those of pandas, Arrow and polars if others
+    of the column are missing; and for a time in a list that is too far for the unit of
+    the others. Raises `UsageValueError` for a time zone of Arrow or polars, which NumPy
+    would drop.
     """
     try:
         array = array_of(values)
@@ -164,6 +169,8 @@ def exact_array(values: object) -> Array:
         ) from error
     if array.dtype.kind in "mM" and isinstance(values, (list, tuple)):
         _check_times(values, array)
+    if array.dtype.kind in "fc" and isinstance(values, (list, tuple)):
+        check_integers(values, array)
     if array.dtype.kind in "fcM" and array is not values:
         columns = getattr(values, "columns", None)
         if hasattr(values, "iloc") and columns is not None:  # a DataFrame of pandas
@@ -178,6 +185,18 @@ def exact_array(values: object) -> Array:
             else:
                 _check_present(part, array.dtype)
     return array
+
+
+def check_integers(items: object, found: Array) -> None:
+    """Raise `DoesNotFit` for an integer among objects that `found` has as another."""
+    large = abs(found) >= 2.0 ** (numpy.finfo(found.dtype).nmant + 1)
+    if not large.any():
+        return
+    objects = numpy.array(items, object)
+    for item, number in zip(objects[large], found.real[large], strict=True):
+        is_whole = isinstance(item, (int, numpy.integer))
+        if is_whole and (not numpy.isfinite(number) or int(item) != int(number)):
+            raise DoesNotFit(INEXACT % (item, found.dtype))
 
 
 def _check_times(items: Sequence[Any], found: Array) -> None:
@@ -219,13 +238,19 @@ def _check_present(column: object, dtype: DType) -> None:
     present = numpy.asarray(() if drop is None else drop())
     if present.dtype.kind not in "iu":
         return
-    exact = 2 ** (numpy.finfo(dtype).nmant + 1)  # all integers up to it are floats
-    for item in present[(present > exact) | (present < -exact)].tolist():
-        if float(dtype.type(item).real) != item:
-            raise DoesNotFit(
-                "the integer %d becomes a float, because others are missing or floats, "
-                "and no float of the dtype '%s' is equal to it" % (item, dtype)
-            )
+    with numpy.errstate(over="ignore"):
+        wrong = present[~are_equal(present, present.astype(dtype).real)]
+    if len(wrong):
+        raise DoesNotFit(INEXACT % (wrong[0], dtype))
+
+
+def are_equal(integers: Array, floats: Array) -> Array:
+    """Return which integers are equal to floats, into which they were converted."""
+    end = float(numpy.iinfo(integers.dtype).max + 1)
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        same: Array = numpy.isfinite(floats) & (floats < end)
+        same &= floats.astype(integers.dtype) == integers
+    return same
 
 
 def check_known(dtype: DType, path: str = "") -> None:

@@ -40,7 +40,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from ..serializers import check_names, encode_document
+from ..serializers import check_names, encode_document, json_in_lines
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
@@ -221,14 +221,12 @@ def encode_copied(document: JsonObject) -> bytes:
     The program that has made the copy may have written it in another form. A document
     that no longer says the same has a wrong digest.
     """
-    import json
-
     if document.get("node_type") == "group":
         others = {k: v for k, v in document.items() if v != NO_COPIES}
         document = group_document() | others
     with suppress(FormatError):
         document = decode_array(document).document()
-    return json.dumps(document, indent=2).encode() + b"\n"
+    return json_in_lines(document).encode() + b"\n"
 
 
 def encode_attributes(

@@ -139,31 +139,37 @@ class Tree:
         return sorted(name for name, is_block in self.walk(group) if is_block)
 
     def walk(
-        self, group: str = "", above: tuple[str, ...] = ()
+        self, group: str = "", seen: dict[str, None] | None = None, depth: int = 0
     ) -> Iterator[tuple[str, bool]]:
         """Yield the names of all blocks and groups, and whether each is a block.
 
-        `above` are the folders around: a link to one of them would never end.
+        The contents of a group are listed once, by the names of its folders if there
+        are links to them: these may give it very many names. `seen` has the folders
+        that were listed, the first one first; `depth` is the number of folders around.
         """
-        folder = self.folder(group)
-        above = (*above, folder)
+        seen, folder = {} if seen is None else seen, self.folder(group)
+        seen[folder] = None
+        top = os.path.join(next(iter(seen)), "")
         with os.scandir(folder) as entries:
             names = sorted(
-                e.name for e in entries if not e.is_file(follow_symlinks=False)
+                (e.is_symlink(), e.name)
+                for e in entries
+                if not e.is_file(follow_symlinks=False)
             )
-        for name in names:
+        for is_link, name in names:
             full = os.path.join(group, name)
             try:
                 path = self.folder(full)
             except StorageError:  # a link that is not followed
                 continue
-            hidden = name.startswith(".") or path in above or len(above) > MAX_DEPTH
+            hidden = name.startswith(".") or path in seen or depth >= MAX_DEPTH
             if hidden or not os.path.isdir(path):
                 continue
             is_block = self.is_block(full)
             yield name, is_block
-            for inner, is_inner_block in () if is_block else self.walk(full, above):
-                yield name + "/" + inner, is_inner_block
+            if not is_block and not (is_link and path.startswith(top)):
+                for last, is_inner_block in self.walk(full, seen, depth + 1):
+                    yield name + "/" + last, is_inner_block
 
     # Files
 

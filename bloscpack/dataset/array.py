@@ -287,8 +287,8 @@ class Array(StoredArray, ItemsNode):
         ----------
         values
             Rows, or a single row, that NumPy can convert to the type of the items
-            without a loss; only floats are rounded. An array that is not in memory is
-            read in slices. An iterator yields blocks of rows.
+            without a loss; only floats are rounded, to other floats. An array that is
+            not in memory is read in slices. An iterator yields blocks of rows.
         axis
             The axis that becomes longer, which all layouts but ``'zarr'`` only have
             for 0. For any other, `values` is an array, as long along the other axes.
@@ -367,7 +367,7 @@ class Array(StoredArray, ItemsNode):
             An index, as for reading.
         values
             Values that NumPy can broadcast to the selected items, and convert to their
-            type without a loss; only floats are rounded.
+            type without a loss; only floats are rounded to other floats.
         """
         writer, layout = self._check_writer(), self._layout
         if not writer.by_shard:

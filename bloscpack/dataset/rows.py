@@ -30,7 +30,9 @@ from .._format.dtypes import (
     AnyArray,
     Array,
     DType,
+    are_equal,
     array_of,
+    check_integers,
     check_text,
     encode_dtype,
     exact_array,
@@ -88,7 +90,7 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     except ValueError:  # lists of different lengths
         return _text_of(array) if keeps_text else array
     if result.dtype.kind in "fc":
-        _check_integers(items)
+        check_integers(items, result)
     if result.dtype.kind in "SU":
         for item in array.flat:
             if not isinstance(item, (str, bytes)):
@@ -98,17 +100,6 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     if keeps_text and result.dtype == TEXT:
         return _text_of(result)  # raises the error of items that are no text
     return result
-
-
-def _check_integers(items: object) -> None:
-    """Raise `DoesNotFit` for an integer among objects that no float is equal to."""
-    for item in numpy.array(items, TEXT).flat:
-        is_whole = isinstance(item, (int, numpy.integer))
-        if is_whole and int(item) != int(float(item)):
-            raise DoesNotFit(
-                "the integer %d is among other numbers, which become floats, and no "
-                "float is equal to it" % item
-            )
 
 
 def _text_of(values: object) -> Array:
@@ -291,6 +282,9 @@ def converted(values: object, dtype: DType) -> Array:
             "the value %.200s does not fit the dtype '%s'"
             % (repr(value.item()) if array.dtype.kind in "SU" else value, dtype)
         )
+    has_objects = getattr(values, "dtype", TEXT) == TEXT
+    if has_objects and dtype.kind in "fc" and array.dtype.kind in "fc":
+        check_integers(values, result)
     return result
 
 
@@ -306,13 +300,18 @@ def _is_convertible(found: DType, wanted: DType) -> bool:
 def _unchanged(array: Array, result: Array) -> Array | None:
     """Return which items have kept their values; None if all have.
 
-    Floats may be rounded, but must stay finite.
+    Floats may be rounded, but must stay finite. Integers must stay equal.
     """
     kinds = array.dtype.kind, result.dtype.kind
-    # NumPy calls a finer unit of time safe, and lets far dates wrap.
-    if kinds[0] not in "mM" and numpy.can_cast(array.dtype, result.dtype, "safe"):
+    is_whole = kinds[0] in "iu" and kinds[1] in "fc"
+    # NumPy calls a finer unit of time safe, and lets far dates wrap. It calls floats
+    # safe that do not hold all integers of 8 bytes.
+    is_checked = kinds[0] in "mM" or (is_whole and array.dtype.itemsize == 8)
+    if not is_checked and numpy.can_cast(array.dtype, result.dtype, "safe"):
         return None
     same: Array
+    if is_whole:
+        return are_equal(array, result.real)
     if kinds[1] in "fc":
         same = numpy.isfinite(result) | ~numpy.isfinite(array)
         return same

@@ -146,7 +146,9 @@ def _is_whole(variable: Variable, unit: str) -> bool:
     if times.dtype.kind == "O":  # of cftime, with microseconds
         step = {"s": 10**6, "ms": 10**3}.get(unit, 1)
         return not any(getattr(t, "microsecond", 0) % step for t in times.flat)
-    return bool(((times.astype(dtype) == times) | numpy.isnat(times)).all())
+    with suppress(OverflowError):  # of newer releases of NumPy, for the first times
+        return bool(((times.astype(dtype) == times) | numpy.isnat(times)).all())
+    return False
 
 
 def _as_numbers(variable: Variable, name: str) -> Variable:
@@ -232,11 +234,16 @@ def _numbers_of(
     fine, missing = converted(times, dtype), numpy.isnat(times)
     if not any_time and (times < REFORM).any():
         raise DoesNotFit("a time is before 1582-10-15 in the standard calendar")
-    deltas = (fine - zero.astype(dtype)).view("i8")
+    ticks, start = fine.view("i8"), int(converted(zero, dtype).view("i8"))
+    ends = numpy.iinfo("i8")
+    is_near = ticks > max(ends.min, ends.min + start)  # the smallest is NaT
+    if not (missing | (is_near & (ticks <= min(ends.max, ends.max + start)))).all():
+        raise DoesNotFit("a time is too far from %s for its units" % zero)
+    deltas = ticks - start
     unit = int(step.astype("m8[%s]" % numpy.datetime_data(dtype)[0]).view("i8"))
     if as_floats:
         return numpy.where(missing, numpy.nan, deltas / unit)
-    numbers: Items = numpy.where(missing, deltas, deltas // unit)
+    numbers: Items = numpy.where(missing, ticks, deltas // unit)
     if not ((numbers * unit == deltas) | missing).all():
         raise DoesNotFit("a time is no whole number of its units since %s" % zero)
     return numbers
@@ -300,7 +307,7 @@ def fitting_items(
             "the values do not fit the units '%s' of the group" % how["units"]
         )
     if _may_change(raw.dtype, variable, how):
-        _check_same(items, variable, how, rounds=False)
+        _check_same(items, variable, how)
     return items
 
 
@@ -318,14 +325,14 @@ def _checked(
         return encoded
     if not variable.chunks:
         for part in _parts(variable):
-            _check_same(encoded[part].values, variable[part], how, rounds=True)
+            _check_same(encoded[part].values, variable[part], how)
         return encoded
 
     def checked(items: Items, given: Items) -> Items:
         with naming_column(name, "variable"):
             items = converted(items, dtype)
             block = type(encoded)(dims, given, attrs)
-            _check_same(items, block, how, rounds=True)
+            _check_same(items, block, how)
         return items
 
     dims, attrs, dtype = encoded.dims, variable.attrs, encoded.dtype
@@ -343,13 +350,10 @@ def _may_change(stored: Any, variable: Variable, how: Mapping[Any, Any]) -> bool
     return stored != variable.dtype or not all(is_nan)
 
 
-def _check_same(
-    items: Items, variable: Variable, how: Mapping[Any, Any], *, rounds: bool
-) -> None:
+def _check_same(items: Items, variable: Variable, how: Mapping[Any, Any]) -> None:
     """Raise `DoesNotFit` if encoded items are not read as the values of a variable.
 
-    Packed numbers are rounded to the nearest step, and floats. With `rounds`, so are
-    floats that are stored as integers.
+    Packed numbers are rounded to the nearest step, and floats to other floats.
 
     Parameters
     ----------
@@ -366,7 +370,7 @@ def _check_same(
         again = _decode(items, dims, how, given.dtype)
         missing = [numpy.asarray(isnull(found)) for found in (given, again)]
         kept = ~(missing[0] | missing[1])
-        fits = _fits(given[kept], again[kept], items.dtype, how, rounds)
+        fits = _fits(given[kept], again[kept], items.dtype, how)
     except (ArithmeticError, AttributeError, ValueError) as error:
         raise DoesNotFit(
             "the values do not fit the dtype '%s'%s: %s"
@@ -415,9 +419,7 @@ def _decode(
     return found
 
 
-def _fits(
-    given: Items, again: Items, stored: Any, how: Mapping[Any, Any], rounds: bool
-) -> Items:
+def _fits(given: Items, again: Items, stored: Any, how: Mapping[Any, Any]) -> Items:
     """Return which values, of which none is missing, are read again as they should."""
     kinds = given.dtype.kind, stored.kind
     is_packed = bool({"scale_factor", "add_offset"} & how.keys())
@@ -442,7 +444,7 @@ def _fits(
             limit = 0
             if kinds[1] == "f":
                 limit = numpy.finfo(float).max
-            elif rounds or is_packed:
+            elif is_packed:
                 limit = _packing_error(how, given, again)
             fits = errors <= limit
         elif kinds[0] in "biu":
@@ -528,18 +530,24 @@ def time_coders(variables: Mapping[Any, Variable]) -> dict[Any, Any]:
 
 def _ends(variable: Variable) -> Items:
     """Return the first and the last of encoded times; none if all are missing."""
-    ends = numpy.empty(0)
+    ends: list[Any] = []
     if variable.dtype.kind not in "iuf":
-        return ends
+        return numpy.empty(0)
     attrs = {k: v for k, v in variable.attrs.items() if k in STORAGE - {"units"}}
+    fills: list[Any] = []
+    if attrs.keys() <= FILLS | {"dtype", "calendar"}:
+        # Without missing items, integers do not become floats, which may be too large.
+        fills = [attrs.pop(name) for name in FILLS & attrs.keys()]
     for part in _parts(variable):
-        items = variable[part].values
+        items = variable[part].values.ravel()
         if items.dtype.kind == "i":  # xarray reads the smallest as NaT
             items = items[items != numpy.iinfo("i8").min]
-        numbers = _decode(items.ravel(), ("x",), attrs, numpy.dtype("f8"))
-        numbers = numpy.concatenate([ends, numbers[numpy.isfinite(numbers)]])
-        ends = numpy.array([numbers.min(), numbers.max()]) if len(numbers) else numbers
-    return ends
+        for fill in fills:
+            items = items[~numpy.isin(items, fill)]
+        numbers = _decode(items, ("x",), attrs, numpy.dtype("f8"))
+        if len(numbers := numbers[numpy.isfinite(numbers)]):
+            ends += [numbers.min().item(), numbers.max().item()]
+    return numpy.array(ends)
 
 
 def _is_held(numbers: Items, units: str, calendar: str, unit: str) -> bool:

@@ -764,3 +764,16 @@ def test_a_failed_change_of_attributes_leaves_the_old_ones(tree, monkeypatch):
     with pytest.raises(OSError, match="no room"):
         attrs["a"] = 2
     assert [1] == tree["x"].attrs["a"].tolist()
+
+
+def test_links_inside_of_a_tree_are_followed_once(tmp_path):
+    """Forty folders with two links each have 2 ** 40 names."""
+    root = tmp_path / "tree"
+    for number in range(40):
+        (root / str(number)).mkdir(parents=True)
+        for name in "ab" if number else "":
+            (root / str(number - 1) / name).symlink_to(root / str(number))
+    tree = bigfile.File(root)
+    tree.create_from_array("39/x", np.arange(3)).close()
+    assert ["39/x"] == tree.blocks
+    assert bigfile.verify(root).ok

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -286,6 +287,39 @@ def test_damage(run):
 def statistics(run, *arguments):
     found = json.loads(run("show", "--stats", "--json", *arguments)[1])["stats"]
     return {each.pop("name"): each for each in found}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers"),
+    [
+        ("M8[ms]", [250, 1750, 86_400_000]),
+        ("M8[ns]", [-(2**63) + 1]),
+        ("M8[ns]", [2**63 - 1] * 3),
+        ("M8[ns]", [1_800_000_000_123_456_789, 1_800_000_000_123_456_791]),
+        ("m8[us]", [2**62 + 1, 2**62 + 3]),
+        (">M8[s]", [10**13, 10**13 + 2]),
+        ("i8", [2**63 - 1, 2**63 - 3]),
+        ("u8", [2**64 - 1, 2**64 - 3, 0]),
+        (">i2", [-1, -3]),
+        ("?", [0, 1, 1]),
+    ],
+)
+def test_statistics_are_exact(run, dtype, numbers):
+    wide = {"i": "i8", "u": "u8"}.get(np.dtype(dtype).kind, "i8")
+    array = np.array(numbers, wide).astype(dtype)
+    np.save("a.npy", array)
+    found = statistics(run, "a.npy")[""]
+    mean = Fraction(sum(numbers), len(numbers))
+    expected = [min(numbers), round(mean), max(numbers)]
+    shown = [found[key] for key in ("min", "mean", "max")]
+    if array.dtype.kind in "mM":
+        native = array.dtype.newbyteorder("=")
+        assert [str(np.array(n, "i8").view(native)) for n in expected] == shown
+        line = lines(run, "--stats", "a.npy")[-1]
+        for text in shown:
+            assert (text.rstrip("0").rstrip(".") if "." in text else text) in line
+    else:
+        assert [expected[0], float(mean), expected[2]] == shown
 
 
 def test_statistics_of_a_table(run):

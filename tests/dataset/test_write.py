@@ -1142,8 +1142,8 @@ def test_all_integers_of_c(tmp_path, layout):
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ([2**53 + 1, 0.5], "the integer 9007199254740993 is among other numbers"),
-        ([-1, np.uint64(2**64 - 1)], "the integer 18446744073709551615 is among"),
+        ([2**53 + 1, 0.5], "the integer 9007199254740993 becomes a float"),
+        ([-1, np.uint64(2**64 - 1)], "the integer 18446744073709551615 becomes"),
         ([np.array([1]), np.array([2, 3])], "text in each item|of Python objects"),
     ],
 )
@@ -1161,3 +1161,42 @@ def test_integers_among_floats(tmp_path):
     dataset.create_table(tmp_path / "a", {"a": column}).close()
     expected = column.astype("f8")
     assert np.array_equal(expected, dataset.open(tmp_path / "a")["a"][:], True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrong", "right"),
+    [
+        ("f2", 2049, 2050),
+        ("f4", 2**24 + 1, 2**24 + 2),
+        (">f4", -(2**24) - 1, -(2**31)),
+        ("f8", 2**53 + 1, 2**53 + 2),
+        ("f8", 2**63 - 1, -(2**63)),
+        ("f8", 2**64 - 1, 2**63),
+        ("c8", 2**24 + 1, 2**24),
+        ("c16", -(2**63) + 1, -(2**63)),
+    ],
+)
+def test_an_integer_becomes_an_equal_float_or_is_refused(tmp_path, dtype, wrong, right):
+    inputs = (
+        lambda item: [item],
+        lambda item: [item, 0.5],
+        np.atleast_1d,
+        lambda item: np.array([item, 0.5], object),
+        lambda item: iter([np.array([item])]),
+    )
+    with dataset.create_array(tmp_path / "a", np.zeros(1, dtype)) as array:
+        for given in inputs:
+            with pytest.raises(UsageError, match=str(wrong)):
+                array.append(given(wrong))
+            array.append(given(right))
+        for item in (wrong, np.array(wrong), [wrong]):
+            with pytest.raises(UsageError, match=str(wrong)):
+                array[0] = item
+        array[0] = right
+        found = array[:]
+    assert {right, 0.5} == {*found.real.tolist()}
+    assert len(inputs) + 3 == len(found)
+    with pytest.raises(UsageError, match=str(wrong)):
+        dataset.create_array(tmp_path / "b", np.array([wrong]), dtype=dtype)
+    with pytest.raises(UsageError, match=str(wrong)):
+        dataset.create_array(tmp_path / "b", np.zeros(1, dtype), fill_value=wrong)

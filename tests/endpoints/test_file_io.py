@@ -344,6 +344,121 @@ def test_where_file_objects_stand():
     assert b"behind" == fp.read()
 
 
+def damaged(data, number):
+    """Return a file whose chunk `number` does not fit its digest or its size."""
+    offset = list(CompressedBytesSource(data).frames())[number].offset
+    return data[: offset + 4] + bytes(4) + data[offset + 8 :]
+
+
+MODES = {"w+b": b"", "wb": b"", "ab": b"old", "r+b": b"x" * 20_000}
+
+
+@pytest.mark.parametrize("nthreads", [1, 3])
+@pytest.mark.parametrize("checksum", ["crc32", "None"])
+@pytest.mark.parametrize("buffering", [-1, 0])
+@pytest.mark.parametrize("mode", MODES)
+def test_output_ends_behind_the_last_good_chunk(
+    tmp_path, mode, buffering, checksum, nthreads
+):
+    """Whoever decompresses a chunk may write it, and may be ahead of a bad one."""
+    data, before = packed(PLAIN, checksum=checksum), MODES[mode]
+    path, bad = tmp_path / "a.blp", NCHUNKS - 2
+    for content, good in (data, len(PLAIN)), (damaged(data, bad), bad * 1000):
+        path.write_bytes(content)
+        (tmp_path / "a").write_bytes(before)
+        with (
+            path.open("rb") as fp,
+            open(tmp_path / "a", mode, buffering=buffering) as out,
+        ):
+            out.write(b"begin")
+            sink = PlainFPSink(out)
+            if content is data:
+                unpack(CompressedFPSource(fp), sink, nthreads=nthreads)
+            else:
+                with pytest.raises(FormatError) as raised:
+                    unpack(CompressedFPSource(fp), sink, nthreads=nthreads)
+                assert bad == raised.value.chunk
+            assert len(before) * (mode == "ab") + 5 + good == out.tell()
+            out.write(b"end")
+        expected = b"begin" + PLAIN[:good] + b"end"
+        if mode == "ab":
+            expected = before + expected
+        assert expected + before[len(expected) :] == (tmp_path / "a").read_bytes()
+
+
+@pytest.mark.parametrize("nthreads", [1, 3])
+def test_output_after_an_error_of_the_caller(tmp_path, nthreads):
+    seen = []
+
+    def progress(nbytes):
+        if len(seen) == 5:
+            raise KeyError
+        seen.append(nbytes)
+
+    with open(tmp_path / "a", "wb") as out:
+        source, sink = CompressedBytesSource(packed(PLAIN)), PlainFPSink(out)
+        with pytest.raises(KeyError):
+            unpack(source, sink, nthreads=nthreads, progress=progress)
+    assert PLAIN[:5000] == (tmp_path / "a").read_bytes()
+
+
+@pytest.mark.parametrize("nthreads", [1, 3])
+def test_output_on_a_full_disk(tmp_path, nthreads):
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open(tmp_path / "a", "wb") as out:
+        source, sink = CompressedBytesSource(packed(PLAIN)), PlainFPSink(out)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4500, limits[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                unpack(source, sink, nthreads=nthreads)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert PLAIN[:4000] == (tmp_path / "a").read_bytes()
+
+
+SMALL = {
+    "usual": packed(b"abcd" * 50),
+    "no digests, no table": packed(b"abcd" * 50, checksum="None", offsets=False),
+    "room for chunks": packed(b"abcd" * 50, checksum="sha256", free_entries=3),
+    "metadata": packed(b"abcd" * 50, metadata=VALUE),
+    "two chunks": packed(b"abcd" * 300),
+    "empty": packed(b""),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_files_have_the_results_and_errors_of_others(name):
+    """A small file in `bytes` is read in one step, if it can be."""
+
+    def outcome(data):
+        try:
+            return bp.unpack_bytes_from_bytes(data)
+        except FormatError as error:
+            return type(error), str(error), error.section, error.offset, error.chunk
+
+    data = SMALL[name]
+    assert bp.unpack_bytes_from_bytes(data) == outcome(bytearray(data))
+    changed = [data[:size] for size in range(len(data))] + [data + b"x", data + data]
+    for i in range(len(data)):
+        for value in {0, 1, 2, 3, 255, data[i] ^ 1, data[i] ^ 128} - {data[i]}:
+            changed.append(data[:i] + bytes([value]) + data[i + 1 :])
+    for case in changed:
+        assert outcome(bytearray(case)) == outcome(case), case
+
+
+def test_output_of_a_sink_with_its_own_store(tmp_path):
+    """As code of users may have: it gets all plain bytes, in order."""
+
+    class Upper(PlainFPSink):
+        def store(self, plain):
+            super().store(bytes(plain).upper())
+
+    with open(tmp_path / "a", "wb") as out:
+        unpack(CompressedBytesSource(packed(b"abc" * 1000)), Upper(out), nthreads=3)
+    assert b"ABC" * 1000 == (tmp_path / "a").read_bytes()
+
+
 def test_two_files_in_one():
     fp = io.BytesIO(packed(PLAIN) + packed(PLAIN, 500, metadata=VALUE))
     for value in (None, VALUE):

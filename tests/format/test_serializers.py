@@ -1,5 +1,6 @@
 """The formats of the metadata: JSON, spelled as every release spelled it."""
 
+import json
 import math
 import sys
 
@@ -211,3 +212,40 @@ def test_number_of_values_in_no_json(text):
 def test_counting_ends_soon(text):
     with pytest.raises(FormatError):
         JSON.loads(text, 1000)
+
+
+class Name(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        [],
+        {"a": {}, "b": [], "c": [[], {}]},
+        {"a": [1, 2.5, True, None, 1e300, 10**30, -0.0], 'b\n"': "\u20ac\ud800\x00"},
+        [float("nan"), float("inf"), -float("inf")],
+        {Name("a"): Name("b"), "c": (1, (), (2,))},
+        {1: 2, None: 3, False: 4, 2.5: 5},
+        {"a": {"b": {3: 4}}},
+        "text",
+        {"a": {1, 2}},  # what `default` turns into JSON
+        {"a": [{3}]},
+    ],
+    ids=repr,
+)
+def test_json_in_lines_is_that_of_python(value):
+    expected = json.dumps(value, indent=2, default=list)
+    assert expected == serializers.json_in_lines(value, list)
+
+
+def test_json_in_lines_has_the_errors_of_python():
+    circle: list = []
+    circle.append(circle)
+    for value in circle, {"a": object()}, {(1, 2): 3}:
+        with pytest.raises((ValueError, TypeError)) as expected:
+            json.dumps(value, indent=2)
+        with pytest.raises(expected.type) as raised:
+            serializers.json_in_lines(value)
+        assert str(expected.value) == str(raised.value)

@@ -280,6 +280,8 @@ def read_hdf5(path):
     with h5py.File(path) as file:
         for name, stored in file.items():
             items = stored[()]
+            if items.dtype == "S1" and items.ndim > 1:  # characters of netCDF
+                items = items.view("S%d" % items.shape[1])[:, 0]
             if items.dtype.kind == "O":
                 items = np.array([text.decode() for text in items.tolist()], object)
             values = from_array(items)
@@ -350,13 +352,12 @@ def read_own(path):
     with dataset.open(path) as table:
         if isinstance(table, dataset.Array):
             return fields(table[:])
-        if not hasattr(table, "names"):
-            columns = {name: table[name] for name in table}
-            if [*columns] == ["arr_0"]:
-                return fields(columns["arr_0"][:])
-            return {name: from_array(found[:]) for name, found in columns.items()}
-        masks = {n: c.attrs.get("mask-of") for n, c in table.columns.items()}
-        found = {name: from_array(table[name][:]) for name in table.names}
+        is_group = not hasattr(table, "names")
+        columns = {n: table[n] for n in table} if is_group else table.columns
+        if [*columns] == ["arr_0"]:
+            return fields(columns["arr_0"][:])
+        masks = {n: c.attrs.get("mask-of") for n, c in columns.items()}
+        found = {name: from_array(column[:]) for name, column in columns.items()}
     return with_masks(found, masks)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack.cli import main
 from bloscpack.exceptions import NotReadable, UsageError
 
 h5py = pytest.importorskip("h5py", reason="the extra 'hdf5' is not installed")
@@ -303,3 +304,39 @@ def test_calls_that_can_not_choose_columns():
             dataset.convert("a.npy", "b.npy", **options)
     with pytest.raises(UsageError, match="a sequence of names, found the text 'ab'"):
         dataset.convert("a.npy", "b.npy", columns="ab")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("f2", 2049), ("f4", 2**24 + 1), ("f8", 2**53 + 1), ("f8", 2**63 - 1)],
+)
+@pytest.mark.parametrize("source", ["a.csv", "a.parquet", "missing.parquet", "a.npy"])
+def test_an_integer_is_no_other_float_through_any_door(dtype, number, source):
+    """pandas and Arrow would round it."""
+
+    def write(item):
+        series = pd.Series([item], dtype="Int64")
+        frame = pd.DataFrame({"x": series})
+        frame.to_csv("a.csv", index=False)
+        frame.to_parquet("a.parquet")
+        frame.reindex([0, 1]).to_parquet("missing.parquet")
+        frame.assign(x=series.astype(str)).to_parquet("text.parquet")
+        np.save("a.npy", np.rec.fromarrays([[item]], names="x"))
+
+    write(number)
+    with dataset.create_table("t.zarr", {"x": np.zeros(1, dtype)}) as table:
+        for given in (pd.DataFrame({"x": [number]}), {"x": pa.array([number])}):
+            with pytest.raises(UsageError, match="'x': the value %d" % number):
+                table.append(given)
+    for given in (source, "text.parquet"):
+        with pytest.raises(SystemExit):
+            main(["append", "t.zarr", given])
+    if source != "a.npy":
+        with pytest.raises(UsageError, match=str(number)):
+            dataset.convert(source, "b.zarr", dtypes={"x": dtype})
+    write(number + (1 if number % 2**10 == 1 else -(2**10) + 1))
+    for given in (source, "text.parquet"):
+        main(["append", "t.zarr", given])
+    expected = np.array(pd.read_csv("a.csv")["x"].tolist() * 2)
+    found = dataset.open("t.zarr")["x"][1:]
+    assert expected.tolist() == found[~np.isnan(found)].tolist()

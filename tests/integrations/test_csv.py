@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import os
 import random
+import re
 
 import numpy as np
 import pytest
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack.cli import main
 from bloscpack.dataset.conversion import contents, csv_files, datasets, parquet_files
 from bloscpack.exceptions import FormatError, NotReadable, UsageError
 
@@ -223,7 +225,7 @@ def test_times(values, unit, count):
         ),
         (["soon", "2020-01-01", "2020-02-02"], "not all of its values"),
         (["2020-01-01", "2020-02-30"], "not all of its values"),
-        (["2020-01-01", "2020-01-01T10:11:12Z"], "only some .* time zone; .* for UTC"),
+        (["2020-01-01", "2020-01-01T10:11:12Z"], "only some .* time zone; .* names"),
         (
             ["1600-01-01"] * 200 + [" 2020-01-01T00:00:00.123456789"] * 200,
             "not all of its values",
@@ -239,6 +241,47 @@ def test_times_that_stay_text(values, why):
     ):
         rows = read(text, times=True)
     assert values == rows["t"].tolist()
+
+
+@pytest.mark.parametrize("lines", [2, 100])
+@pytest.mark.parametrize("zone", ["Z", "+02:00", "-0530"])
+@pytest.mark.parametrize("first", [True, False])
+def test_times_of_which_some_have_a_zone(monkeypatch, lines, zone, first):
+    """Times without one are not taken for UTC, also not in another part of the file."""
+    monkeypatch.setattr(csv_files, "PART_NBYTES", 64)
+    zones = ["", zone] if first else [zone, ""]
+    value = "2026-01-05T10:00:00"
+    text = "t,n\nNaT,1\n" + (value + zones[0] + ",1\n") * lines
+    expected = "line %d: .* time zone in all .* found '%s'"
+    match = expected % (lines + 3, re.escape(value + zones[1]))
+    dataset.create_table("a.zarr", {"t": np.zeros(1, "M8[s]"), "n": [1]}).close()
+    with open("b.csv", "w") as fp:
+        fp.write(text + value + zones[1] + ",1\n")
+    for target in ("b.npy", "b.zarr", "b.csv.csv"):
+        with pytest.raises(UsageError, match=match):
+            dataset.convert("b.csv", target, dtypes={"t": "M8[s]"})
+    with pytest.raises(SystemExit):
+        main(["append", "a.zarr", "b.csv"])
+    assert 1 == len(dataset.open("a.zarr"))
+
+
+@pytest.mark.parametrize("options", [[], ["--create"]])
+def test_a_notice_of_an_append_names_the_zone(capsys, options):
+    frame = pd.DataFrame({"t": pd.to_datetime(["2026-01-05T10:00:00+02:00"])})
+    frame.to_csv("a.csv", index=False)
+    frame.to_parquet("a.parquet")
+    for source, reading in (("a.csv", ["--times"]), ("a.parquet", [])):
+        main(["convert", *reading, source, "a.npy"])
+        told = capsys.readouterr().err
+        assert "time zone of the column 't'" in told
+        target = source + ".zarr"
+        if not options:
+            dataset.create_table(target, {"t": np.zeros(1, "M8[us]")}).close()
+        main(["append", *options, *reading, target, source])
+        assert told.replace("a.npy", target) == capsys.readouterr().err
+        found = dataset.open(target)["t"][-1]
+        assert frame["t"].dt.tz_convert(None)[0] == pd.Timestamp(found)
+        os.remove("a.npy")
 
 
 def test_times_only_on_demand():

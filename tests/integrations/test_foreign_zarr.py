@@ -320,6 +320,31 @@ def test_texts_of_any_length():
     assert dataset.verify("a").ok
 
 
+@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("shape", [(6,), (2, 3), ()])
+def test_texts_of_any_length_are_converted(form, shape):
+    """A longer one can be appended to the copy, as to the original."""
+    texts = np.array(["a", "bb", "", "é" * 300, "c", "d"], object)
+    texts = texts.reshape(shape) if shape else texts[3]
+    options = {"chunks": (2, 2)[: len(shape)] or None, "zarr_format": form}
+    options = {key: value for key, value in options.items() if value is not None}
+    made = zarr.create_array("a", shape=shape, dtype=str, fill_value="-", **options)
+    made[...] = texts
+    dataset.convert("a", "b.zarr")
+    with dataset.open("b.zarr", "r+") as array:
+        assert ("O", "-") == (array.dtype, array.fill_value)
+        if shape:
+            array.append(np.full((1, *shape[1:]), "x" * 1000, object))
+            assert "x" * 1000 == array[-1].ravel()[0] if shape[1:] else array[-1]
+    found = zarr.open_array("b.zarr", mode="r")[...]
+    assert np.array_equal(texts, found[: len(texts)] if shape else found)
+    dataset.convert("a", "b.npy")
+    assert np.array_equal(texts, np.load("b.npy"))
+    dataset.convert("a", "b.h5")
+    dataset.convert("b.h5", "c.npy")
+    assert np.array_equal(texts, np.load("c.npy"))
+
+
 @pytest.mark.parametrize(
     "make",
     [simple(compressors=GZIP), simple(), sharded(BYTES), sharded(BYTES, BLOSC)],

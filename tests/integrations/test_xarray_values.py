@@ -236,3 +236,43 @@ def test_floats_of_durations_stay():
     data = xr.Dataset({"v": ("x", spans)})
     with dataset.from_xarray("g", data, encoding=encoding) as group:
         np.testing.assert_allclose(spans / np.timedelta64(1, "s"), group["v"][:])
+
+
+FIRST, LAST, NOTHING = -(2**63) + 1, 2**63 - 1, -(2**63)
+UNITS = (None, "nanoseconds", "seconds", "days", "nanoseconds since 2000-01-01")
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("kind", "Mm")
+@pytest.mark.parametrize(
+    "numbers",
+    [[LAST], [FIRST], [FIRST, LAST], [LAST, NOTHING], [0, FIRST], [LAST - 1, LAST]],
+)
+def test_the_first_and_the_last_times(numbers, kind, units, lazy):
+    """All doors have them as they were, or the variable is refused by its name."""
+    times = np.array(numbers, "i8").view(kind + "8[ns]")
+    data = xr.Dataset({"t": ("x", times)})
+    encoding = {}
+    if units is not None:
+        is_whole = "since" in units or kind == "m"
+        if "since" in units and kind == "m":
+            pytest.skip("durations have no beginning")
+        encoding["t"] = {"units": units if is_whole else units + " since 1970-01-01"}
+    refused = ""
+    try:
+        given = data.chunk(x=1) if lazy else data
+        dataset.from_xarray("g", given, encoding=encoding).close()
+    except UsageError as error:
+        refused = str(error)
+    if refused:
+        assert "variable 't'" in refused
+        assert units not in (None, "nanoseconds")
+        return
+    options = {"decode_timedelta": True} if kind == "m" else {}
+    for found in (
+        dataset.open("g").to_xarray(**options),
+        xr.open_dataset("g", engine="bloscpack", **options),
+        xr.open_zarr("g", **options),
+    ):
+        assert numbers == found["t"].values.view("i8").tolist()

@@ -1025,3 +1025,17 @@ def test_the_error_names_a_sticky_folder(tmp_path, monkeypatch):
     assert str(path) == caught.value.filename
     assert [path] == list(tmp_path.iterdir())
     assert before == path.read_bytes()
+
+
+def test_the_bytes_of_a_npy_file_are_no_items(tmp_path):
+    """They are plain bytes for a file of bytes, as in release 0.16."""
+    array, more, plain = (tmp_path / name for name in ("a.blp", "b.npy", "p.blp"))
+    bloscpack.pack_ndarray_to_file(np.arange(5), array)
+    np.save(more, np.arange(3))
+    before = array.read_bytes()
+    with pytest.raises(bloscpack.UsageError, match=r"append_ndarray_to_file.*b\.npy"):
+        bloscpack.append(array, more)
+    assert before == array.read_bytes()
+    bloscpack.pack_bytes_to_file(b"x", plain)
+    bloscpack.append(plain, more)
+    assert b"x" + more.read_bytes() == bloscpack.unpack_bytes_from_file(plain)[0]

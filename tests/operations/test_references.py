@@ -4,8 +4,10 @@ import base64
 import itertools
 import json
 
+import blosc
 import numpy as np
 import pytest
+from support import ROOT
 
 import bloscpack as bp
 from bloscpack import dataset, references
@@ -199,3 +201,37 @@ def test_written_as_json(folder):
     packed("a.blp")
     bp.write_references(bp.references("a.blp"), "a.json")
     assert bp.references("a.blp") == json.loads((folder / "a.json").read_text())
+
+
+OLD = sorted((ROOT / "tests/golden/blp/old").glob("*.blp"))
+OLD = [path for path in OLD if "snappy" not in path.stem]  # a codec of old Bloscs
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
+def test_old_files(path):
+    """All is read of one with an empty chunk at its end; others may be refused."""
+    try:
+        plain = bp.unpack_bytes_from_file(path)[0]
+        found = bp.references(str(path))["refs"]
+    except (bp.UsageError, bp.FormatError):
+        return
+    parts = []
+    for value in found.values():
+        if isinstance(value, list):
+            with open(path, "rb") as file:
+                file.seek(value[1])
+                frame = file.read(value[2])
+            size = int.from_bytes(frame[12:16], "little")  # the digest is behind it
+            parts.append(blosc.decompress(frame[:size]))
+    assert plain.startswith(b"".join(parts))
+    padded = [v for v in found.values() if str(v).startswith("base64:")]
+    assert len(padded) == (b"".join(parts) != plain)
+
+
+def test_old_files_whose_last_chunk_is_empty_or_longer():
+    folder = ROOT / "tests/golden/blp/old"
+    for name in ("0.1.1-nchunks6-empty-last", "0.2.1-nchunks6-empty-last"):
+        found = bp.references(str(folder / (name + ".blp")))["refs"]
+        assert 5 == sum(isinstance(value, list) for value in found.values())
+    with pytest.raises(bp.UsageError, match="its chunks have different sizes"):
+        bp.references(str(folder / "rc1-nchunks258.blp"))

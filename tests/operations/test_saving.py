@@ -6,6 +6,7 @@ import gzip
 import io
 import mmap
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -71,16 +72,70 @@ def test_array(array):
     assert ["a.blp"] == os.listdir()
 
 
+def all_of(found):
+    """Return an array, or a dictionary of the arrays of an archive."""
+    return found if isinstance(found, np.ndarray) else dict(found)
+
+
 def test_arrays_by_name():
     arrays = {"group/%d" % i: array for i, array in enumerate(ARRAYS)}
     bp.save("all.zip", arrays, metadata={"unit": "m"})
     found, metadata = bp.load("all.zip", return_metadata=True)
     assert [*arrays] == [*found]
-    assert type(found) is dict
     for name, array in arrays.items():
         same(array, found[name])
     assert {"unit": "m"} == metadata
     assert [] == bp.verify("all.zip").findings
+
+
+def test_an_array_of_an_archive_is_read_when_it_is_used():
+    bp.save("a.zip", {"a": ROUNDED, "b": ROUNDED[:9]})
+    content = bytearray(Path("a.zip").read_bytes())
+    content[content.index(b"blpk") + 2000] ^= 1
+    Path("bad.zip").write_bytes(content)
+    with bp.load("bad.zip") as found:
+        assert (2, True, False) == (len(found), "a" in found, "c" in found)
+        same(ROUNDED[:9], found["b"])
+        assert found["b"] is found["b"]
+        found["b"][0] = 0  # it is the caller's
+        for _ in range(2):
+            with pytest.raises(bp.FormatError, match="a"):
+                found["a"]
+        with pytest.raises(KeyError):
+            found["c"]
+    assert 0 == found["b"][0]
+    with pytest.raises(bp.UsageError, match="closed"):
+        found["a"]
+    with pytest.raises(bp.FormatError):
+        bp.load(bytes(content))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+@pytest.mark.parametrize("end", ["all", "close", "delete"])
+def test_a_loaded_archive_is_closed(end):
+    bp.save("a.zip", {"a": ROUNDED, "b": ROUNDED[:9]})
+    before = os.listdir("/proc/self/fd")
+    found = bp.load("a.zip")
+    assert before != os.listdir("/proc/self/fd")
+    same(ROUNDED, found["a"])
+    if end == "all":
+        same(ROUNDED[:9], found["b"])
+        assert {"a", "b"} == {*pickle.loads(pickle.dumps(found))}
+    elif end == "close":
+        found.close()
+    else:
+        del found
+    assert before == os.listdir("/proc/self/fd")
+
+
+def test_an_archive_is_saved_again_with_more():
+    bp.save("a.zip", {"a": ROUNDED})
+    bp.save("a.zip", {**bp.load("a.zip"), "b": ROUNDED[:9]})
+    found = bp.load("a.zip")
+    bp.save("a.zip", found)  # reads what it replaces
+    bp.save("a.zip", {"c": ROUNDED})
+    same(ROUNDED[:9], found["b"])
+    assert ["c"] == [*bp.load("a.zip")]
 
 
 def test_no_arrays():
@@ -145,6 +200,7 @@ def test_url(content):
     pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
     with serving(fp.getvalue()) as web:
         found, metadata = bp.load(web.url, return_metadata=True)
+        found = all_of(found)
     np.testing.assert_equal(found, content)
     assert {"unit": "m"} == metadata
 
@@ -324,12 +380,12 @@ def test_files_that_hold_no_arrays(tmp_path):
 def test_limits_and_damage(content):
     bp.save("a", content)
     with pytest.raises(bp.FormatError, match="the limit is '1000'"):
-        bp.load("a", limits={"nbytes": 1000})
+        all_of(bp.load("a", limits={"nbytes": 1000}))
     with open("a", "r+b") as fp:
         fp.seek(5000)
         fp.write(b"damaged")
     with pytest.raises(bp.FormatError):
-        bp.load("a")
+        all_of(bp.load("a"))
 
 
 def test_a_damaged_directory_is_no_store(tmp_path):

@@ -99,6 +99,31 @@ def test_members(path, name):
     check_equal(array, bp.unpack_ndarray_from_bytes(content))
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"auto": True}, {"max_app_chunks": 2, "cname": "zstd"}]
+)
+def test_members_do_not_depend_on_the_arrays_before_them(settings):
+    """Short arrays of one dtype and shape are packed in fewer steps."""
+    chance = np.random.default_rng(1)
+    arrays = {}
+    for dtype in ("<f4", ">f4", "i2", "?", "U2", "S3", "M8[s]", "M8[D]", "u1,f8"):
+        for shape in ((), (0,), (1,), (5,), (3, 4), (4, 3), (2, 1, 2)):
+            for order in "CCF":
+                items = chance.integers(0, 2, shape).astype(dtype).copy(order)
+                arrays["a%d" % len(arrays)] = items
+    together = io.BytesIO()
+    bp.savez(together, **arrays, settings=settings)
+    with zipfile.ZipFile(together) as file:
+        for name, array in arrays.items():
+            alone = io.BytesIO()
+            bp.savez(alone, **{name: array}, settings=settings)
+            with zipfile.ZipFile(alone) as other:
+                for member in set(other.namelist()) - {"zarr.json"}:
+                    assert other.read(member) == file.read(member), member
+    together.seek(0)
+    assert [] == bp.verify.verify_fp(together).findings
+
+
 def test_zip_programs(path):
     with zipfile.ZipFile(path) as file:
         assert None is file.testzip()

@@ -28,7 +28,7 @@ from ..args import (
     reading_options,
     refuse_auto,
 )
-from ..console import STREAM, check_exists, name_of_input
+from ..console import STREAM, check_exists, name_of_input, warn_of_loss
 from ..exit_codes import WrongUsage
 from ..progress import shown
 
@@ -128,7 +128,10 @@ def _create(args: Namespace) -> None:
             del given["typesize"]
             given.update(reading_options(args))
             expect = None if bar is None else bar.expect
-            convert(new_file, name, progress=bar, expect=expect, **options, **given)
+            done = convert(
+                new_file, name, progress=bar, expect=expect, **options, **given
+            )
+            warn_of_loss(name, done.lost, new_file)
             return
         _check_original_name(args)
         metadata = target.metadata_of_option(args)
@@ -231,9 +234,10 @@ def _append_to_dataset(args: Namespace) -> None:
         target.opened_rows(
             args.original_file, "r+", args.wait, sync=args.sync is not False
         ) as found,
-        new_rows(args, args.new_file, found) as rows,
+        new_rows(args, args.new_file, found) as (rows, lost),
     ):
         found.append(rows)
+    warn_of_loss(args.original_file, lost, args.new_file)
 
 
 def _check_original_name(args: Namespace) -> None:

@@ -24,6 +24,7 @@ from ..console import (
     name_of_output,
     plain_name,
     quoted_input,
+    warn_of_loss,
 )
 from ..exit_codes import WrongUsage
 from ..jobs import Clock
@@ -114,11 +115,7 @@ def run(args: Namespace) -> None:
             **settings,
         )
     clock.log(done.nbytes)
-    if done.lost:
-        log.notice(
-            "'%s' can't hold %s of %s"
-            % (done.target, _listed(done.lost), quoted_input(args.source))
-        )
+    warn_of_loss(done.target, done.lost, args.source)
     for text in (*done.notes, *done.recovered[:RECOVERED_SHOWN]):
         log.notice("%s: %s" % (quoted_input(args.source), text))
     if args.json:
@@ -140,7 +137,3 @@ def _check_target(args: Namespace) -> None:
         check_free(args.target, args)
     elif not args.force:
         raise StorageError("output file '%s' exists!" % args.target)
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

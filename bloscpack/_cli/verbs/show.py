@@ -29,8 +29,8 @@ from .cat import parse_rows
 
 SETTINGS = ("codec", "level", "filter")
 COLUMNS = ("min", "max", "mean", "count", "missing")
-# What is in front of the time of a day, and the characters of a time to the second.
-TIME, SECONDS = "T", 19
+# What is in front of the time of a day, and of the fraction of its seconds.
+TIME, FRACTION = "T", "."
 
 HELP = """\
 show the shape, the sizes and the first and last rows of a file or dataset;
@@ -149,7 +149,7 @@ def _number(value: float | None, dtype: DType) -> Json:
     """Return a number, or a time as text."""
     if dtype.kind not in "mM" or value is None:
         return value
-    return str(numpy.array(round(value), "i8").view(dtype.newbyteorder("=")))
+    return str(numpy.array(value, "i8").view(dtype.newbyteorder("=")))
 
 
 def _statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
@@ -162,6 +162,6 @@ def _statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
 def _shown(value: Json) -> str:
     if value is None:
         return UNKNOWN
-    if isinstance(value, str) and TIME in value:
-        return value[:SECONDS]
+    if isinstance(value, str) and TIME in value and FRACTION in value:
+        return value.rstrip("0").removesuffix(FRACTION)
     return "%.6g" % value if isinstance(value, float) else str(value)

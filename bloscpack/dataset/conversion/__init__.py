@@ -177,6 +177,9 @@ MAX_RATIO = 1000
 HAVING_TEXT = ("csv", "parquet", "hdf5", "zarr")
 # Formats in which each column has a name, and an array alone is no column.
 NAMING = ("csv", "parquet")
+# Formats in which other programs know how numbers are stored, by attributes of netCDF;
+# and the number of arrays of which a notice for others says it.
+KNOWING_CODES, MAX_CODED = ("hdf5", "zarr"), 20
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
 # Settings that have no effect on formats without Blosc, as defaults of a user may not.
@@ -524,6 +527,16 @@ def _notes(
             "xarray reads items that are equal to it as missing (--no-missing, or "
             "missing=False, leaves it out)" % listed([*map(shown_name, request.masked)])
         )
+    coded = {
+        name or content.kind: codes
+        for name, node in contents.nodes_of(content)
+        if wanted.name not in KNOWING_CODES
+        if isinstance(node, contents.Rows) and (codes := node.codes)
+    }
+    for name, codes in [*coded.items()][:MAX_CODED]:
+        notes.append("'%s' keeps its stored numbers: %s" % (name, codes))
+    if len(coded) > MAX_CODED:
+        notes.append("so do '%d' others" % (len(coded) - MAX_CODED))
     is_old = request.layout == "zarr" and found.name not in WRITTEN
     if is_old and (note := with_new_images(content)):
         notes.append(note)

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
@@ -28,6 +28,7 @@ from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
+from ..._format.zarr_metadata import MASK
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
 from ..._types import JsonObject
@@ -52,6 +53,9 @@ FORTRAN_FACTOR = 4
 NO_COLUMN = "a table must have a column"
 # What a format can't hold that has no missing values, and keeps the mask as a column.
 MASKS = "the missing values of the column '%s' (the column '%s' marks them)"
+# Attributes of netCDF: the values of missing items, and how numbers are stored.
+FILLS, PACKING = (MASK, "missing_value"), ("scale_factor", "add_offset")
+UNSIGNED = "_Unsigned"
 # The names of arrays that have none, in files that need them.
 NO_NAMES = ("arr_0", "data")
 # Maximum number of columns that a table gets from an array with two axes.
@@ -552,6 +556,43 @@ class Rows:
             else block[name]
             for name in self.visible
         }
+
+    @property
+    def missing(self) -> Array:
+        """The numbers that stand for missing items, by the attributes of netCDF."""
+        dtype = self.dtype.newbyteorder("=")
+        given = [numpy.array(self.attrs.get(n), "O").ravel() for n in FILLS]
+        values = [
+            v for v in chain(*given) if isinstance(v, (int, float)) and v - v == 0
+        ]
+        if dtype.kind in "iu":
+            low, count = int(numpy.iinfo(dtype).min), 2 ** (8 * dtype.itemsize)
+            values = [int(v) for v in values if v == int(v)]
+            if UNSIGNED in self.attrs:
+                values = [(v - low) % count + low for v in values]
+            values = [v for v in values if low <= v < low + count]
+        with numpy.errstate(over="ignore"):
+            return numpy.unique(
+                numpy.array(values if dtype.kind in "iuf" else [], dtype)
+            )
+
+    @property
+    def codes(self) -> str:
+        """How the numbers are stored by the attributes of netCDF, in words.
+
+        Other programs know it of HDF5 and Zarr only. Empty for plain numbers.
+        """
+        if self.dtype.kind not in "iuf":
+            return ""
+        attrs, units = self.attrs, str(self.attrs.get("units"))
+        packing = ["%s %s" % (name, attrs[name]) for name in PACKING if name in attrs]
+        is_duration = str(attrs.get("dtype")).startswith("timedelta")
+        words = ["packed (%s)" % ", ".join(packing)] * bool(packing)
+        words += ["unsigned"] * (str(attrs.get(UNSIGNED)).lower() == "true")
+        words += ["times ('%s')" % units] * (" since " in units)
+        words += ["durations ('%s')" % units] * is_duration
+        words += ["%s for a missing item" % n for n in self.missing.tolist()]
+        return ", ".join(words)
 
     @property
     def fortran(self) -> bool:

@@ -40,6 +40,7 @@ from . import contents
 from .parquet_files import (
     UNSIZED,
     Lengths,
+    are_exact,
     bytes_of,
     lengths_of,
     numbers_of,
@@ -176,6 +177,7 @@ class _File:
         self._part_nbytes = min(contents.BLOCK_NBYTES, PART_NBYTES)
         self.names: list[str] = []
         self._unnamed = ""  # the name of a column without one
+        self._zoned: dict[str, bool] = {}  # whether times have a time zone
         # Blocks of rows of the columns that were read last, by name.
         self._kept: dict[str, list[Array]] = {}
         for start, text in self._parts():
@@ -439,7 +441,13 @@ class _File:
             info = numpy.iinfo(dtype)
             _check((info.min <= found) & (found <= info.max), values, refused)
         if kind == "M":
-            if compute.any(compute.match_substring_regex(values, ZONE)).as_py():
+            zoned = numbers_of(compute.match_substring_regex(values, ZONE))
+            is_time = ~numpy.isnat(found)
+            if is_time.any():
+                has_zone = self._zoned.setdefault(name, bool(zoned[is_time][0]))
+                unlike = "expected a time zone in all times or in none, found"
+                _check(~is_time | (zoned == has_zone), values, unlike)
+            if zoned.any():
                 self._request.note_loss(
                     "the time zone of the column '%s', whose times become UTC" % name
                 )
@@ -458,16 +466,11 @@ class _File:
             fits = ~numpy.isinf(items) | numbers_of(named)
             too_large = " is too large for the dtype '%s'; %s" % (dtype, advice)
             _check(fits, values, "the number", too_large)
-        if kind == "f" and name not in self._request.dtypes:
-            # A float is the type of missing values and fractions.
-            fits = numpy.ones(len(values), "?")
-            for index in numpy.flatnonzero(abs(found) >= EXACT).tolist():
-                text = values[index].as_py().strip(BLANKS)
-                is_integer = text.lstrip("+-").isdigit()
-                fits[index] = not is_integer or int(text) == int(found[index])
-            inexact = ", which a float does not hold exactly; " + advice
-            between = "there are missing values or fractions, and the integer"
-            _check(fits, values, between, inexact)
+        if kind in "fc":
+            is_given = name in self._request.dtypes
+            why = "" if is_given else "there are missing values or fractions, and "
+            inexact = " does not fit the dtype '%s' exactly; %s" % (dtype, advice)
+            _check(are_exact(values, items), values, why + "the integer", inexact)
         return items
 
 
@@ -769,7 +772,7 @@ class _Scan:
             self.why_no_times = why + advice + "names the first other one"
         elif len(self._has_zone) > 1:
             why = "only some of its times have a time zone"
-            self.why_no_times = why + advice + "takes the others for UTC"
+            self.why_no_times = why + advice + "names the first other one"
 
     def dtype(self, name: str) -> DType:
         """Return the type that holds all values, the given one if there is one."""

@@ -1,8 +1,7 @@
 """Datasets of every layout: arrays, tables and groups in folders.
 
 Texts of variable length get the length of the longest one for formats without such
-text, and if they are in Zarr stores of another form than ours. An archive of `savez`
-may have arrays that are no arrays of Zarr.
+text. An archive of `savez` may have arrays that are no arrays of Zarr.
 
 The rows of a table are appended in blocks of one size for all columns; a shard of each
 column has the rows of one block, so that no shard is written twice.
@@ -11,7 +10,7 @@ column has the rows of one block, so that no shard is written twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import accumulate, chain, islice
 from os.path import isfile, join, lexists
@@ -23,6 +22,7 @@ from ... import dataset
 from ..._commit.new_folder import creating_inside
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
+from ..._format.text import TEXT as VARIABLE
 from ..._format.zarr_metadata import MASK, ZARR_JSON
 from ..._storage.paths import shown_name
 from ..._storage.zip_store import open_zip
@@ -109,7 +109,7 @@ def _content(
     if isinstance(found, Array):
         is_fixed = request.fixed_text and found.layout == "zarr"
         if found.dtype.kind in TEXT and (is_fixed or found.layout == "zarr-python"):
-            return _text_content(found, path)
+            return _text_content(found, path, request.fixed_text)
         fill, dims = found.fill_value, found.dims
         if found._layout.masks_fill_value and fill == fill:
             if request.missing:
@@ -152,12 +152,19 @@ def _content(
     return group
 
 
-def _text_content(array: Array, path: str) -> Rows:
-    """Return texts of variable length as items of the length of the longest one."""
+def _text_content(array: Array, path: str, is_fixed: bool) -> Rows:
+    """Return texts of variable length, or bytes, of any program.
+
+    Bytes have the length of the longest one; with `is_fixed`, texts do so, too.
+    """
     fill = array.fill_value if isinstance(array.fill_value, (str, bytes)) else None
     lengths, kind = Lengths(), "U"
     lengths.most = len(fill or "")
-    for block in array.iter_chunks():
+
+    def blocks() -> Iterable[Items]:
+        return array.iter_chunks() if array.shape else [numpy.array(array[...], "O")]
+
+    for block in blocks():
         values = block.ravel().tolist()
         if not all(isinstance(value, (str, bytes)) for value in values):
             raise UsageTypeError(
@@ -166,14 +173,20 @@ def _text_content(array: Array, path: str) -> Rows:
             )
         kind = "S" if values and isinstance(values[0], bytes) else kind
         lengths.add(values)
-    dtype = lengths.dtype(shown_name(path), kind)
+    is_fixed = is_fixed or kind == "S"
+    dtype = lengths.dtype(shown_name(path), kind) if is_fixed else VARIABLE
 
     def rows() -> Iterator[Items]:
-        for block in array.iter_chunks():
-            yield fixed(block.ravel().tolist(), dtype, path).reshape(block.shape)
+        for block in blocks():
+            values = block.ravel().tolist()
+            made = (
+                fixed(values, dtype, path) if is_fixed else numpy.array(values, dtype)
+            )
+            yield made.reshape(block.shape)
 
     attrs = array.attrs.asdict()
     found = Rows(dtype, array.shape, None, attrs, fill, array.dims)
+    found.text_nbytes = 0 if is_fixed else lengths.text_nbytes
     found.array = array_stream(rows, found)
     return found
 

@@ -47,6 +47,7 @@ from ..rows import MASK_NAME, MASK_OF, RowStream, converted, joined
 from ..xarray_data import UNLIMITED
 from .contents import (
     MASKS,
+    PACKING,
     ByFunction,
     Content,
     Members,
@@ -101,7 +102,7 @@ OF_ITEMS = (
     *(MASK, "missing_value", "valid_min", "valid_max", "valid_range"),
     *(FLAG_VALUES, "flag_masks"),
 )
-ACTUAL_RANGE, PACKING = "actual_range", {"scale_factor", "add_offset"}
+ACTUAL_RANGE = "actual_range"
 NUMBERS = "biuf"
 BOOL = numpy.dtype("?")
 # The units of time of NumPy that netCDF has, and its words for them.
@@ -196,9 +197,7 @@ class _Tree:
         All scales have been seen. netCDF lets a variable be shorter along an axis that
         grows than other variables; the items that it lacks have the fill value.
         """
-        for _, axes in self._axes:
-            axes[:] = [self._ids.get(axis, axis) for axis in axes]
-        self._join_characters()
+        self._join_characters(self._axes)
         for array, axes in self._axes:
             for number, axis in enumerate(axes):
                 if isinstance(axis, int) and array.array.growing[number]:
@@ -222,19 +221,25 @@ class _Tree:
                 _check_row(array)
                 array.array.extend_to(array)
 
-    def _join_characters(self) -> None:
+    def _join_characters(
+        self, arrays: Sequence[tuple[Rows, list[Axis]]], is_table: bool = False
+    ) -> None:
         """Make texts of bytes along each axis that only characters have.
 
         netCDF has an axis without coordinates for the length of such texts, and xarray
-        joins them by this rule.
+        joins them by this rule. The first axis of the columns of a table is that of its
+        rows.
         """
-        others = {
+        for _, axes in arrays:
+            axes[:] = [self._ids.get(axis, axis) for axis in axes]
+        others = {axes[0] for _, axes in arrays if axes and is_table}
+        others |= {
             axis
-            for array, axes in self._axes
+            for array, axes in arrays
             for number, axis in enumerate(axes, 1)
             if number < len(axes) or array.dtype.kind != "S"
         }
-        for array, axes in self._axes:
+        for array, axes in arrays:
             axis = axes[-1] if axes else None
             if array.dtype == "S1" and axis in self._bare - others:
                 axes.pop()
@@ -322,6 +327,8 @@ class _Tree:
         if path in self._unlimited:
             found.attrs[UNLIMITED] = sorted(self._unlimited[path])
         is_table = found.attrs.pop(KIND, None) == TABLE
+        if is_table:
+            self._join_characters(self._axes[narrays:], is_table)
         members = _with_masks(found.members) if is_table else {}
         table = joined_arrays(Members(members, found.attrs)) if is_table else None
         if table is None:
@@ -768,6 +775,11 @@ class _Items:
         dtype = dtype if dtype.base == TEXT else _without_names(dtype)
         self.dtype, self.inner = dtype.base, dtype.shape
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether the items are characters of netCDF, joined to texts."""
+        return self._joined is not None
+
     def join(self, length: int, encoding: str) -> None:
         """Make texts of characters along the last axis: of bytes without encoding."""
         self._joined, self._encoding = text_dtype(length, "S"), encoding
@@ -930,6 +942,9 @@ class _Writer:
         self._text = h5py.string_dtype()
         self._request, self._target = request, target
         self._nscales = 0
+        self._is_netcdf = request.target.lower().endswith(NETCDF)
+        # The names of the axes of characters.
+        self._of_characters: set[str] = set()
 
     def write(
         self,
@@ -964,6 +979,8 @@ class _Writer:
             if isinstance(member, Rows) and not is_table(member)
         }
         axes = {dim for array in arrays.values() for dim in array.dims or ()}
+        known = {*members, *axes, *(scales.keys() - self._of_characters)}
+        arrays = {n: self._as_characters(array, known) for n, array in arrays.items()}
         taken = {n for n, m in members.items() if n not in arrays or _is_scale(n, m)}
         for name, member in sorted(members.items(), key=_order):
             inner = "%s/%s" % (path, name)
@@ -1031,6 +1048,39 @@ class _Writer:
             del columns[mask]
         return columns
 
+    def _as_characters(self, array: Rows, known: Set[str | None]) -> Rows:
+        """Return bytes as characters along an axis, as netCDF has them; others as is.
+
+        The name of the axis is not `known`, and each axis has one.
+        """
+        dims, length = [*(array.dims or ())], array.dtype.itemsize
+        was_joined = isinstance(array.array, _Items) and array.array.is_joined
+        is_wanted = was_joined or self._is_netcdf
+        is_free = array.dtype.kind == "S" and length and KIND not in array.attrs
+        if not (is_wanted and is_free and all(dims) and len(dims) == len(array.shape)):
+            return array
+        dim = "string%d" % length
+        while dim in known:
+            dim += "_"
+        self._of_characters.add(dim)
+
+        def characters(key: Any) -> Array:
+            items = numpy.asarray(array[key if array.shape else ...])
+            found = items.reshape(-1).view("S1").reshape(*items.shape, length)
+            return found if array.shape else found[key]
+
+        if array.has_fill_value:
+            self._request.note_loss("the fill value")
+        return replace(
+            array,
+            dtype=numpy.dtype("S1"),
+            shape=(*array.shape, length),
+            array=ByFunction(characters),
+            dims=[*dims, dim],
+            fill_value=None,
+            order="C",
+        )
+
     def _scale_of(
         self,
         group: Group,
@@ -1075,6 +1125,8 @@ class _Writer:
             if array.dtype == TEXT:
                 decoded(block.ravel(), path)  # HDF5 has no objects but text
                 return block
+            if array.dtype.kind == "S" and self._is_netcdf:
+                _check_bytes(block)
             block = block if unit is None else converted(block, unit)
             return block.view(stored) if unit is not None else block.astype(stored)
 
@@ -1163,6 +1215,20 @@ def _unit(dtype: DType) -> DType | None:
     if unit not in UNITS:
         raise UsageTypeError("netCDF has no unit for the dtype '%s'" % dtype)
     return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
+
+
+def _check_bytes(items: Array) -> None:
+    """Raise `UsageError` for bytes that programs of netCDF take for other text."""
+    size = items.dtype.itemsize
+    codes = numpy.ascontiguousarray(items).view("u1").reshape(-1, size)
+    is_wrong = (codes[:, :-1] < 1) & (codes[:, 1:] > 0) | (codes[:, 1:] > 127)
+    is_wrong = is_wrong.any(1) | ((codes[:, 0] > 127) & (size > 1))
+    if is_wrong.any():
+        raise UsageValueError(
+            "programs of netCDF read bytes as UTF-8, up to a zero byte, unlike %.200r: "
+            "a file .h5 can have them, or an array whose axes have names"
+            % items.reshape(-1)[is_wrong][0]
+        )
 
 
 def _attribute(name: str, attrs: JsonObject, dtype: DType | None) -> Array:

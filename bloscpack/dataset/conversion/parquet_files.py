@@ -80,7 +80,7 @@ MAX_ROW_NBYTES = 2**26
 # Maximum number of rows whose texts are measured at a time: of texts that are in the
 # memory once, and of others.
 SHARED_ROWS, SINGLE_ROWS = 2**16, 2**4
-BOOL = numpy.dtype("?")
+BOOL, FLOAT = numpy.dtype("?"), numpy.dtype("f8")
 # Text of the length of the longest value.
 UNSIZED = (numpy.dtype("U"), numpy.dtype("S"))
 # A block of rows has about this number of bytes of text of variable length at most. The
@@ -106,6 +106,7 @@ MAX_ROWS = 2**31
 HIDDEN, SUFFIXES = (".", "_"), (".parquet", ".pq")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+INEXACT_TEXT = "the integer '%.100s' does not fit the dtype '%s' exactly"
 LEAVES_OUT = "--exclude '%s' leaves it out"
 
 
@@ -724,8 +725,17 @@ def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
             array = array.cast(pyarrow.string())  # text is rounded once
         is_text = str(array.type) in TEXT_TYPES and kind not in "USO"
         if is_text or types.is_decimal(found):
-            return array.cast(arrow_type(dtype, (), ""))
+            items = array.cast(arrow_type(dtype, (), ""))
+            if is_text and kind == "f":
+                numbers = items.to_numpy(zero_copy_only=False)
+                fits = are_exact(array, numbers)
+                if not fits.all():
+                    text = array[int(numpy.argmin(fits))].as_py()
+                    raise DoesNotFit(INEXACT_TEXT % (text, dtype))
+            return items
         if kind == "f" and not types.is_floating(found):
+            if types.is_integer(found):
+                converted(numbers_of(array.drop_null()), min(dtype, FLOAT))
             return array.cast(pyarrow.float64(), safe=False)  # NaN for missing ones
     except pyarrow.ArrowException as error:
         raise DoesNotFit("a value does not fit '%s': %s" % (dtype, error)) from error
@@ -867,6 +877,19 @@ def text_items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
 def text_dtype(length: int, kind: str = "U") -> DType:
     """Return the type of text (``"U"``) or bytes (``"S"``) of this length."""
     return numpy.dtype("%s%d" % (kind, max(1, length)))
+
+
+def are_exact(texts: pyarrow.Array, floats: Array) -> Array:
+    """Return which of the texts of numbers are no integers, or equal to the floats."""
+    exact = numpy.ones(len(texts), BOOL)
+    # Smaller integers are all exact.
+    large = abs(floats) >= 2.0 ** (numpy.finfo(floats.dtype).nmant + 1)
+    for index in numpy.flatnonzero(large).tolist():
+        text = texts[index].as_py().strip()
+        if text.lstrip("+-").isdigit():
+            number = floats[index].real
+            exact[index] = numpy.isfinite(number) and int(text) == int(number)
+    return exact
 
 
 class Lengths:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import chain
 from typing import Any
 
@@ -28,8 +29,8 @@ class Summary:
     name, dtype
         Those of the array.
     count, missing
-        Number of items that are not missing, and of those that are: NaN, NaT, and those
-        that the mask of a column names.
+        Number of items that are not missing, and of those that are: NaN, NaT, those
+        that the mask of a column names, and numbers that stand for missing ones.
     low, high
         The least and the greatest item that is not missing; None without any, and for
         text and other types without an order. They are integers for times.
@@ -42,10 +43,17 @@ class Summary:
         self.low: Any = None
         self.high: Any = None
         self._mean = 0.0
+        self._total = 0  # of integers and times
 
     @property
     def mean(self) -> float | None:
-        """The mean of the items that are not missing; None if it is no number."""
+        """The mean of the items that are not missing; None if it is no number.
+
+        It is an integer for times, the nearest one.
+        """
+        if self.dtype.kind != "f" and self.low is not None:
+            mean = Fraction(self._total, self.count)
+            return round(mean) if self.dtype.kind in "mM" else float(mean)
         if self.low is None or math.isfinite(self._mean):
             return None if self.low is None else self._mean
         infinite = {end for end in (self.low, self.high) if math.isinf(end)}
@@ -63,12 +71,18 @@ class Summary:
             return
         if kind in "mM":
             items = items.astype(items.dtype.newbyteorder("=")).view("i8")
-        elif kind in "bf":
+        else:  # integers of as many bits as the sums have
+            wide = "u8" if kind in "bu" else "%s8" % kind
             with numpy.errstate(over="ignore"):
-                items = items.astype("u1" if kind == "b" else "f8", copy=False)
-        low, high = items.min().item(), items.max().item()
-        self.low = low if self.low is None else min(self.low, low)
-        self.high = high if self.high is None else max(self.high, high)
+                items = items.astype(wide, copy=False)
+        ends = items.min().item(), items.max().item()
+        self.low = ends[0] if self.low is None else min(self.low, ends[0])
+        self.high = ends[1] if self.high is None else max(self.high, ends[1])
+        if kind != "f":  # exact, as the sum of halves of 32 bits
+            halves = items >> 32, items & (2**32 - 1)
+            high, low = (int(half.sum()) for half in halves)
+            self._total += (high << 32) + low
+            return
         with numpy.errstate(over="ignore", invalid="ignore"):
             delta = float(items.mean(dtype="f8")) - self._mean
         self._mean += delta * items.size / self.count
@@ -113,8 +127,13 @@ def summaries(
             yield from summaries(member, progress, where)
         return
     found: dict[str, Summary] = {}
+    columns = {inside(name, n): c for n, c in content.visible.items()}
+    fills = {n: c.missing for n, c in (columns or {name: content}).items()}
     for block in chain([numpy.empty(0, content.dtype)], content.stored()):
         for leaf, items in leaves_of(content, block, name):
+            if len(missing := fills.get(leaf, ())):
+                marks = numpy.isin(numpy.ma.getdata(items), missing)
+                items = numpy.ma.array(items, mask=marks)
             if leaf not in found:
                 found[leaf] = Summary(leaf, items.dtype)
             found[leaf].add(items)
