@@ -13,7 +13,7 @@ Commit point
     With `sync`, all contents and the names of their folders are on the disk before the
     commit point.
 Recovery
-    Readers read the pending files where they are, see `Pending`. The next writer gives
+    Readers read the pending files where they are, see `tree`. The next writer gives
     them their names (`complete`), and removes what a writer left in ``.bloscpack``.
 Trust
     A user with write access to the document may change the dataset. Nothing else is
@@ -37,31 +37,24 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Protocol
 
-from .._engine.forks import ForkSafeLock, Owner
+from .._engine.forks import Owner
 from .._format.committed import (
     STAGING,
     Root,
-    decode_members,
-    decode_pending,
 )
 from .._format.dtypes import shown
-from .._format.identity import is_copy, stated_identity
+from .._format.identity import is_copy
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
-from .._storage.folder_store import FolderStore, LinkFound, StaleDataset
+from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import Conflict, Store
 from .._types import Json
 from ..constants import MAX_DOCUMENT
-from ..exceptions import (
-    DamageError,
-    FormatError,
-    StorageError,
-    UsageError,
-    UsageValueError,
-)
+from ..exceptions import DamageError, StorageError, UsageError, UsageValueError
 from ..serializers import encode_document, parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, is_new_folder
+from .tree import Tree
 
 # The message about names of folders that differ only in case, for example.
 SAME_NAME = "the file system can't tell the names %.200r and %.200r apart: change one"
@@ -86,153 +79,6 @@ class Datasets(Protocol):
 
     def check_group(self, store: Store) -> None:
         """Prepare a group for a new member; raise `UsageError` if it can't get one."""
-
-
-class Pending:
-    """The pending files and the members that the document of a dataset names.
-
-    Attributes
-    ----------
-    name
-        The name of the document; None until it is read.
-    files
-        The files that a change replaces, and where their new content is until they have
-        it.
-    removed
-        The files that a change removes, and that may not be removed yet.
-    members
-        The documents of members that the document commits, as values; None if it
-        commits none.
-    stale
-        The names of members whose own documents are old copies.
-    state
-        A text that changes when a change of several files is committed: the identity in
-        the document, and its token, which each document keeps from the one before.
-    nchanges
-        The number of changes that this process has committed.
-    root
-        The document; None until it is read, or if it is no object.
-    """
-
-    state = ""
-    root: Root | None = None
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.files: dict[str, str] = {}
-        self.removed: set[str] = set()
-        self.members: dict[str, Json] | None = None
-        self.stale: set[str] = set()
-        self.is_there = False
-        self.name: str | None = None
-        self._version: object = None  # its `Store.identity` when it was read
-        self.nchanges = 0
-        self._lock = ForkSafeLock()
-
-    def take(
-        self, name: str, content: bytes, document: Json, since: int, version: object
-    ) -> None:
-        """Take over what a document says, which was read from the file `name`.
-
-        `since` was the value of `nchanges` before it was read. If another thread has
-        committed a change meanwhile, the document may be the one before.
-        """
-        try:
-            files = decode_pending(document, content)
-            members = decode_members(document, content)
-        except FormatError as error:
-            error.filename = self.store.path(name)
-            raise
-        with self._lock:
-            if since != self.nchanges:
-                return
-            self.files = {n: new for n, new in files.items() if new is not None}
-            self.removed = {name for name, new in files.items() if new is None}
-            self.is_there = bool(files)
-            self.state = stated_identity(document).rpartition(" ")[0]
-            self.members = members
-            self.name, self._version = name, version
-            self.root = Root(content, document) if isinstance(document, dict) else None
-
-    def decode(self, name: str, content: bytes, path: str) -> Json:
-        """Return the value in a document, which is decoded unless it was read before.
-
-        The value must not be changed. Raises `FormatError`, which names the `path`.
-        """
-        known = self.root if name == self.name else None
-        if known is not None and known.is_whole and known.content == content:
-            return known.document
-        return decode_json(content, path)
-
-    def renew(self) -> None:
-        """Read the document again if another program has replaced it."""
-        if self.name is not None:
-            with suppress(FileNotFoundError, StaleDataset):  # other reads say so
-                if self.store.identity(self.name) != self._version:
-                    self.read()
-
-    def prepare(self, change: Change) -> None:
-        """Let a change write the documents of members again that are old copies.
-
-        When it is committed, this object takes over its documents.
-        """
-        change.pending = self
-        members = self.members or {}
-        change.stale = {
-            "%s/%s" % (name, ZARR_JSON): encode_document(members[name], 2)
-            for name in tuple(self.stale)  # another thread may add one
-            if name in members  # or have added one that was removed meanwhile
-        }
-
-    @property
-    def token(self) -> str:
-        """The token in the document; '' if there is none."""
-        return self.state.partition(" token=")[2]
-
-    def committed(self, change: Change) -> None:
-        """Take over the documents of a change that was committed."""
-        if self.members is None and change.members:
-            self.read()
-        version = None if self.name is None else self.store.identity(self.name)
-        with self._lock:
-            self.nchanges += 1
-            # Another thread may have read the list of this change, which is complete.
-            self.files, self.removed, self.is_there = {}, set(), False
-            if change.token != self.token:
-                identity = self.state.split(" token=")[0]
-                self.state = "%s token=%s" % (identity, change.token)
-            if self.members is not None:
-                members = dict(self.members)  # another thread may list the old ones
-                for name, content in change.members.items():
-                    if content is None:
-                        members.pop(name, None)
-                    else:
-                        members[name] = parse_json(content)
-                self.members = members
-            self._version = version
-            if change.root is not None:
-                self.root = change.root
-        self.stale -= set(change.members) | {n.rpartition("/")[0] for n in change.stale}
-
-    def read(self) -> None:
-        """Read the document again."""
-        if self.name is not None:
-            since = self.nchanges
-            content, version = self.store.read(self.name, MAX_DOCUMENT, whole=True)
-            document = decode_json(content, self.store.path(self.name))
-            self.take(self.name, content, document, since, version)
-
-
-def decode_json(text: bytes, path: str) -> Json:
-    """Return the value in a file of JSON; raise `FormatError` if it has none."""
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
-            section="metadata",
-            filename=path,
-        ) from error
 
 
 class UnfinishedFile:
@@ -274,35 +120,24 @@ class Change:
         Whether several calls make it together.
     has_failed_call
         Whether one of these calls has failed, so that nothing is committed.
-    members
-        The documents of members that were committed; None for one that was removed.
     new_folders
         The folders of new members, whose first files have their names at once.
-    stale
-        Documents of members that are written again, by their names.
-    pending
-        What takes over the documents when they are committed; None for a new dataset.
-    root
-        The document that was committed; None if there was none.
-    token
-        The token that the document gets.
+    tree
+        What has the documents before the change, and takes over those after it; None
+        for a new dataset.
     renews_token
         Whether that is always a new one. In a folder, it shows readers of several
         columns that one of them changes, or loses rows.
-    keeps_document
-        Whether the document is the one that the writer has read when it was opened.
     removes_shards
         Whether shards may be removed, which needs the document.
     """
 
     wait = 0.0
     renews_token = False
-    keeps_document = False
     removes_shards = True
     has_failed_call = False
     is_joint = False
-    pending: Pending | None = None
-    root: Root | None = None
+    tree: Tree | None = None
 
     def __init__(self, store: Store, document: str) -> None:
         self.store = store
@@ -321,10 +156,7 @@ class Change:
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
-        self.token = ""
-        self.members: dict[str, bytes | None] = {}
         self.new_folders: list[str] = []
-        self.stale: dict[str, bytes] = {}
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -459,84 +291,73 @@ class Change:
                 self._move(new_file, name)  # commit point
             self._sync()
             files.clear()
-            if self.token and self.pending is not None:
-                self.pending.committed(self)
             return
-        root, kept = self._root(staged)
-        self.members = {self._member_of(n): new for n, new in documents.items()}
-        if files or self.renews_token:
-            self.token = self._token
-        elif self.pending is not None:
-            self.token = self.pending.token
-        if self.members or self.token or kept:
-            root = root.changed(self.members, self.token, kept)
+        root = self._root(staged)
+        members = {self._member_of(n): new for n, new in documents.items()}
+        token = self._token if files or self.renews_token else ""
+        if not token and self.tree is not None:
+            token = self.tree.snapshot.token
+        if members or token or not root.is_whole:
+            root = root.changed(members, token)
         new = root.with_files(files) if files else root
-        self.root = root
+        stale = {} if self.tree is None else self.tree.stale_documents()
         self.is_committing = True
         if files:
             self._stage_all()
         self._sync()
-        self._replace(new.content)  # commit point
+        version = self._replace(new.content)  # commit point
         self._sync()
-        for name, content in {**self.stale, **documents}.items():
+        for name, content in {**stale, **documents}.items():
             if content is not None:  # a copy for readers of the member alone
                 self._copy(name, content)
         if files:
-            self._complete(files, root.content)
-        if self.pending is not None:
-            self.pending.committed(self)
+            version = self._complete(files, root.content)
+        if self.tree is not None:
+            self.tree.committed(self.document, root, members, version)
+            self.tree.stale -= {*members, *map(self._member_of, stale)}
 
-    def complete(self, root: bytes) -> bytes:
-        """Give the pending files in the document `root` their names.
+    def complete(self, tree: Tree) -> None:
+        """Give the pending files in the document their names."""
+        known = tree.snapshot
+        if known.root is not None and known.is_pending:
+            files = {**dict.fromkeys(sorted(known.removed)), **known.files}
+            root = known.root.with_files({})
+            version = self._complete(files, root.content)
+            tree.committed(self.document, root, {}, version)
 
-        Returns the document without their list.
+    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
+        """Give files their names, and store the document without their list.
+
+        Returns what `_replace` returns.
         """
-        value = decode_json(root, self.store.path(self.document))
-        files = decode_pending(value, root)
-        if files:
-            root = Root(root, value).with_files({}).content
-            self._complete(files, root)
-        return root
-
-    def _complete(self, files: Mapping[str, str | None], root: bytes) -> None:
-        """Give files their names, and store the document without their list."""
         for name, staged in files.items():
             with suppress(FileNotFoundError):  # it has its name, or is removed already
                 self._move(staged, name)
         self._sync()
-        self._replace(root)
+        version = self._replace(root)
         self._sync()
+        return version
 
     # What differs between stores
 
-    def _read_document(self) -> bytes:
-        """Return the document that is in the file now."""
-        return self.store.read(self.document, MAX_DOCUMENT, whole=True)[0]
+    def _root(self, staged: bytes | None = None) -> Root:
+        """Return the document: the `staged` one, or the one that is there now.
 
-    def _root(
-        self, staged: bytes | None = None
-    ) -> tuple[Root, Mapping[str, str] | None]:
-        """Return the document, and the texts of other members that it gets.
-
-        It is the `staged` one, or the one in the file. Raises `FormatError` if it is no
-        object.
+        Raises `FormatError` if it is no object.
         """
-        known = None if self.pending is None else self.pending.root
         if staged is not None:
-            commits = self.pending is not None and self.pending.members is not None
-            kept = known.texts if known is not None and commits else None
-            return Root(staged), kept
-        content, path = self._read_document(), self.store.path(self.document)
-        if known is not None and known.content == content:
-            return known, None
-        value = decode_json(content, path)
-        if not isinstance(value, dict):
+            before = self.tree and self.tree.snapshot
+            commits = before and before.members is not None and before.root
+            return Root(staged, texts=commits.texts if commits else None)
+        assert self.tree is not None  # a new dataset has a document
+        found = self.tree.now(self.document)
+        if found.root is None:
             raise DamageError(
-                "expected an object in JSON, found %s" % shown(value),
+                "expected an object in JSON, found %s" % shown(found.value),
                 section="metadata",
-                filename=path,
+                filename=self.store.path(self.document),
             )
-        return Root(content, value), None
+        return found.root
 
     def _renew_token(self) -> None:
         """Give the document a new token, before a file without a document changes.
@@ -555,8 +376,8 @@ class Change:
         """Give a staged file its name; remove the file if there is none."""
         raise NotImplementedError
 
-    def _replace(self, content: bytes) -> None:
-        """Replace the document."""
+    def _replace(self, content: bytes) -> object:
+        """Replace the document; return the `Snapshot.version` of the new one."""
         raise NotImplementedError
 
     def _copy(self, name: str, content: bytes) -> None:
@@ -679,9 +500,10 @@ class FolderChange(Change):
             self._staged[file.name] = file.staged
 
     def _renew_token(self) -> None:
-        self.token = self._token
-        self.root = self._root()[0].changed({}, self.token)
-        self._replace(self.root.content)
+        root = self._root().changed({}, self._token)
+        version = self._replace(root.content)
+        if self.tree is not None:
+            self.tree.committed(self.document, root, {}, version)
 
     def _sync_files(self) -> None:
         self.store.sync_files(self._unsynced)
@@ -728,8 +550,12 @@ class FolderChange(Change):
             self.store.rename(staged, name)
         self._folders.add(folder_of(name))
 
-    def _replace(self, content: bytes) -> None:
-        self.write(self.document, content)
+    def _replace(self, content: bytes) -> object:
+        file = self._begin_with(self.document, content)
+        self._close(file, self._does_sync)
+        version = self.store.identity(file.staged)
+        self._move(file.staged, self.document)
+        return version
 
     def copy_again(self, name: str, document: Json) -> None:
         """Write the own document of a member if it is an older copy, or was lost."""
@@ -753,8 +579,10 @@ class FolderChange(Change):
         self._unnamed.clear()
 
 
-def recover(store: FolderStore, document: str, sync: bool = True) -> None:
+def recover(tree: Tree, document: str, sync: bool = True) -> None:
     """Complete the change of a writer that died; remove what it had not committed."""
+    store = tree.store
+    assert isinstance(store, FolderStore)
     status = store.status_of(STAGING)
     if status is None:
         return
@@ -768,10 +596,9 @@ def recover(store: FolderStore, document: str, sync: bool = True) -> None:
         )
     change = FolderChange(store, document, sync)
     with suppress(FileNotFoundError):
-        root = change._read_document()
-        change.complete(root)
-        value = decode_json(root, store.path(document))
-        for name, member in (decode_members(value, root) or {}).items():
+        members = tree.read(document).members or {}
+        change.complete(tree)
+        for name, member in members.items():
             change.copy_again("%s/%s" % (name, ZARR_JSON), member)
     store.remove_tree(STAGING)
 
@@ -865,30 +692,31 @@ class ObjectChange(Change):
         if self._is_stored or name not in self._extents:
             self.store.remove(staged)
 
-    def _complete(self, files: Mapping[str, str | None], root: bytes) -> None:
+    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
         try:
-            super()._complete(files, root)
+            return super()._complete(files, root)
         except Conflict:
             if self.store.object_version(self.document) == self.version:
                 raise
             # A writer that has opened the dataset meanwhile has completed the change.
+            return None
 
-    def _replace(self, content: bytes) -> None:
+    def _replace(self, content: bytes) -> object:
         self._put(self.document, content)
+        return None
 
     def _copy(self, name: str, content: bytes) -> None:
         with suppress(Conflict):
             self.store.put(name, content, None)
 
 
-def recover_objects(store: Store, document: str) -> tuple[bytes, str]:
-    """Complete the change of a writer that died.
-
-    Returns the document after it, and the version of that document.
-    """
-    change = ObjectChange(store, document, store.object_version(document))
-    root = change.complete(change._read_document())
-    return root, change.version
+def recover_objects(tree: Tree, document: str) -> str:
+    """Complete the change of a writer that died; return the version of the document."""
+    version = tree.store.object_version(document)
+    change = ObjectChange(tree.store, document, version)
+    tree.read(document)  # after its version is known
+    change.complete(tree)
+    return change.version
 
 
 def temporary_file() -> BinaryIO:

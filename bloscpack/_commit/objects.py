@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from .._format.committed import STAGING
+from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.store import Store
 from .._storage.upload import check_writable
@@ -31,11 +31,11 @@ from .change import (
     Change,
     Datasets,
     ObjectChange,
-    Pending,
     check_mode,
     not_replaced,
     recover_objects,
 )
+from .tree import Tree
 
 # The attribute of a document in the place of one that is not there yet.
 UNFINISHED = "bloscpack-unfinished"
@@ -62,8 +62,8 @@ class ClaimedObjects:
 
     Parameters
     ----------
-    pending
-        The pending files and the members in the document.
+    tree
+        The documents of the dataset.
     is_shared
         Whether other writers may change the dataset between two changes.
     claimed
@@ -76,34 +76,32 @@ class ClaimedObjects:
 
     def __init__(
         self,
-        pending: Pending,
+        tree: Tree,
         is_shared: bool,
         claimed: Callable[[bytes], bytes],
         prepare: Callable[[Change], object],
     ) -> None:
-        self._pending = pending
-        self._store = store = pending.store
+        self._tree = tree
+        self._store = store = tree.store
         self.shared = is_shared
         self._claimed = claimed
         self._prepare = prepare
         self._is_prepared = False
         self.has_failed = False
-        # The document of this version, which the first change claims.
-        self._unclaimed: bytes | None = None
         if is_shared:
             self._version = store.object_version(ZARR_JSON)
         else:
-            self._unclaimed, self._version = recover_objects(store, ZARR_JSON)
+            self._version = recover_objects(tree, ZARR_JSON)
 
-    def _claim(self, content: bytes) -> None:
+    def _claim(self) -> None:
         """Store the document with a new token, before the first change.
 
         Raises `Conflict` if another writer has changed the dataset since it was read.
         """
-        claimed = self._claimed(content)
+        claimed = self._claimed(self._tree.snapshot.content)
         self._version = self._store.put(ZARR_JSON, claimed, self._version)
+        self._tree.committed(ZARR_JSON, Root(claimed), {})
         self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
-        self._unclaimed = None
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -114,12 +112,14 @@ class ClaimedObjects:
             )
         if self.shared:
             self._version = self._store.object_version(ZARR_JSON)
+            with suppress(FileNotFoundError):  # a folder becomes a group
+                self._tree.read(ZARR_JSON)  # after its version is known
         else:
             self.has_failed = True
-            if self._unclaimed is not None:
-                self._claim(self._unclaimed)
+            if not self._is_prepared:
+                self._claim()
         change = ObjectChange(self._store, ZARR_JSON, self._version)
-        self._pending.prepare(change)
+        change.tree = self._tree
         try:
             if not self._is_prepared:
                 self._prepare(change)

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
-from .._format.committed import STAGING
+from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import conflict
@@ -40,12 +40,12 @@ from .change import (
     Change,
     FolderChange,
     ObjectChange,
-    Pending,
     naming_dataset,
     recover,
     recover_objects,
 )
 from .locking import FolderLock, Lock, waiting
+from .tree import Tree
 from .writer import WAIT
 
 # Number of files of locks: two shards that share one wait for each other.
@@ -149,12 +149,10 @@ class SharedShards:
 
     _lock: FolderLock | None = None
 
-    def __init__(
-        self, pending: Pending, sync: bool, check: Callable[[], object]
-    ) -> None:
-        assert isinstance(pending.store, FolderStore)
-        self._store = pending.store
-        self._pending = pending
+    def __init__(self, tree: Tree, sync: bool, check: Callable[[], object]) -> None:
+        assert isinstance(tree.store, FolderStore)
+        self._store = tree.store
+        self._tree = tree
         self._sync = sync
         self._check = check
         self._named: set[str] = set()
@@ -166,12 +164,11 @@ class SharedShards:
             lock = FolderLock(self._store, shared=True)
             if not lock.is_held:
                 raise _no_locks(self._store.root)
-            self._pending.read()
-            if not self._pending.is_there:
+            if not self._tree.read().is_pending:
                 return lock
             lock.close()
             with closing(waiting(lambda: FolderLock(self._store), WAIT)):
-                recover(self._store, ZARR_JSON, self._sync)
+                recover(self._tree, ZARR_JSON, self._sync)
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -203,10 +200,9 @@ class SharedObjects:
     shared = False
     by_shard = True
 
-    def __init__(
-        self, pending: Pending, claimed: Callable[[bytes, str], bytes]
-    ) -> None:
-        self._store = store = pending.store
+    def __init__(self, tree: Tree, claimed: Callable[[bytes, str], bytes]) -> None:
+        self._tree = tree
+        self._store = store = tree.store
         if not store.compares_versions:
             raise UsageError(
                 "'%s' can have one writer at a time: shared=True needs a store that "
@@ -216,17 +212,20 @@ class SharedObjects:
 
     def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
         """Return the version of the document, with the token of shared writers."""
-        content, version = recover_objects(self._store, ZARR_JSON)
+        version = recover_objects(self._tree, ZARR_JSON)
+        content = self._tree.snapshot.content
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version
-        return self._store.put(ZARR_JSON, claimed(content, SHARED_TOKEN), version)
+        content = claimed(content, SHARED_TOKEN)
+        version = self._store.put(ZARR_JSON, content, version)
+        self._tree.committed(ZARR_JSON, Root(content), {})
+        return version
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of one shard, which is committed within the block."""
         change = ObjectChange(self._store, ZARR_JSON, self._version)
-        change.keeps_document = True
         change.removes_shards = False
         try:
             yield change

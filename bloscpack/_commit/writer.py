@@ -29,8 +29,9 @@ from .._engine.forks import OwnLock, renew_after_fork
 from .._format.committed import STAGING
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .change import Change, FolderChange, Pending, naming_dataset, recover
+from .change import Change, FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
+from .tree import Tree
 
 
 class Rule(Protocol):
@@ -365,8 +366,8 @@ class LockedFolder:
 
     Parameters
     ----------
-    pending
-        The pending files and the members in the document of the dataset.
+    tree
+        The documents of the dataset.
     document
         The name of the document.
     sync
@@ -380,14 +381,14 @@ class LockedFolder:
 
     def __init__(
         self,
-        pending: Pending,
+        tree: Tree,
         document: str,
         sync: bool = True,
         prepare: Prepare | None = None,
     ) -> None:
-        assert isinstance(pending.store, FolderStore)
-        self._store = pending.store
-        self._pending = pending
+        assert isinstance(tree.store, FolderStore)
+        self._store = tree.store
+        self._tree = tree
         self._document = document
         self._prepare = prepare
         self._sync = sync
@@ -396,8 +397,8 @@ class LockedFolder:
         self._named: set[str] = set()
         self._lock: FolderLock | None = FolderLock(self._store)
         try:
-            recover(self._store, document, sync)
-            pending.renew()  # the writer before may have changed the document
+            recover(tree, document, sync)
+            tree.renew()  # the writer before may have changed the document
         except BaseException:
             self._lock.close()
             raise
@@ -415,9 +416,12 @@ class LockedFolder:
         change = FolderChange(
             self._store, self._document, self._sync, named=self._named
         )
-        self._pending.prepare(change)
+        change.tree = self._tree
         self._has_begun = True
         with naming_dataset(path):
+            # Another program may have changed the document in place.
+            with suppress(FileNotFoundError):  # a folder becomes a group
+                self._tree.read(self._document)
             if self._prepare is not None:
                 self._prepare(change)
             try:
@@ -450,13 +454,13 @@ class SharedFolder:
 
     def __init__(
         self,
-        pending: Pending,
+        tree: Tree,
         document: str,
         sync: bool = True,
         prepare: Prepare | None = None,
     ) -> None:
-        self._open = partial(LockedFolder, pending, document, sync, prepare)
-        if pending.store.is_folder(STAGING):  # of a writer that died, or works now
+        self._open = partial(LockedFolder, tree, document, sync, prepare)
+        if tree.store.is_folder(STAGING):  # of a writer that died, or works now
             with suppress(StorageError):
                 self._open().release()
 

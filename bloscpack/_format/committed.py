@@ -202,8 +202,8 @@ class Root:
     content, document
         The document, and the value in it, an object; None if it is not decoded yet.
     texts
-        The copies in it as `content` has them, by the names of members; None if they
-        are in `document`.
+        The copies that it gets, or that `content` has, by the names of members; None if
+        they are in `document`.
 
     Attributes
     ----------
@@ -248,18 +248,17 @@ class Root:
         self,
         members: Mapping[str, bytes | None],
         token: str = "",
-        kept: Mapping[str, str] | None = None,
     ) -> Root:
         """Return the document with other documents of members.
 
-        None removes a member; those that are not in `members` stay, and those in `kept`
-        are there, too. A document without copies gets none: another program may have
-        written it meanwhile. A `token` shows readers that several files have changed
-        since they began to read; without one, the document keeps its own.
+        None removes a member; those that are not in `members` stay. A document without
+        copies gets none: another program may have written it meanwhile. A `token` shows
+        readers that several files have changed since they began to read; without one,
+        the document keeps its own.
         """
         if self.texts is None:
             return self._encoded(self.document, None, token) if token else self
-        texts = {**(kept or {}), **self.texts}
+        texts = {**self.texts}
         for name, member in members.items():
             if member is None:
                 texts.pop(name, None)

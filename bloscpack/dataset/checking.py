@@ -131,7 +131,7 @@ class DatasetCheck:
         storage_options: StorageOptions | None = None,
     ) -> None:
         folder = Folder.open(path, storage_options)
-        folder.copies.ignore()  # each document is checked
+        folder.tree.ignore_copies()  # each document is checked
         found = layouts.detect(folder)
         self.report = DatasetReport(folder.root, layout=found.layout, kind=found.kind)
         self._nthreads = effective_nthreads(nthreads, None)
@@ -310,7 +310,7 @@ class DatasetCheck:
                 "another program"
             )
             self.report.note("metadata", "changed", message, file=name)
-        if node.folder.prefix[:-1] in node.folder.pending.stale:
+        if node.folder.prefix[:-1] in node.folder.tree.stale:
             message = (
                 "the document around it has another copy of this one, which counts: "
                 "the next change writes it again"
@@ -342,15 +342,15 @@ class DatasetCheck:
         if folder.prefix:
             return
         shown = member or "."
-        folder.pending.read()
+        known = folder.tree.read()
         has_folder = folder.lists and folder.is_folder(STAGING)
-        if folder.pending.files and folder.store.can_rename and not has_folder:
+        if known.files and folder.store.can_rename and not has_folder:
             message = (
                 "a change was committed, and the folder '%s' with its files is "
                 "missing: old and new files may be mixed" % STAGING
             )
             self.report.add("files", "change", message, file=shown)
-        elif folder.pending.is_there:
+        elif known.is_pending:
             message = "a change was committed, and the next writer completes it"
             self.report.note("files", "change", message, file=shown)
         elif has_folder and folder.names(STAGING):
@@ -362,7 +362,7 @@ class DatasetCheck:
 
     def _check_copies(self, folder: Folder, member: str) -> None:
         """Check the order of copies in a document; note members without a folder."""
-        members = folder.pending.members or {}
+        members = folder.tree.snapshot.members or {}
         missed = () if folder.prefix else missed_by_others(members)
         if missed:
             message = (
@@ -594,7 +594,7 @@ def _lost_documents(folder: Folder, name: str) -> Iterator[str]:
     Where the group has copies of the documents, only the copies make members: a writer
     that was killed may have left the chunks of a new one.
     """
-    if folder.is_remote or folder.pending.members is not None:
+    if folder.is_remote or folder.tree.snapshot.members is not None:
         return
     candidates = [name] if folder.is_folder(name) else []
     for outer in candidates:

@@ -79,7 +79,7 @@ class _Datasets:
                 % (store.root, found[1])
             )
         inner = found is not None and committing(Found(folder, *found)) is not None
-        if inner or folder.pending.members is not None:
+        if inner or folder.tree.snapshot.members is not None:
             raise UsageValueError(
                 "the document of '%s' commits all that is in it: open it for changes, "
                 "and create the new member there" % store.root
@@ -108,29 +108,31 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     `shared` says that other writers may assign to the array at the same time.
     """
     folder, (layout, kind) = found.folder, found[1:]
-    pending = folder.pending
-    is_shared = kind == "group" and pending.members is None
+    tree = folder.tree
+    is_shared = kind == "group" and tree.snapshot.members is None
     check = partial(_check_independent, found)
     by_name = LAYOUTS[layout].prepare
     call = None if by_name is None else load(by_name)
 
     def prepare(change: Change) -> None:
-        if is_shared:
-            _check_shared(folder)
+        # Another program may have united the group, or one around it, until now.
+        is_united = is_shared and tree.snapshot.members is not None
+        if is_united or (is_shared and committing(found) is not None):
+            raise _has_one_writer(folder)
         if call is not None:
             call(folder, _group_writer, change)
 
     rule: Rule
     if shared and folder.store.can_rename:
-        rule = SharedShards(pending, sync, check)
+        rule = SharedShards(tree, sync, check)
     elif shared:
-        rule = SharedObjects(pending, DATASETS.claimed)
+        rule = SharedObjects(tree, DATASETS.claimed)
     elif folder.store.can_rename:
         locked = SharedFolder if is_shared else LockedFolder
-        rule = locked(pending, document_of(layout, kind), sync, prepare)
+        rule = locked(tree, document_of(layout, kind), sync, prepare)
     else:
-        rule = objects.ClaimedObjects(pending, is_shared, DATASETS.claimed, prepare)
-    folder.forget_doubtful_document()  # another writer may have changed it until now
+        rule = objects.ClaimedObjects(tree, is_shared, DATASETS.claimed, prepare)
+    tree.ignore_copies()
     try:
         check()
     except BaseException:
@@ -156,19 +158,6 @@ def _has_one_writer(folder: Folder) -> StorageError:
         "has one writer: open it again",
         folder.path(),
     )
-
-
-def _check_shared(folder: Folder) -> None:
-    """Raise `StorageError` if a group has got one writer since it was opened.
-
-    Its members are committed by its own document then, or by the document of a group
-    around it.
-    """
-    now = Folder(folder.store)
-    found = find(now)
-    is_member = found is not None and committing(Found(now, *found)) is not None
-    if is_member or now.pending.members is not None:
-        raise _has_one_writer(folder)
 
 
 def drop_copies(folder: Folder) -> None:

@@ -648,7 +648,7 @@ class Group(Node, Mapping[str, Node]):
 
     def _committed(self) -> Mapping[str, Json]:
         """Return the documents of these members, by their names in the outer group."""
-        return self._layout.folder.pending.members or {}
+        return self._layout.folder.tree.snapshot.members or {}
 
     @property
     def commits_members(self) -> bool:
@@ -656,7 +656,7 @@ class Group(Node, Mapping[str, Node]):
 
         Then it has one writer at a time, and `change` has been used.
         """
-        return self._layout.folder.pending.members is not None
+        return self._layout.folder.tree.snapshot.members is not None
 
     @contextmanager
     def change(self) -> Iterator[Group]:
@@ -717,8 +717,6 @@ class Group(Node, Mapping[str, Node]):
                     raise
                 raise StorageError(error.errno, MANY_LOCKS, self.path) from None
         self._check_writer().close()
-        folder.forget_document()
-        folder.pending.read()
         # Another writer may lock it in between, and change it.
         try:
             self._writer = waiting(partial(writer_for, found, sync), WAIT)
@@ -728,8 +726,6 @@ class Group(Node, Mapping[str, Node]):
         if self._closed:  # by another thread, which has closed the writer before
             self._writer.close()
             raise dataset_closed(self.path)
-        folder.forget_document()
-        folder.pending.read()
 
     def _remove_part(self, full: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

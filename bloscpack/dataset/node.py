@@ -25,7 +25,6 @@ from .._types import Json, JsonObject
 from ..exceptions import FormatError, StorageError
 from ..serializers import parse_json
 from .description import DatasetInfo
-from .folder import Copies
 from .layouts.base import ArrayLayout, NodeLayout
 from .layouts.shard_files import RELOADS
 
@@ -143,13 +142,7 @@ class Node:
             raise dataset_closed(self.path)
         if self._writer is None or self._writer.by_shard:
             folder = self._layout.folder
-            folder.forget_document()
-            folder.copies = Copies()
-            folder.prepare(())
-            if folder.prefix or folder.pending.name is None:
-                folder.pending.read()
-            else:  # the document is read once, also at a URL
-                folder.detect_document(folder.pending.name)
+            folder.tree.read()
             try:
                 layout = self._reopened()
             except (FormatError, FileNotFoundError) as error:
@@ -270,8 +263,8 @@ class ItemsNode(Node):
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
-        # What `Pending.state` was when the files were read that are open.
-        self._read_state = layout.folder.pending.state
+        # What `Snapshot.state` was when the files were read that are open.
+        self._read_state = layout.folder.tree.snapshot.state
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
@@ -294,20 +287,18 @@ class ItemsNode(Node):
         this writer has failed after its commit point. `ShardFiles.load` compares the
         files of one array.
         """
-        pending, remote = self._layout.folder.pending, self._layout.folder.is_remote
+        tree, remote = self._layout.folder.tree, self._layout.folder.is_remote
         knows_state = self._writer is not None and not self._writer.has_failed
         if knows_state or remote or not self._has_parts:
             return super()._read(function)
         for _ in range(RELOADS):
-            pending.renew()
-            state = pending.state
+            state = tree.renew().state
             if self._read_state != state:
                 self._close_files()
                 self._check_rows()
                 self._read_state = state
             result = function()
-            pending.renew()
-            if pending.state == state:
+            if tree.renew().state == state:
                 return result
         raise changes_too_often(self.path)
 

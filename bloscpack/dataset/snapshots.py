@@ -23,6 +23,7 @@ from .._commit.access import NewAccess, limits_of
 from .._commit.change import PRIVATE, PRIVATE_FOLDER, recover
 from .._commit.new_folder import LEFTOVER, put, unfinished
 from .._commit.ownership import attributes_in, copy_attributes
+from .._commit.tree import Tree
 from .._engine.forks import Owner
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.identity import seems_signed
@@ -251,7 +252,7 @@ class _Copy:
             if last == STAGING:
                 dataset = self._target.subfolder(around) if around else self._target
                 there = (n for n in DOCUMENTS if dataset.exists(n))
-                recover(dataset, next(there, ZARR_JSON), sync)
+                recover(Tree(dataset), next(there, ZARR_JSON), sync)
         if sync:
             self._target.sync_files(filter(self._target.exists, self._copied))
             self._target.sync_folders(filter(self._target.exists, ("", *folders)))

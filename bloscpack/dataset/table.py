@@ -647,10 +647,10 @@ def read_table(
             table = layout(folder, allow_pickle=allow_pickle)
             if len({column.shape[0] for column in table.columns.values()}) < 2:
                 return table
-        folder.pending.read()
+        folder.tree.read()
     table = layout(folder, allow_pickle=allow_pickle)
     lengths = {name: column.shape[0] for name, column in table.columns.items()}
-    if folder.pending.members is not None and len(set(lengths.values())) > 1:
+    if folder.tree.snapshot.members is not None and len(set(lengths.values())) > 1:
         raise folder.damage(
             "expected columns of the same length, found %s: another program has "
             "changed some of them, and each can be opened by its own path"

@@ -229,7 +229,7 @@ def _opened(
         if is_path and not (is_url(source) and last_part(source).endswith(EXTENSION)):
             folder = Folder.open(source, opening.get("storage_options"))
             if not consolidated:
-                folder.copies.ignore()
+                folder.tree.ignore_copies()
             found = detect(folder)
     return (
         open_ndarray(source, **opening)
@@ -385,7 +385,7 @@ def _members_of(
     folder, options = group._layout.folder, group._options
     for _ in range(RELOADS):
         version = folder.identity(ZARR_JSON)  # None at a URL
-        folder.pending.renew()  # it may have changed since the group was opened
+        folder.tree.renew()  # it may have changed since the group was opened
         arrays: dict[str, Any] = {}
         others = []
         with ExitStack() as opened:

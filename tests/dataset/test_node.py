@@ -100,3 +100,18 @@ def test_refreshing(array):
     reader.close()
     with pytest.raises(UsageError, match="closed"):
         reader.refresh()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_value_of_an_attribute_that_is_changed_in_place(layout, tmp_path):
+    """Only an assignment changes the attribute."""
+    dataset.create_array(tmp_path / "a", [1, 2], layout=layout).close()
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array.attrs["levels"] = [1, 2]
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array.info["attributes"]["levels"].append(3)
+        array.attrs["levels"].append(4)
+        array.attrs["unit"] = "m"
+        assert {"levels": [1, 2], "unit": "m"} == dict(array.attrs)
+    found = dataset.open(tmp_path / "a")
+    assert {"levels": [1, 2], "unit": "m"} == dict(found.attrs)

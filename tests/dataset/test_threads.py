@@ -505,12 +505,12 @@ def test_an_old_copy_that_a_thread_finds_while_its_member_is_removed(tmp_path):
 
         class Late(set):
             def add(self, name):
-                pending.stale = set()
+                tree.stale = set()
                 del group["x"]  # as another thread does
-                pending.stale.add(name)
+                tree.stale.add(name)
 
-        pending = group._layout.folder.pending
-        pending.stale = Late()
+        tree = group._layout.folder.tree
+        tree.stale = Late()
         assert {} == dict(array.attrs)
         group.attrs["a"] = 1
     assert {"a": 1} == dict(dataset.open(path).attrs)

@@ -1138,6 +1138,12 @@ def test_the_first_change_claims_the_document_that_was_opened(monkeypatch):
         array.append([3])
         assert ("put", "zarr.json") == requests[0]
         assert [1, 2, 3] == array[:].tolist()
+        requests.clear()  # the writer knows the document that it has stored
+        array.append([4])
+        array.attrs["unit"] = "m"
+        array[0] = 9
+        assert "read" not in {name for name, _ in requests}
+        assert [9, 2, 3, 4] == array[:].tolist()
 
 
 def test_a_wrong_index_leaves_the_writer_usable():

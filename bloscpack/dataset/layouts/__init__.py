@@ -233,7 +233,7 @@ def find_member(folder: Folder, name: str) -> Found | None:
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     """Return what is in a folder of a group, which may commit it."""
     options["is_member"] = True
-    members = folder.pending.members
+    members = folder.tree.snapshot.members
     if members is None:
         return find_any(folder.dataset(name), **options)
     copy = members.get(folder.full(name))
@@ -281,10 +281,6 @@ def find_members(
             found = _member(folder, name, skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
-            # The caller may keep all members.
-            found.folder.forget_document()
-            if not found.folder.prefix:
-                found.folder.pending.root = None
 
 
 def blp_files(folder: Folder) -> list[str]:
@@ -337,20 +333,21 @@ def committing(found: Found) -> tuple[Found, str] | None:
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
     # The document of a group in between may be lost.
-    is_lost = is_copied and around.kept_document is None
+    is_lost = is_copied and around.tree.snapshot.value is None
     if is_lost and (copied := _copied_around(folder, is_part=True)):
         around, path = copied
         is_trusted, kind = True, find(around)
-    if not is_copied and (kind is None or path not in (around.pending.members or ())):
+    members = around.tree.snapshot.members
+    if not is_copied and (kind is None or path not in (members or ())):
         return None
     if kind is None or kind[1] in ("array", ""):
         raise folder.damage(
             "expected the document that commits it in a folder around it, found none: "
             "it is a copy of a column, or of a member of a group"
         )
-    if kind[1] == "group" and around.pending.members is None:
+    if kind[1] == "group" and members is None:
         return None  # another program has written its document again
-    if path not in (around.pending.members or _columns_without_copies(around)):
+    if path not in (members or _columns_without_copies(around)):
         raise folder.damage(
             "expected a copy of its document in that of '%s' around it, found none: it "
             "is a copy of a column, or of a member of a group" % around.path()
@@ -392,7 +389,7 @@ def as_part(found: Found) -> Found:
     read, or if it was found in a group, which knows about its members.
     """
     folder = found.folder
-    is_member = found.layout != "zarr" or says_committed(folder.kept_document)
+    is_member = found.layout != "zarr" or says_committed(folder.tree.snapshot.value)
     if folder.depth or not is_member:
         return found
     with suppress(FormatError, PermissionError):
@@ -408,7 +405,7 @@ def _is_committed(folder: Folder, *, also_changed: bool = False) -> bool:
     `also_changed` says that another program may have changed it since.
     """
     try:
-        content, document = folder.detect_document(ZARR_JSON)
+        content, document = folder.read_document(ZARR_JSON)
         return says_committed(document) if also_changed else is_copy(content, document)
     except (FormatError, FileNotFoundError, NotADirectoryError):
         return False
@@ -433,7 +430,7 @@ def _copied_around(
         with suppress(FormatError, OSError):
             if not says_committed(around.read_document(ZARR_JSON)[1]):
                 path = "/".join(names)
-                is_there = path in (around.pending.members or ())
+                is_there = path in (around.tree.snapshot.members or ())
                 return (around, path) if is_there and is_safe_name(path) else None
             is_part = True
         if not is_part:
@@ -457,7 +454,7 @@ def detect(folder: Folder) -> Found:
     """
     found = find_any(folder)
     is_lost = found is None or (
-        found.layout in ("zarr", "folder") and folder.kept_document is None
+        found.layout in ("zarr", "folder") and folder.tree.snapshot.value is None
     )
     if is_lost and (copied := _copied_around(folder)):
         part = copied[0].child(copied[1])

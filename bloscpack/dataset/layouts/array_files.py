@@ -122,9 +122,9 @@ class FileNames:
     def _entries(self, folder: Folder, prefix: str) -> Iterator[str]:
         """Yield the names in a folder, as a committed change leaves them."""
         start = folder.prefix + (prefix + "/" if prefix else "")
-        removed = folder.pending.removed
-        yield from (n for n in folder.names(prefix) if start + n not in removed)
-        for name in folder.pending.files:
+        known = folder.tree.snapshot
+        yield from (n for n in folder.names(prefix) if start + n not in known.removed)
+        for name in known.files:
             if name.startswith(start):
                 yield name[len(start) :].partition("/")[0]
 
@@ -275,14 +275,16 @@ class DescriptionCheck:
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
-        self.identity = None if folder.is_remote else folder.found_identity(name)
+        known = folder.tree.snapshot
+        is_read = known.name == folder.full(name)
+        self.identity = known.version if is_read else folder.identity(name)
         self.copy = self._copy_now()
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
 
     def _copy_now(self) -> Json:
-        members = self._folder.pending.members
+        members = self._folder.tree.snapshot.members
         return members.get(self._folder.prefix[:-1]) if members else None
 
     def expect(self, path: str, read: Callable[[], object], expected: object) -> None:

@@ -126,7 +126,7 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        self._state = folder.pending.state
+        self._state = folder.tree.snapshot.state
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
@@ -295,7 +295,7 @@ class ShardFiles(ChunkFiles):
         All files had these contents at one time: those that another program replaces
         meanwhile are loaded again.
         """
-        slots, pending = self.slots, self.folder.pending
+        slots, tree = self.slots, self.folder.tree
         if self._waiting:
             numbers = self._load_waiting(numbers, use, room)
         used: dict[int, set[object]] = {}  # the versions of each file that were read
@@ -320,15 +320,14 @@ class ShardFiles(ChunkFiles):
                     "other programs replace its files again and again",
                     self.folder.path(),
                 )
-            pending.renew()
-            before = pending.files
+            before = tree.renew().files
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, use, room, absent)
             self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
-            pending.renew()
-            moving = pending.files if pending.files != before else ()
-            is_new = self.sparse and pending.state != since
+            now = tree.renew()
+            moving = now.files if now.files != before else ()
+            is_new = self.sparse and now.state != since
             changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
             changed |= self._appeared(absent, moving)
             if not changed:
@@ -345,8 +344,7 @@ class ShardFiles(ChunkFiles):
         In a sparse array, a change of several files may have removed some, all items of
         which have got the fill value: open files of an older state are closed.
         """
-        self.folder.pending.renew()
-        state = self.folder.pending.state
+        state = self.folder.tree.renew().state
         if self.sparse and state != self._state:
             self.close()
             self._state = state

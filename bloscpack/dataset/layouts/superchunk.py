@@ -108,7 +108,7 @@ def detect(folder: Folder) -> str | None:
         return None
     with suppress(FileNotFoundError):
         try:
-            content = folder.detect_document(STORAGE)[0]
+            content = folder.read_document(STORAGE)[0]
         except FormatError:  # also in a damaged document
             content = folder.read(STORAGE, MAX_DOCUMENT)
         if any(word in content for word in WORDS):

@@ -21,6 +21,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -148,7 +149,7 @@ def detect(folder: Folder) -> str | None:
     It is empty if the dataset is not complete.
     """
     try:
-        content, document = folder.detect_document(ZARR_JSON)
+        content, document = folder.read_document(ZARR_JSON)
         node = decode_node(folder, content, document)
         kind, attributes = node.kind, node.attributes
         if kind == "array" and not node.is_own and why_not_native(document):
@@ -320,7 +321,9 @@ def check_present(
     `DescriptionCheck` compares them; at a URL, the document is read again for it.
     """
     try:
-        own = read_array_document(folder.again() if folder.is_remote else folder)
+        if folder.is_remote:
+            folder.tree.read()
+        own = read_array_document(folder)
     except FileNotFoundError as error:
         raise StaleDataset(folder.path()) from error
     except FormatError as error:
@@ -456,8 +459,10 @@ class ZarrArray(ArrayLayout):
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes of the user."""
+        if change is None:
+            self.folder.renew()
         array = read_array_document(self.folder, change).array
-        return with_mask(array.attributes, array.dtype, decode_mask)
+        return deepcopy(with_mask(array.attributes, array.dtype, decode_mask))
 
     # Writing
 
@@ -576,7 +581,7 @@ class ZarrArray(ArrayLayout):
         Raises `StorageError` if another program has changed the shape since: its rows
         would be lost.
         """
-        own = self._own if change.keeps_document else self._read_for_change(change)
+        own = self._read_for_change(change)
         if own.array.shape != self.shape:
             raise StorageError(
                 errno.ESTALE,
@@ -816,11 +821,7 @@ def prepare(
     """
     while True:
         try:
-            # The change may read the same document next, or only after it has replaced
-            # it. At a URL, the document that was read first would count then.
-            keeps = change is not None and not folder.is_remote
-            read = folder.detect_document if keeps else folder.read_document
-            content, value = read(ZARR_JSON)
+            content, value = folder.read_document(ZARR_JSON)
             node = decode_node(folder, content, value)
         except (FormatError, FileNotFoundError, NotADirectoryError, NoFileFound):
             return  # not in a group of Zarr
@@ -895,9 +896,11 @@ class ZarrNode(NodeLayout):
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes of the user."""
+        if change is None:
+            self.folder.renew()
         attributes = read_node(self.folder, change).attributes
         attributes.pop(COLUMN_ORDER, None)
-        return attributes
+        return deepcopy(attributes)  # the user may change a value
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes of the user."""
@@ -1001,7 +1004,7 @@ class ZarrTable(ZarrNode, TableLayout):
         A column that is removed loses its document: readers that don't know of
         `COLUMN_ORDER` must not find it either.
         """
-        attributes = {COLUMN_ORDER: names, **self.read_attributes()}
+        attributes = {COLUMN_ORDER: names, **self.read_attributes(change)}
         stage_document(change, self.folder, attributes)
         for name in set(self.columns) - set(names):
             change.remove(self.folder.full(name + "/" + ZARR_JSON))

@@ -1,0 +1,388 @@
+"""The documents of a tree: a dataset with all that its document commits.
+
+A `Snapshot` is one state of them, which is never changed. A `Tree` has the present one.
+All documents are read here: readers take over what another program has committed, and a
+writer makes the next state from its change without reading it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from .._engine.forks import ForkSafeLock
+from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
+from .._format.identity import CONSOLIDATED, is_copy, stated_identity
+from .._format.zarr_metadata import ZARR_JSON, encode_copied
+from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, StaleDataset
+from .._storage.store import Store
+from .._types import Json
+from ..constants import MAX_DOCUMENT
+from ..exceptions import DamageError, FormatError
+from ..serializers import encode_document, parse_json
+
+Result = TypeVar("Result")
+# A document, and the value in it.
+Document = tuple[bytes, Json]
+
+
+def decode_json(text: bytes, path: str) -> Json:
+    """Return the value in a file of JSON; raise `FormatError` if it has none."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise DamageError(
+            "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
+            section="metadata",
+            filename=path,
+        ) from error
+
+
+class Snapshot:
+    """One state of the documents of a tree; it is never changed.
+
+    Raises `FormatError` if the document has a wrong list of files or of members.
+
+    Parameters
+    ----------
+    file
+        The open file of the document. As long as it is open, no other file gets its
+        inode: a file of the same `version` is the same file.
+
+    Attributes
+    ----------
+    name
+        The name of the document of the dataset; empty if it was not read.
+    content, value
+        The document, and the value in it, which lacks the documents of members if this
+        process has committed it.
+    version
+        The `Store.identity` of the document; None if it is not known, as at a URL.
+    root
+        The document with the texts of its copies; None if it is no object.
+    files
+        The files that a change replaces, and where their new content is until they have
+        it.
+    removed
+        The files that a change removes, and that may not be removed yet.
+    members
+        The documents of members that the document commits, as values; None if it
+        commits none.
+    state
+        A text that changes when a change of several files is committed: the identity in
+        the document, and its token, which each document keeps from the one before.
+    copies
+        The copies of documents in the document, whoever has written it, by path; None
+        for one of which only the path is known.
+    is_copied
+        Whether the document itself is such a copy in the document of a group around.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        content: bytes = b"",
+        value: Json = None,
+        version: object = None,
+        file: object = None,
+        copies: Mapping[str, Json] | None = None,
+        *,
+        is_copied: bool = False,
+    ) -> None:
+        files = decode_pending(value, content)
+        self.name, self.content, self.value = name, content, value
+        self.version, self._file = version, file
+        self.root = Root(content, value) if isinstance(value, dict) else None
+        self.files = {n: new for n, new in files.items() if new is not None}
+        self.removed = frozenset(n for n, new in files.items() if new is None)
+        self.members = decode_members(value, content)
+        self.state = stated_identity(value).rpartition(" ")[0]
+        self.is_copied = is_copied
+        self.copies: Mapping[str, Json] = copies or {}
+        with suppress(TypeError, KeyError):
+            self.copies = copies or {**value[CONSOLIDATED]["metadata"]}
+
+    @property
+    def token(self) -> str:
+        """The token in the document; '' if there is none."""
+        return self.state.partition(" token=")[2]
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are files of a change that have not got their names."""
+        return bool(self.files or self.removed)
+
+    def again(self, version: object, file: object) -> Snapshot:
+        """Return the same state, after the same document was read from another file."""
+        found = Snapshot.__new__(Snapshot)
+        vars(found).update(vars(self), version=version, _file=file)
+        return found
+
+    def after(
+        self,
+        name: str,
+        root: Root,
+        members: Mapping[str, bytes | None],
+        version: object,
+    ) -> Snapshot:
+        """Return the state after a change, which has replaced the document by `root`.
+
+        `members` has the documents that have changed; None for one that was removed.
+        """
+        if self.members is None and CONSOLIDATED in root.document:
+            return Snapshot(name, root.content, parse_json(root.content), version)
+        found = self.again(version, None)
+        found.name, found.root = name, root
+        found.content, found.value = root.content, root.document
+        found.files, found.removed = {}, frozenset()
+        found.state = stated_identity(root.document).rpartition(" ")[0]
+        if self.members is not None and members:
+            changed = {n: c and parse_json(c) for n, c in members.items()}
+            after = {**self.members, **changed}
+            found.members = {n: value for n, value in after.items() if value}
+        return found
+
+    def inner(self, path: str) -> Snapshot:
+        """Return what the copies say about a dataset inside, which is no member."""
+        start, value = path + "/", self.copies.get(path)
+        copies = {
+            inside[len(start) :]: copy
+            for inside, copy in self.copies.items()
+            if inside.startswith(start)
+        }
+        with suppress(FormatError):  # its own document tells
+            if value and isinstance(value, dict):
+                content = encode_copied(value)
+                return Snapshot(
+                    ZARR_JSON, content, value, copies=copies, is_copied=True
+                )
+        return Snapshot(copies=copies)
+
+
+class Tree:
+    """The present state of the documents of a tree, in a store.
+
+    Any thread may use it.
+
+    Attributes
+    ----------
+    snapshot
+        The present state, as far as it was read.
+    uses_copies
+        Whether copies of documents count that any program has made in a group, as
+        ``zarr.consolidate_metadata`` does. At a URL they count instead of the documents
+        themselves, as for other readers of Zarr: the document of the group tells all
+        about its members. A writer, and a check, read the documents themselves.
+    stale
+        The members whose own documents are old copies, as far as that was found.
+    """
+
+    def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
+        self.store = store
+        self.uses_copies = store.is_remote
+        self.snapshot = Snapshot()
+        self.stale: set[str] = set()
+        # Other documents, but for those of members, with versions and open files.
+        self._others: dict[str, tuple[Document, object, object]] = {}
+        self._lock = ForkSafeLock()
+        if around is not None:
+            self.uses_copies = around[0].uses_copies
+            if self.uses_copies:
+                self.snapshot = around[0].snapshot.inner(around[1])
+
+    def close(self) -> None:
+        """Close the file of the document, which stays known."""
+        with self._lock:
+            self._others = {}
+            self.snapshot = self.snapshot.again(self.snapshot.version, None)
+
+    def ignore_copies(self) -> None:
+        """Let the documents themselves count from now on, also those of members."""
+        self.uses_copies = False
+        self.store.prepare(())
+        if self.snapshot.is_copied:
+            self.snapshot = Snapshot()
+
+    # The document of the dataset
+
+    def read(self, name: str = "") -> Snapshot:
+        """Read the document again, or for the first time; return the present state.
+
+        If another thread has taken over a state meanwhile, it is read once more: it may
+        be the one before.
+        """
+        while True:
+            before = self.snapshot
+            if before.name or not name:
+                self._others = {}
+                self.store.prepare(())
+            found = self._read(name or before.name, before)
+            with self._lock:
+                if self.snapshot is before:
+                    self.snapshot = found
+                    return found
+
+    def _read(self, name: str, before: Snapshot) -> Snapshot:
+        if not name:
+            return Snapshot()
+        content, version, file = self._load(name)
+        is_same = (name, content) == (before.name, before.content)
+        if is_same and not before.is_copied:
+            return before.again(version, file)
+        inherited = None if before.name else before.copies or None
+        return self._decoded(name, content, version, file, inherited)
+
+    def _load(self, name: str) -> tuple[bytes, object, object]:
+        """Return the content of a document, its version, and the open file."""
+        store = self.store
+        if not (HAS_OPEN_FOLDERS and isinstance(store, FolderStore)):
+            return *store.read(name, MAX_DOCUMENT, whole=True), None
+        file = store.open(name)
+        content = file.read_whole(MAX_DOCUMENT)
+        file.may_close()
+        return content, file.state, file
+
+    def _decoded(self, name: str, content: bytes, *others: Any) -> Snapshot:
+        path = self.store.path(name)
+        value = decode_json(content, path)
+        try:
+            return Snapshot(name, content, value, *others)
+        except FormatError as error:
+            error.filename = path
+            raise
+
+    def renew(self) -> Snapshot:
+        """Read the document again if another program has replaced it.
+
+        Returns the present state. At a URL, `read` does so.
+        """
+        known = self.snapshot
+        with suppress(FileNotFoundError, StaleDataset):  # other reads say so
+            return self.now(known.name) if known.name else known
+        return known
+
+    def now(self, name: str) -> Snapshot:
+        """Return the state with the document `name` as it is now.
+
+        At a URL it is the one that was read.
+        """
+        known = self.snapshot
+        if known.name == name:
+            identity = known.version and self.store.identity(name)
+            if self.store.is_remote or (identity and identity == known.version):
+                return known
+        return self.read(name)
+
+    def committed(
+        self,
+        name: str,
+        root: Root,
+        members: Mapping[str, bytes | None],
+        version: object = None,
+    ) -> None:
+        """Take over the state after a change; see `Snapshot.after`."""
+        with self._lock:
+            # Another thread may have read the list of this change, which is complete.
+            self.snapshot = self.snapshot.after(name, root, members, version)
+
+    # All documents
+
+    def document(self, name: str) -> Document:
+        """Return a document as it is now, at a URL as it was read, and its value.
+
+        The value must not be changed.
+        """
+        if name in DOCUMENTS:
+            found = self.now(name)
+            return found.content, found.value
+        copied, known, path = self.copy(name), self.snapshot, _path_of(name)
+        if copied is not None:
+            return copied
+        if path and known.members and path in known.members:
+            return self._member(path, name)
+        if path is None and name in self._others and name not in known.files:
+            document, version, _ = self._others[name]
+            if self.store.is_remote or self.store.identity(name) == version:
+                return document
+        content, version, file = self.located(name, self._load)
+        document = content, decode_json(content, self.store.path(name))
+        if path is None:
+            self._others[name] = document, version, file
+        return document
+
+    def copy(self, name: str) -> Document | None:
+        """Return a document and its value, of which a copy counts at a URL."""
+        path, known = _path_of(name), self.snapshot
+        if not path or not self.store.is_remote:
+            return None
+        if known.members and path in known.members:
+            member = known.members[path]
+            return encode_document(member, 2), member
+        copied = known.copies.get(path) if self.uses_copies else None
+        if not copied or not isinstance(copied, dict):
+            return None
+        return encode_copied(copied), copied
+
+    def _member(self, path: str, name: str) -> Document:
+        """Return the document of a member.
+
+        The copy in the document of its group counts, unless another program has
+        replaced the own document of the member.
+        """
+        own: Json = None
+        with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
+            content = self.located(name, self._load)[0]
+            own = decode_json(content, self.store.path(name))
+            known = (self.snapshot.members or {}).get(path)
+            if own == known or not is_copy(content, own):
+                self.stale.discard(path)
+                return content, own
+        # The document around it may have changed.
+        now = (self.read().members or {}).get(path)
+        if now is None:
+            raise missing(self.store.path(name))
+        if now != own:
+            self.stale.add(path)
+        return encode_document(now, 2), now
+
+    def stale_documents(self) -> dict[str, bytes]:
+        """Return the own documents that are to be written again, by their names."""
+        members = self.snapshot.members or {}
+        return {
+            "%s/%s" % (path, ZARR_JSON): encode_document(members[path], 2)
+            for path in tuple(self.stale)  # another thread may add one
+            if path in members  # or have added one that was removed meanwhile
+        }
+
+    def take_paths(self, paths: Iterable[str]) -> None:
+        """Note that there are members at some paths."""
+        known = self.snapshot
+        self.snapshot = known.again(known.version, known._file)
+        self.snapshot.copies = {**dict.fromkeys(paths), **known.copies}
+
+    # Other files
+
+    def located(self, name: str, call: Callable[[str], Result]) -> Result:
+        """Return the result of a call with the name that has the content of a file."""
+        known = self.snapshot
+        if name in known.removed:
+            raise missing(self.store.path(name))
+        staged = known.files.get(name)
+        if staged is not None:
+            with suppress(FileNotFoundError):  # the file has got its name meanwhile
+                return call(staged)
+        return call(name)
+
+
+def _path_of(name: str) -> str | None:
+    """Return the path of the node whose document has a name; None if there is none."""
+    path, _, last = name.rpartition("/")
+    return path if last == ZARR_JSON else None
+
+
+def missing(path: str) -> FileNotFoundError:
+    """Return the error about a file that does not exist."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
