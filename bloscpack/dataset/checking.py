@@ -226,6 +226,8 @@ class DatasetCheck:
                 used.add(folder.full(name))
                 if layout != "folder" and found.layout == "folder":
                     self._note_no_document(inner)
+                if found.layout.startswith("zarr"):
+                    self._note_no_copy(folder, name, inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
             self._check_copies(folder, member)
             if not is_pyramid(node.read_attributes()):
@@ -359,6 +361,17 @@ class DatasetCheck:
                 "writer removes them"
             )
             self.report.note("files", "change", message, file=shown)
+
+    def _note_no_copy(self, folder: Folder, name: str, inner: str) -> None:
+        """Note a member that another program has added to a group that has copies."""
+        members = folder.tree.snapshot.members
+        if members is not None and folder.full(name) not in members:
+            message = (
+                "another program has made it, and the document of the group has no "
+                "copy of its document: zarr-python and xarray find it with "
+                "use_consolidated=False"
+            )
+            self.report.note("metadata", "no-copy", message, file=inner)
 
     def _check_copies(self, folder: Folder, member: str) -> None:
         """Check the order of copies in a document; note members without a folder."""

@@ -1491,3 +1491,25 @@ def test_trim_names_an_array_that_can_only_be_read(tmp_path):
         with pytest.raises(UsageError, match="'u' has the dimension 'double' twice"):
             group.trim("double")
         assert 6 == len(group["time"])
+
+
+@pytest.mark.parametrize("where", ["", "in"])
+def test_a_member_that_other_programs_do_not_find(tmp_path, where):
+    """zarr-python does not add the copy of a document to that of the group around."""
+    zarr = pytest.importorskip("zarr", minversion="3", reason="no zarr-python 3")
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group.create_array("in/x", [1, 2])
+        group.create_array("other", [1, 2], layout="superchunk")
+        with group.change():
+            pass
+    zarr.open_group(path / where, use_consolidated=False).create_array(
+        "new", data=np.arange(3)
+    )
+    name = (where + "/new").lstrip("/")
+    assert name not in dict(zarr.open_group(path).members(None))
+    plain = zarr.open_group(path, use_consolidated=False)
+    assert name in dict(plain.members(None))
+    report = dataset.verify(path)
+    assert report.ok
+    assert [name] == [f.file for f in report.findings if f.kind == "no-copy"]
