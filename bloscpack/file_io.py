@@ -158,6 +158,8 @@ class CompressedFPSource(SectionsSource):
     to_end
         Whether a pipe is to be read beyond the last chunk, where another chunk would be
         an error. By default, another program can read on there.
+    cursor
+        The position of the file; by default that of `input_fp`.
 
     Raises
     ------
@@ -171,13 +173,19 @@ class CompressedFPSource(SectionsSource):
         *,
         limits: AnyLimits | None = None,
         to_end: bool = False,
+        cursor: Cursor | None = None,
     ) -> None:
         self.input_fp = input_fp = settled_file(input_fp)
         self._range = local.FileRange.over(input_fp)
         self.in_place = self._range is not None
         self._begin = input_fp.tell() if self._range is not None else 0
         self._workspace = Workspace()
-        super().__init__(Cursor(input_fp, to_end=to_end), limits)
+        super().__init__(cursor or Cursor(input_fp, to_end=to_end), limits)
+
+    def following(self) -> CompressedFPSource:
+        """Return a source for the file that begins behind this one, which was read."""
+        cursor = self._cursor.following()
+        return CompressedFPSource(self.input_fp, limits=self.limits, cursor=cursor)
 
     def frames(self) -> Iterator[Frame]:
         """Yield the chunks in order.
@@ -804,6 +812,7 @@ def unpack_fp_to_fp(
     progress: Progress | None = None,
     behind: Callable[[bytes], object] | None = None,
     make_sink: MakeSink = plain_sink,
+    joins: bool = False,
 ) -> Json:
     """Decompress a file object, from its current position on, into a new file.
 
@@ -811,21 +820,29 @@ def unpack_fp_to_fp(
     the chunks have been read, and a second time at the end if the chunks have no
     digests. `behind` is called with up to four bytes that lie behind the last chunk;
     without it, nothing behind the last chunk is read from a pipe. `make_sink`
-    returns the sink for a source and a file object. The other parameters, the result
-    and the errors are those of `unpack_file_from_file`.
+    returns the sink for a source and a file object. If it `joins`, the plain bytes of a
+    file that begins behind the last chunk are written, too, behind those of the first.
+    The other parameters, the result, that of the first file, and the errors are those
+    of `unpack_file_from_file`.
     """
-    source = CompressedFPSource(in_fp, limits=limits, to_end=behind is not None)
-    header = source.bloscpack_header
-    if check is not None:
-        check(header)
-    unpack(source, make_sink(source, out_fp), nthreads=nthreads, progress=progress)
-    # Without digests nothing else detects a mixture of two states of the input, and the
-    # output is about to appear under its name.
-    if check is not None and not header.checksum_impl.size:
-        check(header)
-    if behind is not None:
-        behind(source.peek_behind(len(MAGIC)))
-    return source.metadata
+    first = source = CompressedFPSource(in_fp, limits=limits, to_end=behind is not None)
+    while True:
+        header = source.bloscpack_header
+        if check is not None:
+            check(header)
+        unpack(source, make_sink(source, out_fp), nthreads=nthreads, progress=progress)
+        # Without digests nothing else detects a mixture of two states of the input, and
+        # the output is about to appear under its name.
+        if check is not None and not header.checksum_impl.size:
+            check(header)
+        if behind is None:
+            break
+        found = source.peek_behind(len(MAGIC))
+        if not joins or found != MAGIC:
+            behind(found)
+            break
+        source = source.following()
+    return first.metadata
 
 
 def pack_bytes_to_file(

@@ -241,15 +241,18 @@ A misspelt verb.
   $ blpk compres a 2>&1 | tail -n 1
   blpk: error: there is no subcommand 'compres'; --help shows all
 
-Two files one behind the other: the second is not read, and not removed either.
+Two files one behind the other are read as one; a change of them is refused.
 
   $ printf 'first' > uno; printf 'second' > due
   $ blpk compress uno uno.blp && blpk compress due due.blp
   $ cat uno.blp due.blp > both.blp
-  $ blpk decompress both.blp first
-  blpk: behind 'both.blp' begins another packed file, which is not read
-  $ cat first; echo
-  first
+  $ blpk decompress both.blp first && cat first; echo
+  firstsecond
+  $ cat uno.blp due.blp uno.blp | blpk -d; echo
+  firstsecondfirst
+  $ blpk cat both.blp; blpk cat --bytes 1:9 both.blp; echo
+  firstsecondirstblpk: behind 'both.blp' begins another packed file, which is not read
+  
   $ blpk decompress --rm --output third both.blp
   blpk: error: 'both.blp' has '*' bytes behind the last chunk, which --rm would lose (glob)
   [1]

@@ -43,6 +43,13 @@ class Cursor:
         self._total = bytes_left(fp)
         self._peeked = b""
 
+    def following(self) -> Cursor:
+        """Return a cursor for the bytes behind this position, which it counts from."""
+        found = Cursor(self.fp, to_end=self._to_end)
+        if self._total is None:
+            found._peeked = self._peeked
+        return found
+
     def left(self) -> int | None:
         """Return the number of bytes left; None if it is unknown."""
         return None if self._total is None else self._total - self.position

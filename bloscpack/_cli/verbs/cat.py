@@ -107,6 +107,7 @@ def _cat_file(
         if not fp.seekable():
             _cat_pipe(path, fp, bytes_ or slice(None), nthreads)
             return
+        start_of_file = fp.tell()
         reader = Reader(fp)
         check(reader.header)
         if rows is not None:
@@ -115,8 +116,12 @@ def _cat_file(
             return
         start, stop, _ = (bytes_ or slice(None)).indices(reader.nbytes)
         reader._deliver(start, stop, console.put_bytes, nthreads)
-        if stop == reader.nbytes:
-            warn_of_second_file(path, reader._peek_behind(len(MAGIC)))
+        if stop == reader.nbytes and reader._peek_behind(len(MAGIC)) == MAGIC:
+            if bytes_ is None:
+                fp.seek(start_of_file + reader._file.state.check_end())
+                _cat_pipe(path, fp, slice(None), nthreads)
+            else:
+                warn_of_second_file(path, MAGIC)
 
     parts = bytes_ is not None or rows is not None
     name = name_of_input(path, seekable=rows is not None)
@@ -157,10 +162,11 @@ def _plain(items: Any) -> bytes:
 
 
 def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
-    """Write plain bytes from a file object that can't seek, in constant memory.
+    """Write plain bytes of a file object from its position on, in constant memory.
 
-    No chunk is read before the bytes of the one in front of it are delivered, so Blosc
-    shares the blocks of each chunk among the threads.
+    With a span of all bytes, those of the files behind the first one follow. No chunk
+    is read before the bytes of the one in front of it are delivered, so Blosc shares
+    the blocks of each chunk among the threads.
     """
     from ..._engine.blosc_settings import own_settings
     from ..._format.chunks import plain_of
@@ -173,17 +179,22 @@ def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
             "positions from the end can't be read from a pipe if the header of the "
             "file does not contain its size"
         )
-    nbytes = sys.maxsize if nbytes is None else nbytes
+    is_whole = span == slice(None)
+    nbytes = sys.maxsize if nbytes is None or is_whole else nbytes
     start, stop, _ = span.indices(nbytes)
     to_end = stop == nbytes  # what follows has to be checked
-    with own_settings:
-        own_settings.use_threads_of_blosc(nthreads)
-        for frame in source.frames():
-            plain = plain_of(frame, source.checksum_impl)
-            first, last = (max(0, at - frame.start) for at in (start, stop))
-            if first < last:
-                console.put_bytes(bytes(plain[first:last]), flush=True)
-            if frame.start + len(plain) >= stop and not to_end:
-                break
-    if to_end:
-        warn_of_second_file(name, source.peek_behind(len(MAGIC)))
+    while True:
+        with own_settings:
+            own_settings.use_threads_of_blosc(nthreads)
+            for frame in source.frames():
+                plain = plain_of(frame, source.checksum_impl)
+                first, last = (max(0, at - frame.start) for at in (start, stop))
+                if first < last:
+                    console.put_bytes(bytes(plain[first:last]), flush=True)
+                if frame.start + len(plain) >= stop and not to_end:
+                    break
+        behind = source.peek_behind(len(MAGIC)) if to_end else b""
+        if behind != MAGIC or not is_whole:
+            break
+        source = source.following()
+    warn_of_second_file(name, behind)

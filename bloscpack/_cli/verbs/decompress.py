@@ -116,15 +116,17 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
         make_sink = npy_sink if args.npy else sink_by_content
 
     def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, FileAccess | None]:
-        nbytes = 0
+        nbytes, begun = 0, None  # begun: the header of the file that was begun last
         like = attributes_of_input(in_fp)
 
         def begin(header: BloscpackHeader) -> None:
-            nonlocal nbytes
-            nbytes = header.nbytes or 0
+            nonlocal nbytes, begun
+            if header is not begun:  # the check of one without digests is the second
+                nbytes += header.nbytes or 0
+            begun = header
             check(header)
             if bar is not None:
-                bar.expect(header.nbytes)
+                bar.expect(nbytes if header.nbytes is not None else None)
 
         output = jobs.opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
@@ -136,6 +138,7 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
                 progress=bar,
                 behind=partial(warn_of_second_file, in_file),
                 make_sink=partial(make_sink, sparse=args.sparse),
+                joins=not is_npy,
             )
         return nbytes, metadata, like
 
