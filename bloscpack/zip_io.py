@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from ._arrays.source import CACHE_NBYTES
 from ._commit.replacing import replacing
+from ._engine.forks import ForkSafeLock
 from ._file.archive import (
     ArchiveFile,
     ArchiveSettings,
@@ -239,6 +240,7 @@ class LoadedArrays(Closing, Mapping[str, Array]):
         self._archive = archive
         self._names = dict.fromkeys(archive)
         self._arrays: dict[str, Array] = {}
+        self._reading = ForkSafeLock()
 
     def close(self) -> None:
         """Close the file. The arrays that have been read stay."""
@@ -261,10 +263,11 @@ class LoadedArrays(Closing, Mapping[str, Array]):
         if name not in self._arrays:
             if name not in self._names:
                 raise KeyError(name)
-            # Another thread may have read the same array meanwhile.
-            self._arrays.setdefault(name, self._archive[name].read())
-            if len(self._arrays) == len(self._names):
-                self.close()
+            with self._reading:  # another thread may read the last one
+                if name not in self._arrays:
+                    self._arrays[name] = self._archive[name].read()
+                    if len(self._arrays) == len(self._names):
+                        self.close()
         return self._arrays[name]
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -502,8 +502,8 @@ class FolderChange(Change):
     def _renew_token(self) -> None:
         root = self._root().changed({}, self._token)
         version = self._replace(root.content)
-        if self.tree is not None:
-            self.tree.committed(self.document, root, {}, version)
+        assert self.tree is not None
+        self.tree.committed(self.document, root, {}, version)
 
     def _sync_files(self) -> None:
         self.store.sync_files(self._unsynced)

@@ -303,14 +303,16 @@ class Tree:
             return copied
         if path and known.members and path in known.members:
             return self._member(path, name)
-        if path is None and name in self._others and name not in known.files:
-            document, version, _ = self._others[name]
+        others = self._others  # another thread may replace it
+        kept = others.get(name) if path is None and name not in known.files else None
+        if kept is not None:
+            document, version, _ = kept
             if self.store.is_remote or self.store.identity(name) == version:
                 return document
         content, version, file = self.located(name, self._load)
         document = content, decode_json(content, self.store.path(name))
         if path is None:
-            self._others[name] = document, version, file
+            others[name] = document, version, file
         return document
 
     def copy(self, name: str) -> Document | None:
@@ -359,9 +361,11 @@ class Tree:
 
     def take_paths(self, paths: Iterable[str]) -> None:
         """Note that there are members at some paths."""
-        known = self.snapshot
-        self.snapshot = known.again(known.version, known._file)
-        self.snapshot.copies = {**dict.fromkeys(paths), **known.copies}
+        with self._lock:
+            known = self.snapshot
+            found = known.again(known.version, known._file)
+            found.copies = {**dict.fromkeys(paths), **known.copies}
+            self.snapshot = found
 
     # Other files
 

@@ -6,13 +6,14 @@ the files that have been linked: all of them were there together when that list 
 What was there is a state that a crash could have left, so a change that was committed
 is then completed in the copy, and what was not committed is removed.
 
-Linked are the files of Zarr nodes that Bloscpack has written. Others, such as those of
-bcolz, are copied: the programs that write them change files in place.
+Linked are the documents and the shards of Zarr nodes that Bloscpack has written. All
+other files are copied: the programs that write them may change them in place.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import time
@@ -23,14 +24,15 @@ from .._commit.access import NewAccess, limits_of
 from .._commit.change import PRIVATE, PRIVATE_FOLDER, recover
 from .._commit.new_folder import LEFTOVER, put, unfinished
 from .._commit.ownership import attributes_in, copy_attributes
+from .._commit.replacing import check_apart
 from .._commit.tree import Tree
 from .._engine.forks import Owner
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.identity import seems_signed
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.folder_store import FolderStore, LinkFound, StaleDataset
 from .._storage.paths import is_url, local_path, without_url
-from .._types import Path
+from .._types import Json, Path
 from ..abstract_io import Progress
 from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError, UsageValueError
@@ -39,16 +41,16 @@ from .folder import Folder
 from .layouts import committing, detect
 from .node import changes_too_often
 
-# Why a file can't have a second name: it is copied then.
+# Numbers of errors after which a file is copied instead of linked.
 NO_LINK = {
     *(errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOSYS),
     *(errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL),
 }
 # Number of bytes that are copied at a time.
 BLOCK_NBYTES = 2**20
-# The status of a file: it changes when the file is replaced, or is changed in place.
+# The status of a file, which changes when the file is replaced, or changed in place.
 Status = tuple[int, ...]
-# That of each folder.
+# The status of every folder: folders are not compared.
 FOLDER: Status = ()
 
 
@@ -87,9 +89,13 @@ def snapshot(
     Raises
     ------
     UsageError
-        If it is a column of a table, or a member that its group commits.
+        If it is a column of a table, or a member that its group commits; if it is at a
+        URL or in a ZIP file; or if one of the two paths is inside of the other.
+    FileExistsError
+        If there is a dataset at `target`, without `force`.
     StorageError
-        If the dataset changes all the time, or has a symbolic link in it.
+        If the dataset changes all the time, or has a symbolic link in it, or if what is
+        at `target` is no dataset.
 
     Examples
     --------
@@ -119,9 +125,8 @@ def snapshot(
             "'%s' is committed by the table or group around it: make a snapshot of that"
             % source.root
         )
+    check_apart(source.root, os.fsdecode(target))
     name, mode = new_name(target), "w" if force else "x"
-    if (name.parent.root + os.sep).startswith(source.root + os.sep):
-        raise UsageValueError("'%s' is inside of the dataset" % name.path)
     with unfinished(name, mode, limits_of(source.root)) as (hidden, old, access):
         owner = Owner()
         hidden.make_folder(name.name, PRIVATE_FOLDER)
@@ -145,12 +150,16 @@ class _Copy:
         self._source, self._target = source, target
         self._access, self._progress = access, progress
         self._taken: dict[str, Status] = {}
-        self._copied: set[str] = set()
 
     def take(self, end: float) -> None:
         """Have the files of one moment; raise `StorageError` after the time `end`."""
         while True:
-            found = {name: (status, links) for name, status, links in self._listed()}
+            try:
+                found = {name: (status, link) for name, status, link in self._listed()}
+            except StaleDataset:  # a folder was removed meanwhile
+                if self._source.hold().was_removed:
+                    raise
+                continue
             wanted = {name: status for name, (status, _) in found.items()}
             if wanted == self._taken:
                 return
@@ -161,23 +170,27 @@ class _Copy:
                     self._remove(name)
             for name, (status, links) in found.items():
                 if name not in self._taken:
-                    with suppress(FileNotFoundError):  # a writer has removed it
+                    with suppress(FileNotFoundError, StaleDataset):  # it was removed
                         self._add(name, status, links)
 
     def _listed(
-        self, outer: str = "", links: bool = False
+        self, outer: str = "", linked: bool = False
     ) -> Iterator[tuple[str, Status, bool]]:
         """Yield name and status of all, and whether a file may be linked.
 
-        A folder comes before what is in it.
+        A folder comes before what is in it. `linked` says that `outer` is the folder of
+        the shards of an array, or one in it.
         """
         store, start = self._source, outer + "/" if outer else ""
         entries = store.entries(outer)
+        document: Json = None
         if (ZARR_JSON, stat.S_IFREG) in entries:
-            with suppress(FileNotFoundError):
-                links = seems_signed(store.read(start + ZARR_JSON, MAX_DOCUMENT)[0])
-        elif any(name in ("meta", "__rootdirs__") for name, _ in entries):
-            links = False
+            linked = False
+            with suppress(FileNotFoundError, StaleDataset, ValueError):
+                content = store.read(start + ZARR_JSON, MAX_DOCUMENT)[0]
+                document = json.loads(content) if seems_signed(content) else None
+        is_ours = isinstance(document, dict)
+        is_array = is_ours and document.get("node_type") == "array"
         for last, kind in entries:
             name = start + last
             status = store.status_of(name)
@@ -187,13 +200,11 @@ class _Copy:
                 continue  # removed meanwhile, or a dataset that is not complete
             if kind == stat.S_IFDIR:
                 yield name, FOLDER, False
-                yield from self._listed(name, links)
+                of_shards = (is_array and last == "c") or (is_ours and last == STAGING)
+                yield from self._listed(name, linked or of_shards)
             elif kind == stat.S_IFREG:
-                yield (
-                    name,
-                    (status.st_ino, status.st_size, status.st_mtime_ns),
-                    links,
-                )
+                found = status.st_ino, status.st_size, status.st_mtime_ns
+                yield name, found, linked or (is_ours and last == ZARR_JSON)
             else:
                 raise StorageError(
                     errno.EINVAL, "it is neither a file nor a folder", store.path(name)
@@ -209,16 +220,14 @@ class _Copy:
         """Make a folder, or link or copy a file."""
         if status == FOLDER:
             self._target.make_folder(name, PRIVATE_FOLDER)
-        elif not (links and self._is_linked(name)):
+        elif not (links and self._try_link(name)):
             self._copy(name)
         self._taken[name] = status
 
-    def _is_linked(self, name: str) -> bool:
+    def _try_link(self, name: str) -> bool:
         """Link a file; return False if that is not possible."""
         try:
             self._target.link(name, self._source)
-        except FileNotFoundError:
-            raise
         except OSError as error:
             if error.errno not in NO_LINK:
                 raise
@@ -238,13 +247,14 @@ class _Copy:
             fp.flush()
             if like is not None:
                 copy_attributes(fp.fileno(), like, owner=True)
-        self._copied.add(name)
 
     def complete(self, sync: bool) -> None:
         """Complete the changes that were committed at that moment."""
         folders = [name for name, status in self._taken.items() if status == FOLDER]
         for name in ("", *folders):
-            like = attributes_in(self._source, name, only_access=True)
+            like = None
+            with suppress(StaleDataset):
+                like = attributes_in(self._source, name, only_access=True)
             held = (self._target.subfolder(name) if name else self._target).hold()
             self._access.give(held.number, like, name)
         for name in folders:
@@ -254,5 +264,4 @@ class _Copy:
                 there = (n for n in DOCUMENTS if dataset.exists(n))
                 recover(Tree(dataset), next(there, ZARR_JSON), sync)
         if sync:
-            self._target.sync_files(filter(self._target.exists, self._copied))
-            self._target.sync_folders(filter(self._target.exists, ("", *folders)))
+            self._target.sync_tree()

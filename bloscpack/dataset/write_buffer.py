@@ -36,9 +36,8 @@ from .rows import RowStream, append_rows, stream_of
 BUFFER_NBYTES = 64 * 2**20
 # Writers whose changes may wait when the program ends.
 _writers: WeakSet[Writer] = WeakSet()
-
-
-# The processes of multiprocessing that call `_flush_all`: they do not run `atexit`.
+# The processes that have registered `_flush_all` with multiprocessing: its children do
+# not run `atexit`.
 _ending: set[int] = set()
 
 

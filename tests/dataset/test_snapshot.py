@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from support import environment
 
+import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.committed import with_pending
 from bloscpack.exceptions import StorageError, UsageError
@@ -23,6 +24,7 @@ from bloscpack.exceptions import StorageError, UsageError
 WRITER = """
 import sys
 import numpy as np
+import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.committed import with_pending
 with dataset.open_group(sys.argv[1], "r+", sync=False) as group:
@@ -33,8 +35,18 @@ with dataset.open_group(sys.argv[1], "r+", sync=False) as group:
             group["same"][:] = number
         print(number, flush=True)
 """
+MEMBERS = """
+import sys
+from bloscpack import dataset
+with dataset.open_group(sys.argv[1], "r+", sync=False) as group:
+    print(flush=True)
+    while True:
+        group.create_array("new/x", [1, 2])
+        del group["new"]
+"""
 SNAPSHOTS = """
 import sys
+import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.committed import with_pending
 print(flush=True)
@@ -110,6 +122,39 @@ def test_only_files_that_are_replaced_are_linked(tmp_path, kind):
     is_linked = kind not in ("bcolz", "superchunk")
     assert {2 if is_linked else 1} == counts
     assert is_linked == (not copied)
+
+
+def test_other_files_in_a_group_are_copied(tmp_path):
+    """They are changed in place."""
+    path = tmp_path / "g"
+    make(path, "group")
+    (path / "raw").mkdir()
+    (path / "raw/log.txt").write_text("1")
+    (path / "c").mkdir()
+    (path / "c/0").write_text("1")
+    bp.pack_ndarray_to_file(np.arange(3), path / "x.blp")
+    dataset.snapshot(path, tmp_path / "copy")
+    bp.append_ndarray_to_file(np.arange(2), path / "x.blp")
+    for name in ("raw/log.txt", "c/0"):
+        with open(path / name, "a") as file:
+            file.write("2")
+        assert "1" == (tmp_path / "copy" / name).read_text()
+    assert 3 == len(bp.unpack_ndarray_from_file(tmp_path / "copy/x.blp"))
+    assert 2 == (tmp_path / "copy/in/x/c/0/0").stat().st_nlink
+
+
+def test_members_that_are_removed_meanwhile(tmp_path):
+    make(tmp_path / "g", "group")
+    with subprocess.Popen(
+        [sys.executable, "-c", MEMBERS, str(tmp_path / "g")],
+        env=environment(),
+        stdout=subprocess.PIPE,
+    ) as writer:
+        writer.stdout.readline()
+        for _ in range(30):
+            dataset.snapshot(tmp_path / "g", tmp_path / "s", force=True, sync=False)
+        writer.kill()
+    assert dataset.verify(tmp_path / "s").ok
 
 
 def test_what_zarr_python_has_written_is_copied(tmp_path):
@@ -235,7 +280,9 @@ def test_what_is_refused(tmp_path):
         source = name if "//" in name else tmp_path / name
         with pytest.raises(error, match=message):
             dataset.snapshot(source, tmp_path / "copy")
-    for target, error in {"a/in/y": UsageError, "folder": FileExistsError}.items():
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    cases = {"a/in/y": UsageError, "link/y": UsageError, "folder": FileExistsError}
+    for target, error in cases.items():
         with pytest.raises(error):
             dataset.snapshot(tmp_path / "a", tmp_path / target)
     (tmp_path / "folder/x").write_text("mine")
@@ -244,7 +291,11 @@ def test_what_is_refused(tmp_path):
     (tmp_path / "a/in/link").symlink_to("/etc/passwd")
     with pytest.raises(StorageError, match="symbolic link"):
         dataset.snapshot(tmp_path / "a", tmp_path / "copy")
-    assert {"a", "folder"} == {*os.listdir(tmp_path)}
+    assert {"a", "folder", "link"} == {*os.listdir(tmp_path)}
+    make(tmp_path / "plain", "group")
+    with pytest.raises(UsageError, match="contains the source"):
+        dataset.snapshot(tmp_path / "plain/in/x", tmp_path / "plain", force=True)
+    assert [[0.0, 1.0]] == dataset.open(tmp_path / "plain")["in/x"][:1].tolist()
 
 
 def test_a_dataset_in_a_zip_file(tmp_path):

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import tracemalloc
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -593,3 +594,13 @@ def test_short_arrays_take_little_more_than_in_npz(save):
     found = bp.load(packed.getvalue())
     for name, array in arrays.items():
         check_equal(array, found[name])
+
+
+def test_threads_that_load_the_last_array(tmp_path):
+    """The file is closed when it was read, and not while it is."""
+    bp.savez(tmp_path / "a.zip", a=np.arange(100_000))
+    for _ in range(30):
+        found = bp.load(tmp_path / "a.zip")
+        with ThreadPoolExecutor(3) as pool:
+            sums = [*pool.map(lambda _, found=found: int(found["a"].sum()), range(3))]
+        assert [4999950000] * 3 == sums

@@ -266,7 +266,8 @@ class DescriptionCheck:
     Attributes
     ----------
     identity
-        What `Folder.identity` returns for the file; None at a URL.
+        The version of the file when it was read, or what `Folder.identity` returns
+        for it; None at a URL.
     copy
         The copy in the document that commits it, which a change replaces before the
         file; None for none.
