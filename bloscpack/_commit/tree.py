@@ -199,6 +199,15 @@ class Tree:
             self._others = {}
             self.snapshot = self.snapshot.again(self.snapshot.version, None)
 
+    def forget(self) -> None:
+        """Keep no documents in a folder: they are read again when they are used."""
+        if self.store.is_remote:
+            return
+        with self._lock:
+            found = self.snapshot.again(None, None)
+            found.content, found.value, found.root = b"", None, None
+            self._others, self.snapshot = {}, found
+
     def ignore_copies(self) -> None:
         """Let the documents themselves count from now on, also those of members."""
         self.uses_copies = False

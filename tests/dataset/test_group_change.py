@@ -1512,3 +1512,30 @@ def test_a_member_that_other_programs_do_not_find(tmp_path, where):
     report = dataset.verify(path)
     assert report.ok
     assert [name] == [f.file for f in report.findings if f.kind == "no-copy"]
+
+
+@pytest.mark.parametrize("items", [np.arange(7), np.array([0.5]), np.zeros((2, 3))])
+@pytest.mark.parametrize("where", ["", "in"])
+def test_a_member_that_another_program_has_replaced_is_listed(tmp_path, where, items):
+    """Its codecs are those of zarr-python, which reads it."""
+    zarr = pytest.importorskip("zarr", minversion="3", reason="no zarr-python 3")
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group.create_array("in/x", [1, 2])
+        group.create_array("x", [1, 2])
+        with group.change():
+            pass
+    zarr.open_group(path / where, use_consolidated=False).create_array(
+        "x", data=items, overwrite=True
+    )
+    name = (where + "/x").lstrip("/")
+    with dataset.open_group(path, "r+") as group:
+        assert ["in", "x"] == sorted(group)
+        assert "x" in (group[where] if where else group)
+        assert items.tolist() == group[name][...].tolist()
+        with group.change():
+            group.attrs["n"] = 1
+        assert items.tolist() == group[name][...].tolist()
+        del group[name]
+        assert name not in group
+    assert dataset.verify(path).ok

@@ -266,7 +266,7 @@ def test_what_is_left_out_is_not_read():
     with open("a.csv", "w") as fp:
         fp.write("a,,b,b\n1,2,3,4\n")
     with pytest.raises(
-        NotReadable, match=r"found a column without a name; .*--columns"
+        NotReadable, match=r"found a column without a name, .*--columns"
     ):
         dataset.convert("a.csv", "a.npy")
     with pytest.raises(NotReadable, match=r"found two columns 'b'; .*--columns"):

@@ -237,19 +237,21 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     if members is None:
         return find_any(folder.dataset(name), **options)
     copy = members.get(folder.full(name))
-    if copy is None or not says_committed(copy):
-        found = find_any(folder.dataset(name), **options)
-        if found is None or copy is not None:
-            return found
-        # What is left of a member that was removed is none.
-        is_left = found.layout == "folder" or _is_committed(found.folder)
-        return None if is_left else found
-    inner = folder.child(name)
-    try:
-        kind = load(str(LAYOUTS["zarr"].detect))(inner)
-    except NoFileFound:
-        kind = "array"
-    return Found(inner, "zarr", kind) if kind else None
+    if copy is not None and says_committed(copy):
+        inner = folder.child(name)
+        try:
+            kind = load(str(LAYOUTS["zarr"].detect))(inner)
+        except NoFileFound:
+            kind = "array"
+        if kind:
+            return Found(inner, "zarr", kind)
+        copy = None  # another program has replaced it by an array of its own
+    found = find_any(folder.dataset(name), **options)
+    if found is None or copy is not None:
+        return found
+    # What is left of a member that was removed is none.
+    is_left = found.layout == "folder" or _is_committed(found.folder)
+    return None if is_left else found
 
 
 def member_names(folder: Folder) -> list[str]:
@@ -281,6 +283,8 @@ def find_members(
             found = _member(folder, name, skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
+            if not found.folder.prefix:  # the caller may keep all members
+                found.folder.tree.forget()
 
 
 def blp_files(folder: Folder) -> list[str]:

@@ -896,8 +896,6 @@ class ZarrNode(NodeLayout):
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes of the user."""
-        if change is None:
-            self.folder.renew()
         attributes = read_node(self.folder, change).attributes
         attributes.pop(COLUMN_ORDER, None)
         return deepcopy(attributes)  # the user may change a value
