@@ -190,8 +190,11 @@ class Tree:
         self._lock = ForkSafeLock()
         if around is not None:
             self.uses_copies = around[0].uses_copies
+            inner = around[0].snapshot.inner(around[1])
             if self.uses_copies:
-                self.snapshot = around[0].snapshot.inner(around[1])
+                self.snapshot = inner
+            elif store.is_remote:  # a server of HTTP has no other list of names
+                self.snapshot = Snapshot(copies=dict.fromkeys(inner.copies))
 
     def close(self) -> None:
         """Close the file of the document, which stays known."""

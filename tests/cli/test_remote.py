@@ -176,8 +176,8 @@ def test_datasets_are_converted(run, places, tmp_path):
     assert 0 == run("convert", url, tmp_path / "g.zarr")[0]
     found = dataset.open(tmp_path / "g.zarr")
     assert LETTERS.tolist() == found["in/a"][:].tolist()
-    code, out, _ = run("verify", url)
-    assert (0, "%s: ok" % url) == (code, out.partition(" (")[0])
+    code, out, err = run("verify", url)
+    assert (0, "%s: ok" % url) == (code, out.partition(" (")[0]), err
 
 
 def test_damaged_datasets(run, places):

@@ -125,6 +125,11 @@ CASES = {
         ["-f", "recover", "--json", BROKEN, "out" + HOSTILE],
         ["recover", "--fill", HOSTILE, BROKEN, "out"],
     ],
+    "snapshot": [
+        ["snapshot", PACKED, "out" + HOSTILE],
+        ["snapshot", HOSTILE, "out" + HOSTILE],
+        ["snapshot", "--timeout", HOSTILE, PACKED, "out"],
+    ],
     "metadata": [
         ["metadata", PACKED],
         ["metadata", "--compact", PACKED],

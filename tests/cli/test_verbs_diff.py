@@ -403,7 +403,7 @@ def test_damage(run):
 
 
 def test_help():
-    assert_help_fits("diff")
+    assert_help_fits("diff", most=50)  # with the options for reading
 
 
 def test_options_are_for_the_files_that_they_fit(run):

@@ -424,4 +424,4 @@ def test_blocks_and_all_items_have_the_same_statistics():
 
 
 def test_help():
-    assert_help_fits("show")
+    assert_help_fits("show", most=50)  # with the options for reading
