@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 from operator import lt
 
-from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from .blosc_header import (
     BloscHeader,
@@ -28,6 +26,12 @@ from .blosc_header import (
     unpack_header,
 )
 from .crc32c import crc32c
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .._types import Buffer
 
 # Its last byte is larger than that of any file position, with which an index begins.
 MAGIC = b"blocks\0\xff"

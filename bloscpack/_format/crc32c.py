@@ -7,9 +7,12 @@ reflected order: bit 31 is x**0.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-from .._types import Buffer
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .._types import Buffer
 
 # The polynomial without x**32.
 POLYNOMIAL = 0x82F63B78

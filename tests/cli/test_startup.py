@@ -54,7 +54,7 @@ HELP = (
     *ALWAYS,
     *("bloscpack._cli.args", "bloscpack._cli.text"),
     *("bloscpack.defaults", "bloscpack.pretty"),
-    *("argparse", "itertools", "locale", "re", "textwrap"),
+    *("argparse", "itertools", "locale", "re", "signal", "textwrap"),
 )
 VERSION = (
     *ALWAYS,
