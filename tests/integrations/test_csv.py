@@ -399,3 +399,19 @@ def test_random_tables():
             "b.csv", sep=mark, encoding=encoding, dtype=str, keep_default_na=False
         )
         assert rows == frame.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "M8[ns]", "M8[D]", "m8[s]"])
+def test_no_number_is_the_missing_time(tmp_path, dtype):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n-9223372036854775808\n")
+    with pytest.raises(UsageError, match="-9223372036854775808"):
+        dataset.convert(path, tmp_path / "a.npy", dtypes={"x": dtype})
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "M8[ns]"])
+def test_a_year_that_the_unit_can_not_hold(tmp_path, dtype):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n2020-01-01\n+292277026597-01-01\n")
+    with pytest.raises(UsageError, match="line 3: the value"):
+        dataset.convert(path, tmp_path / "a.npy", dtypes={"x": dtype})

@@ -1178,3 +1178,25 @@ def test_members_of_files_are_converted(tmp_path, monkeypatch, name):
     with pytest.raises(OSError, match=r"no 'z' in|No such file|there is no"):
         dataset.convert(name + "/z", "z.npy")
     assert not os.path.exists("z.npy")
+
+
+@pytest.mark.parametrize(
+    ("items", "dtype"),
+    [
+        ([-(2**63), None, 5], "int64"),
+        ([-(2**63), None, -(2**63) + 1, 2**63 - 1], "int64"),
+        ([2**64 - 1, None, 0], "uint64"),
+        ([-128, None, -127], "int8"),
+    ],
+)
+def test_a_fill_value_that_is_no_item_as_a_float(tmp_path, items, dtype):
+    """xarray compares integers as floats."""
+    pa, xr = pytest.importorskip("pyarrow"), pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"x": pa.array(items, dtype)}), tmp_path / "a.parquet")
+    dataset.convert(tmp_path / "a.parquet", tmp_path / "a.nc")
+    with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as found:
+        assert [i is None for i in items] == found["x"].isnull().values.tolist()
+    dataset.convert(tmp_path / "a.nc", tmp_path / "b.parquet")
+    assert items == parquet.read_table(tmp_path / "b.parquet")["x"].to_pylist()

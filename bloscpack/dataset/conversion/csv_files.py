@@ -443,6 +443,10 @@ class _File:
             )
             text = "%s '%.100s'" % (refused, present[wrong].as_py())
             raise _WrongValue(int(numbers[wrong]), text)
+        if kind in "mM" and numpy.isnat(found).any():
+            # NumPy takes the least integer for no time.
+            has_digit = numbers_of(compute.match_substring_regex(values, "[0-9]"))
+            _check(~(numpy.isnat(found) & has_digit), values, refused)
         if kind in "iu":
             info = numpy.iinfo(dtype)
             _check((info.min <= found) & (found <= info.max), values, refused)
@@ -461,8 +465,9 @@ class _File:
                 same = found.astype(dtype).astype(found.dtype) == found
                 fits = same | numpy.isnat(found)
             except OverflowError:  # newer releases of NumPy raise it for distant times
-                distances = abs(found - numpy.datetime64(0, "s"))
-                fits = numpy.arange(len(found)) != numpy.nanargmax(distances)
+                distances = abs(found.astype("i8").astype("f8"))
+                distances[numpy.isnat(found)] = 0
+                fits = numpy.arange(len(found)) != distances.argmax()
             _check(fits, values, "the value", " does not fit the dtype '%s'" % dtype)
         with numpy.errstate(over="ignore"):
             items: Array = found.astype(dtype, copy=False)

@@ -87,6 +87,8 @@ KIND, TABLE = "bloscpack.kind", "table"
 # The value of the same attribute of a column whose mask is where the items have the
 # value of the attribute `MASK`, and the number of such values that are tried.
 MASKED, MOST_TRIED = "masked", 256
+# Integers of 64 bits at this distance are different floats of 64 bits.
+FLOAT_STEP = 2048
 # The attributes with the type of an array of times, whose items are integers. xarray
 # has the one of durations.
 TIMES = {"M": "bloscpack.dtype", "m": "dtype"}
@@ -583,7 +585,8 @@ def _filled(column: Rows, mask: Rows, value: Array, rows: Any) -> Array:
 def _fill_value(column: Rows, mask: Rows) -> Array | None:
     """Return a value that missing items can have because no other item has it.
 
-    NaN and NaT are missing items themselves. Returns None if no value is known.
+    NaN and NaT are missing items themselves. Other programs compare large integers as
+    floats of 64 bits. Returns None if no value is known.
     """
     dtype, kind = column.dtype, column.dtype.kind
     if kind in "fcmM":
@@ -592,14 +595,18 @@ def _fill_value(column: Rows, mask: Rows) -> Array | None:
         return None
     tried: Array = numpy.full(1, empty_item(dtype), dtype)
     if kind in "iu":
-        step = 1 if kind == "i" else -1
+        step = (1 if kind == "i" else -1) * (FLOAT_STEP if dtype.itemsize == 8 else 1)
         first = numpy.iinfo(dtype).min if kind == "i" else numpy.iinfo(dtype).max
         tried = numpy.array(range(first, first + step * MOST_TRIED, step), dtype)
     is_free, length = numpy.ones(len(tried), BOOL), column.shape[0]
     step = rows_in_block(column.row_nbytes)
     for start in range(0, length, step):
         rows = slice(start, min(start + step, length))
-        is_free &= ~numpy.isin(tried, column[rows][~mask[rows]])
+        items = column[rows][~mask[rows]]
+        if kind in "iu" and dtype.itemsize == 8:
+            is_free &= ~numpy.isin(tried.astype("f8"), items.astype("f8"))
+        else:
+            is_free &= ~numpy.isin(tried, items)
     return tried[is_free][:1].reshape(()) if is_free.any() else None
 
 

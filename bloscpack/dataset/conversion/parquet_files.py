@@ -907,6 +907,7 @@ def are_exact(texts: pyarrow.Array, floats: Array) -> Array:
     large = abs(floats) >= 2.0 ** (numpy.finfo(floats.dtype).nmant + 1)
     for index in numpy.flatnonzero(large).tolist():
         text = texts[index].as_py().strip()
+        text = text.decode("latin-1") if isinstance(text, bytes) else text
         if text.lstrip("+-").isdigit():
             number = floats[index].real
             exact[index] = numpy.isfinite(number) and int(text) == int(number)
