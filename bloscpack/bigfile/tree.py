@@ -188,7 +188,7 @@ class Tree:
             descriptor = os.open(self.checked(path), flags, mode)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise StorageError(errno.EINVAL, "it is not a regular file", path)
+                raise NoFileFound(errno.EINVAL, "it is not a regular file", path)
             if model is not None:
                 copy_attributes(descriptor, model, owner=True, limit=self.limits)
         except BaseException:
