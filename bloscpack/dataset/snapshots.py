@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
-from .._commit.access import NewAccess, limits_of
 from .._commit.change import PRIVATE, PRIVATE_FOLDER, recover
 from .._commit.new_folder import LEFTOVER, put, unfinished
 from .._commit.ownership import attributes_in, copy_attributes
@@ -127,10 +126,10 @@ def snapshot(
         )
     check_apart(source.root, os.fsdecode(target))
     name, mode = new_name(target), "w" if force else "x"
-    with unfinished(name, mode, limits_of(source.root)) as (hidden, old, access):
+    with unfinished(name, mode, None) as (hidden, old, _):
         owner = Owner()
         hidden.make_folder(name.name, PRIVATE_FOLDER)
-        copy = _Copy(source, hidden.subfolder(name.name), access, progress or bool)
+        copy = _Copy(source, hidden.subfolder(name.name), progress or bool)
         copy.take(time.monotonic() + timeout)
         copy.complete(sync)
         owner.check(name.path)  # a thread may have forked
@@ -144,12 +143,12 @@ class _Copy:
         self,
         source: FolderStore,
         target: FolderStore,
-        access: NewAccess,
         progress: Callable[[int], object],
     ) -> None:
-        self._source, self._target = source, target
-        self._access, self._progress = access, progress
+        self._source, self._target, self._progress = source, target, progress
         self._taken: dict[str, Status] = {}
+        # Owner and access of the folders, which are private until all is there.
+        self._access = {"": attributes_in(source)}
 
     def take(self, end: float) -> None:
         """Have the files of one moment; raise `StorageError` after the time `end`."""
@@ -219,6 +218,7 @@ class _Copy:
     def _add(self, name: str, status: Status, links: bool) -> None:
         """Make a folder, or link or copy a file."""
         if status == FOLDER:
+            self._access[name] = attributes_in(self._source, name)
             self._target.make_folder(name, PRIVATE_FOLDER)
         elif not (links and self._try_link(name)):
             self._copy(name)
@@ -251,17 +251,16 @@ class _Copy:
     def complete(self, sync: bool) -> None:
         """Complete the changes that were committed at that moment."""
         folders = [name for name, status in self._taken.items() if status == FOLDER]
-        for name in ("", *folders):
-            like = None
-            with suppress(StaleDataset):
-                like = attributes_in(self._source, name, only_access=True)
-            held = (self._target.subfolder(name) if name else self._target).hold()
-            self._access.give(held.number, like, name)
         for name in folders:
             around, _, last = name.rpartition("/")
             if last == STAGING:
                 dataset = self._target.subfolder(around) if around else self._target
                 there = (n for n in DOCUMENTS if dataset.exists(n))
                 recover(Tree(dataset), next(there, ZARR_JSON), sync)
+        for name in ("", *filter(self._target.is_folder, folders)):
+            like = self._access[name]
+            held = (self._target.subfolder(name) if name else self._target).hold()
+            if like is not None and held.number is not None:
+                copy_attributes(held.number, like, owner=True)
         if sync:
             self._target.sync_tree()

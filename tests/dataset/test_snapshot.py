@@ -151,9 +151,11 @@ def test_members_that_are_removed_meanwhile(tmp_path):
         stdout=subprocess.PIPE,
     ) as writer:
         writer.stdout.readline()
-        for _ in range(30):
-            dataset.snapshot(tmp_path / "g", tmp_path / "s", force=True, sync=False)
-        writer.kill()
+        try:
+            for _ in range(30):
+                dataset.snapshot(tmp_path / "g", tmp_path / "s", force=True, sync=False)
+        finally:
+            writer.kill()
     assert dataset.verify(tmp_path / "s").ok
 
 
