@@ -438,7 +438,7 @@ def test_a_late_read_does_not_bring_back_an_old_document(monkeypatch):
             return found
 
         monkeypatch.setattr(ObjectStore, "read", slow_read)
-        thread = threading.Thread(target=lambda: dict(table.attrs))
+        thread = threading.Thread(target=table._layout.folder.tree.read)
         thread.start()
         assert has_read.wait(60)
         table.append({"x": [4]})
