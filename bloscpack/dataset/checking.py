@@ -230,8 +230,7 @@ class DatasetCheck:
                     self._note_no_copy(folder, name, inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
             self._check_copies(folder, member)
-            if not is_pyramid(node.read_attributes()):
-                self._check_lengths(member)
+            self._check_lengths(member, node)
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
@@ -395,7 +394,7 @@ class DatasetCheck:
                 shown = joined_name(member, name)
                 self.report.note("files", "no-folder", message, file=shown)
 
-    def _check_lengths(self, member: str) -> None:
+    def _check_lengths(self, member: str, group: NodeLayout) -> None:
         """Note the arrays of a group that are short along a dimension."""
         arrays = {
             name.rpartition("/")[2]: (node.dims, node.shape)
@@ -403,7 +402,8 @@ class DatasetCheck:
             if name and name.rpartition("/")[0] == member
             if isinstance(node, ArrayLayout)
         }
-        if unequal := unequal_lengths(arrays):
+        unequal = unequal_lengths(arrays)
+        if unequal and not is_pyramid(group.read_attributes()):
             text = told_unequal(unequal)
             self.report.note("metadata", "unequal", text, file=member or ".")
 

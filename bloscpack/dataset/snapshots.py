@@ -31,7 +31,7 @@ from .._format.identity import seems_signed
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore, LinkFound, StaleDataset
 from .._storage.paths import is_url, local_path, without_url
-from .._types import Json, Path
+from .._types import Path
 from ..abstract_io import Progress
 from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError, UsageValueError
@@ -45,12 +45,21 @@ NO_LINK = {
     *(errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOSYS),
     *(errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL),
 }
+# Errors of reading the type of a node in a document that has none.
+NO_NODE = ValueError, TypeError, KeyError
+# By the type of a node of ours, the names in its folder that are replaced and never
+# changed in place.
+REPLACED = {
+    "": set[str](),
+    "group": {ZARR_JSON, STAGING},
+    "array": {ZARR_JSON, STAGING, "c"},
+}
 # Number of bytes that are copied at a time.
 BLOCK_NBYTES = 2**20
-# The status of a file, which changes when the file is replaced, or changed in place.
-Status = tuple[int, ...]
+# The `identity` of a file, which changes when it is replaced, or changed in place.
+Status = object
 # The status of every folder: folders are not compared.
-FOLDER: Status = ()
+FOLDER: Status = "folder"
 
 
 def snapshot(
@@ -147,6 +156,8 @@ class _Copy:
     ) -> None:
         self._source, self._target, self._progress = source, target, progress
         self._taken: dict[str, Status] = {}
+        # The status of each document, and the type of its node; see `_type_of`.
+        self._types: dict[str, tuple[Status, str]] = {}
         # Owner and access of the folders, which are private until all is there.
         self._access = {"": attributes_in(source)}
 
@@ -182,32 +193,37 @@ class _Copy:
         """
         store, start = self._source, outer + "/" if outer else ""
         entries = store.entries(outer)
-        document: Json = None
+        replaced = set[str]()  # the names in a node of ours
         if (ZARR_JSON, stat.S_IFREG) in entries:
-            linked = False
-            with suppress(FileNotFoundError, StaleDataset, ValueError):
-                content = store.read(start + ZARR_JSON, MAX_DOCUMENT)[0]
-                document = json.loads(content) if seems_signed(content) else None
-        is_ours = isinstance(document, dict)
-        is_array = is_ours and document.get("node_type") == "array"
+            linked, replaced = False, REPLACED[self._type_of(start + ZARR_JSON)]
         for last, kind in entries:
-            name = start + last
-            status = store.status_of(name)
+            name, is_linked = start + last, linked or last in replaced
             if kind == stat.S_IFLNK:
                 raise LinkFound(store.path(name))
-            if status is None or (kind == stat.S_IFDIR and LEFTOVER.fullmatch(last)):
-                continue  # removed meanwhile, or a dataset that is not complete
             if kind == stat.S_IFDIR:
-                yield name, FOLDER, False
-                of_shards = (is_array and last == "c") or (is_ours and last == STAGING)
-                yield from self._listed(name, linked or of_shards)
+                if not LEFTOVER.fullmatch(last):  # a dataset that is not complete
+                    yield name, FOLDER, False
+                    yield from self._listed(name, is_linked)
             elif kind == stat.S_IFREG:
-                found = status.st_ino, status.st_size, status.st_mtime_ns
-                yield name, found, linked or (is_ours and last == ZARR_JSON)
+                status = store.identity(name)
+                if status is not None:  # it was not removed meanwhile
+                    yield name, status, is_linked
             else:
                 raise StorageError(
                     errno.EINVAL, "it is neither a file nor a folder", store.path(name)
                 )
+
+    def _type_of(self, name: str) -> str:
+        """Return the type of the node in a document of ours; '' for any other."""
+        known = self._types.get(name)
+        if known is None or known[0] != self._source.identity(name):
+            status, kind = None, ""
+            with suppress(FileNotFoundError, StaleDataset, *NO_NODE):
+                content, status = self._source.read(name, MAX_DOCUMENT)
+                if seems_signed(content):
+                    kind = str(json.loads(content)["node_type"])
+            self._types[name] = known = status, kind if kind in REPLACED else ""
+        return known[1]
 
     def _remove(self, name: str) -> None:
         if self._taken.pop(name) == FOLDER:

@@ -11,9 +11,8 @@ from ... import log
 from ..._commit.ownership import FileAccess, attributes_of_input
 from ..._storage.paths import is_url, shown_name, size_of_input
 from ..._storage.urls import last_part
-from ..._types import BinaryFile, Json, Seekable
+from ..._types import BinaryFile, Json, Seekable, Writable
 from ...exceptions import UsageError
-from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import jobs
 from ..args import add_files, add_options
@@ -31,6 +30,7 @@ from ..text import log_metadata
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
+    from ...file_io import PlainFPSink, SectionsSource
 
 HELP = """\
 get the plain file back, by default IN.blp into IN; an array becomes a .npy
@@ -116,28 +116,27 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
         make_sink = npy_sink if args.npy else sink_by_content
 
     def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, FileAccess | None]:
-        nbytes, begun = 0, None  # begun: the header of the file that was begun last
+        nbytes = 0
         like = attributes_of_input(in_fp)
 
-        def begin(header: BloscpackHeader) -> None:
-            nonlocal nbytes, begun
-            if header is not begun:  # the check of one without digests is the second
-                nbytes += header.nbytes or 0
-            begun = header
-            check(header)
+        def begin(source: SectionsSource, out_fp: Writable) -> PlainFPSink:
+            nonlocal nbytes
+            plain = source.bloscpack_header.nbytes
+            nbytes += plain or 0
             if bar is not None:
-                bar.expect(nbytes if header.nbytes is not None else None)
+                bar.expect(None if plain is None else nbytes)
+            return make_sink(source, out_fp, sparse=args.sparse)
 
         output = jobs.opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
             metadata = unpack_fp_to_fp(
                 in_fp,
                 out_fp,
-                begin,
+                check,
                 nthreads=args.nthreads,
                 progress=bar,
                 behind=partial(warn_of_second_file, in_file),
-                make_sink=partial(make_sink, sparse=args.sparse),
+                make_sink=begin,
                 joins=not is_npy,
             )
         return nbytes, metadata, like

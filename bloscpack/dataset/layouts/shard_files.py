@@ -29,6 +29,7 @@ from functools import partial
 import numpy
 
 from ..._arrays.source import Needs, Room
+from ..._commit.tree import Snapshot
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, ordered, run_length
@@ -310,8 +311,8 @@ class ShardFiles(ChunkFiles):
         if is_one:
             self._load(numbers, use, room, needs, used)
             return
-        since = self._state_of_open_files()
-        wanted, absent = numbers, set[int]()
+        before = self._close_older_files()
+        since, wanted, absent = before.state, numbers, set[int]()
         end = time.monotonic() + RELOAD_SECONDS
         for attempt in itertools.count():
             if attempt >= RELOADS and time.monotonic() > end:
@@ -320,35 +321,35 @@ class ShardFiles(ChunkFiles):
                     "other programs replace its files again and again",
                     self.folder.path(),
                 )
-            before = tree.renew().files
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, use, room, absent)
             self._load(wanted, use, room, needs, used)
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew()
-            moving = now.files if now.files != before else ()
+            moving = now.files if now.files != before.files else ()
             is_new = self.sparse and now.state != since
             changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
             changed |= self._appeared(absent, moving)
             if not changed:
                 return
+            before = now
             self._open.drop(changed)
             absent -= changed
             for number in changed & used.keys():
                 del used[number]
             wanted = [number for number in numbers if number // slots in changed]
 
-    def _state_of_open_files(self) -> object:
-        """Return a state of which all files are that are open.
+    def _close_older_files(self) -> Snapshot:
+        """Return the present state; close the files of an older one in a sparse array.
 
-        In a sparse array, a change of several files may have removed some, all items of
-        which have got the fill value: open files of an older state are closed.
+        A change of several files may have removed some of them, whose items have all
+        got the fill value.
         """
-        state = self.folder.tree.renew().state
-        if self.sparse and state != self._state:
+        now = self.folder.tree.renew()
+        if self.sparse and now.state != self._state:
             self.close()
-            self._state = state
-        return state
+            self._state = now.state
+        return now
 
     def _is_replaced(
         self, number: int, versions: set[object], moving: Container[str], is_new: bool
