@@ -111,11 +111,6 @@ def _holder(document: JsonObject) -> Json:
     return document.get("attributes") if "zarr_format" in document else document
 
 
-def with_pending(content: bytes, files: Mapping[str, str | None]) -> bytes:
-    """Return the content of a document with another list of files, or without one."""
-    return Root(content).with_files(files).content
-
-
 def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
     """Return the documents of the members that a document commits, by their names.
 

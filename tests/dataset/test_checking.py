@@ -14,12 +14,12 @@ import pytest
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 from dataset.layouts import LAYOUTS, SHARDED
+from dataset.pending import with_pending
 from support import FailingCalls, as_user, needs_root
 
 import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack._cli.verbs.verify import state_of
-from bloscpack._format.committed import with_pending
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack.exceptions import FormatError, Unsupported
 

@@ -16,13 +16,13 @@ import dataset.documents as documents
 import dataset.golden_directories as golden
 import numpy as np
 import pytest
+from dataset.pending import with_pending
 
 import bloscpack.dataset.group
 from bloscpack import dataset
 from bloscpack._commit.change import FolderChange, ObjectChange
 from bloscpack._commit.locking import FolderLock
 from bloscpack._commit.writer import Writer
-from bloscpack._format.committed import with_pending
 from bloscpack._storage.disk import disk
 from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import FormatError, StorageError, UsageError

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from dataset import shared_programs
 from dataset.crash_places import crash_place
+from dataset.pending import with_pending
 from support import run_silently
 
 from bloscpack import dataset
 from bloscpack._commit import locking, shared
-from bloscpack._format.committed import with_pending
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 
 needs_locks = pytest.mark.skipif(os.name == "nt", reason="needs locks of files")

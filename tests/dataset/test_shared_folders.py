@@ -16,11 +16,11 @@ import dataset.documents as documents
 import numpy as np
 import pytest
 from dataset.layouts import LAYOUTS
+from dataset.pending import with_pending
 from support import FailingCalls, as_user, needs_root, open_files_in
 
 from bloscpack import bigfile, dataset
 from bloscpack._commit import ownership
-from bloscpack._format.committed import with_pending
 from bloscpack._storage.disk import Disk
 from bloscpack.cli import main
 from bloscpack.dataset.parallel import target_of

@@ -13,20 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dataset.pending import with_pending
 from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format.committed import with_pending
 from bloscpack.exceptions import StorageError, UsageError
 
 # Appends to two arrays of a group, and sets another one, again and again.
 WRITER = """
 import sys
 import numpy as np
-import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format.committed import with_pending
 with dataset.open_group(sys.argv[1], "r+", sync=False) as group:
     for number in range(1, 10_000):
         with group.change():
@@ -46,9 +44,7 @@ with dataset.open_group(sys.argv[1], "r+", sync=False) as group:
 """
 SNAPSHOTS = """
 import sys
-import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format.committed import with_pending
 print(flush=True)
 while True:
     dataset.snapshot(sys.argv[1], sys.argv[2], force=True, sync=False)

@@ -10,12 +10,12 @@ from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
+from dataset.pending import with_pending
 from storage.servers import serving_folder
 
 import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack._commit.objects import Claim, NewObjects
-from bloscpack._format.committed import with_pending
 from bloscpack._format.shard import NO_ENTRY, crc_of
 from bloscpack._storage import remote
 from bloscpack._storage.object_store import ObjectStore

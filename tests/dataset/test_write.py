@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from dataset import golden_directories as golden
 from dataset.layouts import LAYOUTS
+from dataset.pending import with_pending
 from support import environment
 
 from bloscpack import dataset
 from bloscpack._arrays.selection import Selection
-from bloscpack._format.committed import with_pending
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find_members
