@@ -187,9 +187,14 @@ def exact_array(values: object) -> Array:
     return array
 
 
+def exact_up_to(dtype: DType) -> float:
+    """Return the number up to which a type of floats holds all integers."""
+    return 2.0 ** (numpy.finfo(dtype).nmant + 1)
+
+
 def check_integers(items: object, found: Array) -> None:
     """Raise `DoesNotFit` for an integer among objects that `found` has as another."""
-    large = abs(found) >= 2.0 ** (numpy.finfo(found.dtype).nmant + 1)
+    large = abs(found) >= exact_up_to(found.dtype)
     if not large.any():
         return
     objects = numpy.array(items, object)

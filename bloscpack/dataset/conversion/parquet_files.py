@@ -29,7 +29,7 @@ from urllib.parse import unquote
 import numpy
 
 from ..._compat import import_extra
-from ..._format.dtypes import Array, DType
+from ..._format.dtypes import Array, DType, exact_up_to
 from ..._format.other_formats import PARQUET
 from ..._format.text import TEXT, empty_item
 from ..._storage.local import begins_with
@@ -903,8 +903,7 @@ def text_dtype(length: int, kind: str = "U") -> DType:
 def are_exact(texts: pyarrow.Array, floats: Array) -> Array:
     """Return which of the texts of numbers are no integers, or equal to the floats."""
     exact = numpy.ones(len(texts), BOOL)
-    # Smaller integers are all exact.
-    large = abs(floats) >= 2.0 ** (numpy.finfo(floats.dtype).nmant + 1)
+    large = abs(floats) >= exact_up_to(floats.dtype)
     for index in numpy.flatnonzero(large).tolist():
         text = texts[index].as_py().strip()
         text = text.decode("latin-1") if isinstance(text, bytes) else text
