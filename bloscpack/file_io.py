@@ -159,7 +159,7 @@ class CompressedFPSource(SectionsSource):
         Whether a pipe is to be read beyond the last chunk, where another chunk would be
         an error. By default, another program can read on there.
     cursor
-        The position of the file; by default that of `input_fp`.
+        The position of the file; by default the position of `input_fp`.
 
     Raises
     ------
@@ -820,10 +820,10 @@ def unpack_fp_to_fp(
     the chunks have been read, and a second time at the end if the chunks have no
     digests. `behind` is called with up to four bytes that lie behind the last chunk;
     without it, nothing behind the last chunk is read from a pipe. `make_sink`
-    returns the sink for a source and a file object. If it `joins`, the plain bytes of a
-    file that begins behind the last chunk are written, too, behind those of the first.
-    The other parameters, the result, that of the first file, and the errors are those
-    of `unpack_file_from_file`.
+    returns the sink for a source and a file object. With `joins`, the plain bytes of a
+    file that begins behind the last chunk follow the plain bytes of the first file. The
+    result is the metadata of the first file. The other parameters and the errors are
+    those of `unpack_file_from_file`.
     """
     first = source = CompressedFPSource(in_fp, limits=limits, to_end=behind is not None)
     while True:

@@ -180,8 +180,8 @@ def load(
 
     An array in an archive is read when it is first used, and damage is found then. The
     archive is closed when all arrays have been read, by ``close``, and when nothing
-    refers to the mapping. That of a file object or buffer is a dictionary: all arrays
-    have been read.
+    refers to the mapping. From a file object or a buffer, all arrays are read at once,
+    into a dictionary.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ show       - report -       - show shape, sizes, the first and last rows, statis
 diff       - answer -       - compare two files or datasets, item by item
 verify     v report files   + check everything in files and datasets
 recover    r files  damaged - save the intact part of a damaged file or dataset
-snapshot   - files  -       - copy a dataset as it is at one moment
+snapshot   - files  -       - copy the state of a dataset at one moment
 metadata   m files  file_   - show or change the metadata of a file or dataset
 refs       - data   -       - write references through which Zarr reads files
 bigfile    - report -       + work with a BigFile tree: columns as raw files

@@ -396,7 +396,7 @@ def warn_of_second_file(in_file: str, behind: bytes) -> None:
 
 
 def warn_of_loss(target: str, lost: Sequence[str], source: str) -> None:
-    """Warn the user of what a target can't hold of a source."""
+    """Name the properties of a source that a target can't hold."""
     if lost:
         words = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
         log.notice("'%s' can't hold %s of %s" % (target, words, quoted_input(source)))

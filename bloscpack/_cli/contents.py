@@ -283,7 +283,8 @@ def new_rows(
 ) -> Iterator[tuple[object, Sequence[str]]]:
     """Yield the rows in a file or another dataset, for the array or table `found`.
 
-    Behind them is what the dataset can't hold, in words, when it has all of them.
+    Behind them are the properties that the dataset can't hold, in words, when it has
+    all of the rows.
     """
     path = name_of_input(new_file, seekable=True)
     options, settings = reading_options(args), dict[str, object]()

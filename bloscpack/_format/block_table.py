@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .._types import Buffer
 
-# Its last byte is larger than that of any file position, with which an index begins.
+# An index begins with a file position, whose last byte is smaller than this last byte.
 MAGIC = b"blocks\0\xff"
 HEAD = struct.Struct("<8sII")
 TAIL = struct.Struct("<III")
@@ -93,7 +93,7 @@ class BlockRow:
 
     @classmethod
     def decode(cls, raw: bytes, nbytes: int, ctbytes: int) -> BlockRow | None:
-        """Return a row in a table; None if it is not that of a chunk of these sizes."""
+        """Return a row of a table; None if no chunk of these sizes can have it."""
         header = unpack_header(raw)
         if find_problem(header) is not None:
             return None

@@ -337,9 +337,10 @@ def read_blocks(
 ) -> bool:
     """Read, verify and decompress runs of blocks of a chunk.
 
-    `row` is that of the table of blocks. `read` fills memory from a position in the
-    chunk, and returns the number of bytes; `room` returns memory of a size. The plain
-    bytes go to their positions in `destination`, which has the plain size of the chunk.
+    `row` is the row of the chunk in the table of blocks. `read` fills memory from a
+    position in the chunk, and returns the number of bytes; `room` returns memory of a
+    size. The plain bytes go to their positions in `destination`, which has the plain
+    size of the chunk.
     Enter `own_settings` first.
 
     Return whether it was done: if not, reading the whole chunk gives the reason.

@@ -1,10 +1,10 @@
-"""A copy of a dataset as it is at one moment: `snapshot`.
+"""A copy of the state of a dataset at one moment: `snapshot`.
 
 The files of a dataset are replaced and never changed, so a second name of each file is
 a copy of it that takes no room. Names are given until a list of the folder has exactly
 the files that have been linked: all of them were there together when that list began.
 What was there is a state that a crash could have left, so a change that was committed
-is then completed in the copy, and what was not committed is removed.
+is then completed in the copy, and files that were not committed are removed.
 
 Linked are the documents and the shards of Zarr nodes that Bloscpack has written. All
 other files are copied: the programs that write them may change them in place.
@@ -71,7 +71,7 @@ def snapshot(
     timeout: float = 60.0,
     progress: Progress | None = None,
 ) -> None:
-    """Make a copy of a dataset as it is at one moment, also while it is written.
+    """Copy the state of a dataset at one moment, also while it is written.
 
     Where the file system has hard links, the copy takes milliseconds and no room for
     items: both datasets have the same files until one of them is changed. The other one

@@ -64,7 +64,7 @@ class Joint:
     shards
         The shards.
     nopen
-        The number of those of which not all items were assigned.
+        The number of these shards of which not all items were assigned.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class WriteBuffer:
         renew_after_fork(self)
 
     def renew_locks(self) -> None:
-        """Forget what waits, in a child process; its parent is going to write it."""
+        """Forget the changes that wait, in a child process: its parent writes them."""
         self._nrows = 0
         self._memory: dict[ArrayLayout, Items] = {}
         # The shards with assigned items, and with which others each is written. The
@@ -308,7 +308,7 @@ def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
 
 
 def _chunk_nbytes(array: ArrayLayout) -> int:
-    """Return the number of bytes of a chunk in memory, without those of text."""
+    """Return the number of bytes of a chunk in memory, without the bytes of text."""
     return math.prod(array.grid.chunk) * array.dtype.itemsize
 
 

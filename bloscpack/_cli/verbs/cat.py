@@ -164,8 +164,8 @@ def _plain(items: Any) -> bytes:
 def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
     """Write plain bytes of a file object from its position on, in constant memory.
 
-    With a span of all bytes, those of the files behind the first one follow. No chunk
-    is read before the bytes of the one in front of it are delivered, so Blosc shares
+    If the span is the whole file, the bytes of files that follow it are written, too.
+    The bytes of a chunk are delivered before the next chunk is read, so Blosc shares
     the blocks of each chunk among the threads.
     """
     from ..._engine.blosc_settings import own_settings

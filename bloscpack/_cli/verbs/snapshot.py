@@ -1,4 +1,4 @@
-"""``blpk snapshot``: copy a dataset as it is at one moment."""
+"""``blpk snapshot``: copy the state of a dataset at one moment."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..console import check_exists, quoted_input
 from ..progress import shown
 
 HELP = """\
-copy a dataset as it is at one moment, also while it is written: its files get
-second names where the file system has hard links, which takes milliseconds and
-no room; both datasets can then be changed, each by itself
+copy the state of a dataset at one moment, also while it is written: its files
+get second names where the file system has hard links, which takes milliseconds
+and no room; both datasets can then be changed, each by itself
 
 examples:
   %(prog)s log.zarr monday.zarr

@@ -242,7 +242,7 @@ def source_format(path: str) -> Format:
 
 
 def has_store(path: str) -> bool:
-    """Return whether a path is that of a dataset, which may be in a ZIP file."""
+    """Return whether there is a dataset at a path, perhaps in a ZIP file."""
     is_possible = os.path.isdir(path) or _file_of(path) != path
     return is_possible and find_any(Folder.open(path)) is not None
 
@@ -253,7 +253,7 @@ def split_members(
     """Return the file or folder of a name, and the names of members that follow.
 
     There are none behind a name that does not exist, and behind a dataset, whose
-    members have paths. `is_dataset` says whether a path is that of a dataset.
+    members have paths. `is_dataset` says whether there is a dataset at a path.
     """
     outer, members = path.rstrip(os.sep) or path, list[str]()
     while outer and not (is_url(path) or _is_source(outer, is_dataset)):
