@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import itertools
 import os
 
 # NumPy would start a thread per core in each of the thousand processes of the tests.
@@ -15,9 +16,27 @@ from bloscpack import cli
 hypothesis.settings.register_profile("bloscpack", deadline=None)
 hypothesis.settings.load_profile("bloscpack")
 
+# Cases of a parametrized test that a quick run has: the first, the last, and one
+# between.
+QUICK_CASES = 3
+
 
 def pytest_configure():
     reset_signals()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark as ``full`` all but `QUICK_CASES` cases of each parametrized test.
+
+    The mark ``every_case`` of a test keeps all of them.
+    """
+    for _, group in itertools.groupby(items, lambda item: item.nodeid.split("[")[0]):
+        cases = [item for item in group if not item.get_closest_marker("every_case")]
+        quick = {n * (len(cases) - 1) // (QUICK_CASES - 1) for n in range(QUICK_CASES)}
+        for number, item in enumerate(cases):
+            if number not in quick:
+                item.add_marker("full")
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -143,6 +143,7 @@ def check_stderr(expected: str, shown: str) -> None:
     assert expected == shown
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("name", CASES)
 def test_answer(tmp_path: Path, blpk, name: str) -> None:
     case = CASES[name]

@@ -164,6 +164,7 @@ def test_the_blank_is_sound(path):
 
 
 # Append drops what it does not take for a trailer, and says so.
+@pytest.mark.every_case
 @pytest.mark.filterwarnings("ignore:dropping:RuntimeWarning")
 @each_file
 def test_refused(path, name):

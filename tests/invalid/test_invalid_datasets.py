@@ -35,6 +35,7 @@ NOT_IN_A_FILE = {
 }
 
 
+@pytest.mark.every_case
 @each_sample
 def test_refused(name, tmp_path):
     path = copied_sample(FOLDER, MANIFEST[name]["path"], tmp_path)

@@ -131,6 +131,7 @@ def test_read_as_array(path, name):
     check_array(entry, bp.unpack_ndarray_from_file(path))
 
 
+@pytest.mark.every_case
 @each_file
 def test_verify(path, name):
     entry = MANIFEST[name]

@@ -19,6 +19,7 @@ MANIFEST = json.loads((FOLDER / "MANIFEST.json").read_text("ascii"))
 each_sample = pytest.mark.parametrize("name", MANIFEST)
 
 
+@pytest.mark.every_case
 @each_sample
 def test_content(name, tmp_path):
     path = copied_sample(FOLDER, MANIFEST[name]["path"], tmp_path)
