@@ -82,6 +82,7 @@ def test_missing_rows_are_named(name, tmp_path):
 # Trees and groups that are made here
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("order", "<>")
 def test_every_type_comes_back(tree, tmp_path, order):
     from bloscpack.bigfile.header import WIDTHS

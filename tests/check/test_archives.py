@@ -260,6 +260,7 @@ def places(content):
     return sorted({*bits, *range(0, 8 * start, 2003)})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("listed", [True, False])
 def test_flipped_bits(content, listed):
     """Each yields a finding; readers notice each that renames or changes an array."""
@@ -562,6 +563,7 @@ def test_an_archive_that_was_compressed_again(path, run):
     assert "deflate" in said
 
 
+@pytest.mark.full
 def test_flipped_bits_of_names_in_the_directory(tmp_path):
     """The local headers, and the list in the group, have the right names."""
     path, saved = tmp_path / "a.zip", tmp_path / "b.zip"

@@ -99,6 +99,7 @@ class Watched(list):
         return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("found", [[30, 40], [30, 30, 40], [30] * 17 + [40]])
 def test_work_is_linear_for_many_chains_and_equal_extents(found):
     looked_at = []

@@ -276,6 +276,7 @@ def work_for(data):
     return ncalls, fp.nread
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "build", [many_parts, many_alike, many_large_behind, many_nested]
 )

@@ -54,6 +54,7 @@ def test_a_shard_has_no_findings(case):
     assert [] == report(shard(**case)).findings
 
 
+@pytest.mark.full
 @cases
 def test_every_flipped_bit_is_reported(case):
     content = shard(**case)

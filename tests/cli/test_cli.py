@@ -906,6 +906,7 @@ def test_help_that_is_lost(folder: Path, arguments: list[str], unbuffered: str) 
     assert (1, message) == (answer.returncode, answer.stderr)
 
 
+@pytest.mark.full
 @posix
 @pytest.mark.parametrize("position", [0, 5])
 def test_name_of_standard_input(folder: Path, position: int) -> None:

@@ -42,6 +42,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return support.environment(PATH=os.pathsep.join(paths), PYTHONUTF8="1")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("transcript", CASES)
 def test_transcript(
     tmp_path: Path, environment: dict[str, str], transcript: Path

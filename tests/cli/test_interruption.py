@@ -105,6 +105,7 @@ def test_other_outputs_do_not_wait_either(
     assert old == (folder / "old.blp").read_bytes()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "number",
     [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],

@@ -250,6 +250,7 @@ def _wrong_command_lines():
 WANTED = ["refs", "--dims"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "url",
     [

@@ -235,6 +235,7 @@ def test_all_verbs_are_tested():
     assert found == set(CASES), "CASES needs a command line of each verb"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", CASES)
 def test_verb(folder, verb):
     silent = ("compress", "decompress", "append", "metadata", "repack", "refs")
@@ -265,6 +266,7 @@ def test_wrong_usage(folder, arguments):
     assert_harmless(shown(folder, arguments))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("option", ["", "-c ", "--checksum=", "-z ", "--auto=", "-n "])
 def test_variable(folder, option):
     variable = option + shlex.quote(HOSTILE)

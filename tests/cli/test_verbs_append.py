@@ -148,6 +148,7 @@ def append_in_child(arguments, barrier):
         cli.main(["append", "--create", "--wait", "60", *arguments])
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="needs fork and locks")
 @pytest.mark.parametrize(
     ("name", "source", "size"),

@@ -311,6 +311,7 @@ def test_help():
     assert_help_fits("cat")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{}, {"offsets": False}], ids=["table", "no table"])
 @pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
 def test_a_second_file_follows(options, piped):

@@ -172,6 +172,7 @@ def npy(array):
     return fp.getvalue()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("data", "arguments"),
     [
@@ -260,6 +261,7 @@ def test_delimiter(tmp_path):
     assert (2, True) == (code, "a delimiter is an ASCII character" in err)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("items", [np.arange(9.0), np.full(9, 1e300)])
 def test_raw_items_need_a_type(items):
     code, _, err = piped(items.tobytes(), "-", "c.npy")
@@ -374,6 +376,7 @@ def test_missing_package(monkeypatch, name, begin, what):
     dataset.convert("a.blp", "b.csv")  # only reading needs it
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize("target", ["b.npz", "b.zarr", "t.bcolz"])
 def test_interruption(target, tmp_path):

@@ -369,6 +369,7 @@ def test_quiet(run):
     assert (0, "", "") == run("-q", "diff", "a.blp", "a.blp")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("b", ["a.blp", "b.blp"])
 def test_closed_output(b):
     pack("a.blp", [1])

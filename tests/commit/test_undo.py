@@ -329,6 +329,7 @@ def test_record_at_another_place():
     refusal(moved[: len(OLD)] + record)
 
 
+@pytest.mark.full
 def test_large_record_takes_little_memory(tmp_path):
     size = 2**26
     old = bytearray(OLD.ljust(size, b"\0"))

@@ -100,6 +100,7 @@ def test_the_states_would_show_a_missing_sync(tmp_path, kind):
         checker.check_all(machine_states(checker.record, random.Random(1), 9))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", range(4))
 def test_the_states_would_show_each_missing_sync_of_an_append(tmp_path, number):
     checker = Checker(Append(nbytes=3000), tmp_path)

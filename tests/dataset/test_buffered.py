@@ -729,6 +729,7 @@ def write_planes(path, indexes, queue, **options):
     queue.put(written_bytes() - before)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs Linux")
 @pytest.mark.parametrize("order", ["C", "F", "random"])
 @pytest.mark.parametrize("way", ["default", "buffered", "threads", "processes"])

@@ -448,6 +448,7 @@ def test_a_member_that_may_not_be_read(monkeypatch, open_folder):
 READING = ("open", "stat", "lstat", "scandir", "preadv", "fstat")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs preadv")
 @pytest.mark.parametrize(
     ("layout", "code"), [*zip(LAYOUTS, cycle([errno.EIO, errno.EACCES]), strict=False)]

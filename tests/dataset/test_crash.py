@@ -490,6 +490,7 @@ CASES = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("place", "name"), CASES)
 def test_every_call(place, name, tmp_path):
     make, operation = OPERATIONS[name]
@@ -584,6 +585,7 @@ RECOVERED = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("place", "name"), [case for case in CASES if case.values[1] in RECOVERED]
 )
@@ -685,6 +687,7 @@ def test_creating(place, make, tmp_path):
             assert all(states[-1] == state for state in states)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", SHARDED)
 def test_repeating_tasks(layout, tmp_path, monkeypatch):
     """A task is stopped at any call. It and all others are repeated, and succeed."""

@@ -428,6 +428,7 @@ def reads(path):
         return None
 
 
+@pytest.mark.full
 def test_every_flipped_bit_is_an_error_or_found(path):
     items = np.random.default_rng(0).integers(0, 2**40, (3, 4))
     dataset.create_array(path, items, chunks=(2, 2), shards=(2, 4)).close()

@@ -330,6 +330,7 @@ def run(seed, path):
     assert expected(model) == content(dataset.open(path))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "seeds", [range(5), pytest.param(range(5, 120), marks=pytest.mark.slow)], ids=str
 )

@@ -102,6 +102,7 @@ def test_units_of_time_that_are_zero(unit):
         bp.unpack_ndarray_from_file("b.blp")
 
 
+@pytest.mark.full
 def test_large_items_are_not_written():
     with pytest.raises(bp.UsageError, match="an item has at most 67108864 bytes"):
         dataset.create_array("a", shape=(2,), dtype="V%d" % LARGE)
@@ -460,6 +461,7 @@ def test_fill_values_that_are_too_large():
         assert np.isinf(array[:]).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", SHARDED)
 def test_attributes_that_no_reader_takes(layout):
     """The limits of documents (M7) apply to writers, too."""

@@ -59,6 +59,7 @@ def values_in(items):
     return set(np.concatenate(parts).tolist())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_read_beside_assignments_of_another_process(kind, tmp_path):
     path = tmp_path / "d"
@@ -96,6 +97,7 @@ with dataset.open(sys.argv[1], "r+", sync=False) as array:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("length", "shard", "low", "high"),
     [(16, 4, 2, 14), (400, 100, 0, 400)],

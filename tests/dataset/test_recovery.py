@@ -408,6 +408,7 @@ def test_exchanged_files_of_which_one_does_not_state_its_place(layout):
     assert not dataset.open("new").attrs["bloscpack_recovered"]["certain"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_damage(layout):
     damage.new_array("sound", layout)

@@ -62,6 +62,7 @@ def pauses_until(closing, monkeypatch):
 # Several processes
 
 
+@pytest.mark.full
 @needs_fork
 @needs_locks
 @pytest.mark.parametrize("name", list(shared_programs.ARRAYS))
@@ -87,6 +88,7 @@ def test_an_array_of_another_program(tmp_path):
     run("overlapping", tmp_path / "a")
 
 
+@pytest.mark.full
 @needs_fork
 @needs_locks
 @pytest.mark.parametrize("full", [False, True])

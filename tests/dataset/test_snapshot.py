@@ -194,6 +194,7 @@ def test_a_change_that_was_committed_is_completed_in_the_copy(tmp_path):
     assert [] == dataset.verify(tmp_path / "copy").findings
 
 
+@pytest.mark.full
 def test_beside_a_writer(tmp_path):
     with dataset.create_group(tmp_path / "g") as group:
         for name in ("a", "b", "same"):
@@ -218,6 +219,7 @@ def test_beside_a_writer(tmp_path):
     assert len(counts) > 1
 
 
+@pytest.mark.full
 def test_one_that_is_killed(tmp_path):
     make(tmp_path / "a", "united group")
     expected = content(tmp_path / "a")

@@ -20,6 +20,7 @@ def test_any_sequence_of_changes(machine, layout, examples, tmp_path):
     states.run(machine, tmp_path, layout, examples=examples)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", ["zarr", "zarr at a URL"])
 def test_any_change_of_a_grid(layout, examples, tmp_path):
@@ -28,6 +29,7 @@ def test_any_change_of_a_grid(layout, examples, tmp_path):
     states.run(states.GridMachine, tmp_path, layout, examples=examples)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("examples", [10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", ["zarr", "zarr at a URL"])
 def test_any_change_of_a_group(layout, examples, tmp_path):

@@ -346,6 +346,7 @@ def test_closing_a_column_waits_for_its_writes(tmp_path):
 # Processes
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("kind", list(forked_programs.KINDS))
 def test_a_writer_belongs_to_its_process(kind, tmp_path):

@@ -665,6 +665,7 @@ def test_rows_that_no_file_system_holds(tmp_path, layout):
     assert dataset.verify(tmp_path / "a").ok
 
 
+@pytest.mark.full
 def test_golden_arrays_are_appended_to(tmp_path):
     for name, entry in golden.entries().items():
         if entry["kind"] != "carray" or "object" in name or "structured" in name:

@@ -119,6 +119,7 @@ NAMES = ["a.blp", "a/c/0", "a/c/0/0", "a/zarr.json", "a/c/1", "a/b/c/0", "a/c/b.
 NAMES += ["a/c/c/0", "a/c/b/c/1", "a/c/zarr.json", ".blp", "/c/0", "a//c/0"]
 
 
+@pytest.mark.full
 def test_names_of_members(tmp_path):
     """Both readers find the same arrays, whatever members the archive has or lists."""
     path = tmp_path / "sample.zip"
@@ -214,6 +215,7 @@ def agree(path):
     return bool(refused)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_flipped_bits(count, tmp_path, monkeypatch):
     """Both readers give the same verdict, the same content, and the same first rule."""

@@ -168,6 +168,7 @@ literals = st.recursive(
 )
 
 
+@pytest.mark.full
 @given(literals)
 @settings(max_examples=30)
 def test_every_repr_is_read(value):

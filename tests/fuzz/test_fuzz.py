@@ -214,6 +214,7 @@ def test_undo_records_of_the_right_digest():
         assert state[start:] != changes.with_right_digest(state[start:], start + 1)
 
 
+@pytest.mark.full
 @linux
 def test_sound_folders(tmp_path):
     for entries in documents.seeds():

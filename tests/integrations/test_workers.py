@@ -54,6 +54,7 @@ def in_s3(folder):
         yield "s3://bucket/copy", options
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("place", [on_disk, over_http, in_s3])
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_workers_read_with_handles_of_their_parent(tmp_path, method, place):

@@ -64,6 +64,7 @@ def open_file(path, chosen):
         assert ALL.tobytes().startswith(data)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_read_sees_one_state(tmp_path, kind):
     path = tmp_path / "a.blp"

@@ -235,6 +235,7 @@ def flipped(data):
             yield at, bytes(other)
 
 
+@pytest.mark.full
 def test_each_flipped_bit_of_the_directory():
     """Names and values are right, or there is an error; no array is lost."""
     refused = 0
@@ -251,6 +252,7 @@ def test_each_flipped_bit_of_the_directory():
     assert refused > 1000
 
 
+@pytest.mark.full
 def test_flipped_bits_in_an_archive_as_a_dataset(tmp_path):
     path = tmp_path / "a.zip"
     shards = {"x", "g"}
@@ -435,6 +437,7 @@ def test_sizes_in_extra_fields():
             read(with_extra(extra))
 
 
+@pytest.mark.full
 def test_a_large_directory_takes_limited_time():
     entry = struct.pack("<4s6H3I5H2I", b"PK\1\2", *[0] * 16)
     count = MAX_DIRECTORY // len(entry)

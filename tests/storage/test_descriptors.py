@@ -111,18 +111,22 @@ def run(program, folder):
     assert (0, "") == (done.returncode, done.stderr)
 
 
+@pytest.mark.full
 def test_many_arrays_need_few_descriptors(tmp_path):
     run(OPEN_MANY + OPEN_OTHERS, tmp_path)
 
 
+@pytest.mark.full
 def test_a_wide_table_needs_few_descriptors(tmp_path):
     run(WIDE, tmp_path)
 
 
+@pytest.mark.full
 def test_a_wide_table_of_many_files_needs_few_descriptors(tmp_path):
     run(WIDE_AND_LONG, tmp_path)
 
 
+@pytest.mark.full
 def test_a_group_of_more_members_than_descriptors(tmp_path):
     run(MANY_LOCKS, tmp_path)
 
