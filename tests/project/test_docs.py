@@ -343,6 +343,8 @@ def durability_rules():
 
 def test_each_promise_names_its_tests():
     text = (DOCS / "durability.rst").read_text("utf-8")
+    numbers = [int(name[1:]) for name in durability_rules()]
+    assert list(range(1, len(numbers) + 1)) == numbers
     for promise in re.split(r"^(?=R\d+$)", text, flags=re.M)[1:]:
         promise = re.split(r"\n(?=\S)", promise.partition("\n")[2])[0]
         assert re.search(r"\*Tests:\*\s+``test", promise), promise
