@@ -88,7 +88,7 @@ def references(
     Raises
     ------
     UsageError
-        If the file does not qualify; the message says why. See docs/zarr.rst.
+        If the file does not qualify; the message says why. See docs/integrations.rst.
     FormatError
         If the file is damaged.
     """

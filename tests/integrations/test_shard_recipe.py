@@ -1,4 +1,4 @@
-"""The recipe in docs/zarr.rst: programs read what it describes, of every data type."""
+"""The recipe for shards in docs/integrations.rst: programs read what it describes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
 def recipe(tmp_path, monkeypatch):
     """Return the names that the examples of the section define; run them all."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "zarr.rst").read_text("utf-8")
-    section = text[text.index("\nShards\n------\n") :]
+    text = (ROOT / "docs" / "integrations.rst").read_text("utf-8")
+    section = text.partition("\nShards\n---")[2].partition("\nVirtualiZarr\n---")[0]
     names = {"bp": bp, "np": np}
     for example in doctest.DocTestParser().get_examples(section):
         exec(example.source, names)  # part of the documentation
