@@ -645,11 +645,21 @@ def test_attributes():
         "large": "x" * 100_000,
     }
     wrong = {"none": None, "object": {"a": 1}, "mixed": [1, "a"], "NAME": "x"}
+    wrong |= {"a truth value": [True, 2], "rounded": [2**60 + 1, 0.5]}
     dataset.create_group("a.zarr", attrs={**attrs, **wrong}).close()
     lost = dataset.convert("a.zarr", "b.h5").lost
     assert ["the attribute '%s' of '/'" % name for name in wrong] == lost
     found, lost = read("b.h5")
     assert (attrs, []) == (found.attrs, lost)
+
+
+def test_lists_of_one_item_are_told_of():
+    attrs = {"one": [5], "word": ["a"], "inner": [[1.5]]}
+    dataset.create_group("a.zarr", attrs=attrs).close()
+    lost = dataset.convert("a.zarr", "b.h5").lost
+    text = "the list around the only item of the attribute '%s' of '/'"
+    assert [text % name for name in attrs] == lost
+    assert {"one": 5, "word": "a", "inner": 1.5} == read("b.h5")[0].attrs
 
 
 def test_attributes_that_json_lacks():

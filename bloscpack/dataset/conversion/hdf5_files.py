@@ -46,7 +46,9 @@ from ..layouts import check_depth
 from ..rows import MASK_NAME, MASK_OF, RowStream, converted, joined
 from ..xarray_data import UNLIMITED
 from .contents import (
+    LIST,
     MASKS,
+    NO_NAMES,
     PACKING,
     ByFunction,
     Content,
@@ -55,6 +57,7 @@ from .contents import (
     Rows,
     as_table,
     check_encodable,
+    is_same_json,
     is_streamed,
     is_table,
     joined_arrays,
@@ -94,8 +97,6 @@ FLOAT_STEP = 2048
 TIMES = {"M": "bloscpack.dtype", "m": "dtype"}
 # The attribute of characters that are text in an encoding, and those that are decoded.
 ENCODING, ENCODINGS = "_Encoding", {"utf-8", "utf8", "ascii", "latin-1", "iso-8859-1"}
-# The name of an array that has none: each array in a file has a name.
-UNNAMED = "data"
 # The attributes of CF for the values that items may have, and for a word for each.
 FLAG_VALUES, FLAG_MEANINGS = "flag_values", "flag_meanings"
 # Attributes whose values have the type of the items, and one that has it unless the
@@ -899,7 +900,7 @@ def write(content: Content, request: Request) -> None:
     """Write a file; an array without a name is called ``data``."""
     h5py = import_extra("h5py", "hdf5", MISSING)
     if content.kind == "array" and not is_table(content):
-        content = Members({UNNAMED: content})
+        content = Members({NO_NAMES["hdf5"]: content})
     with request.new_file() as out_fp, ExitStack() as stack:
         # A stream can't be written at any position.
         streamed = is_streamed(request.target)
@@ -1188,6 +1189,8 @@ class _Writer:
                 stored = _attribute(name, attrs, dtype)
                 is_text = stored.dtype.kind == "O"
                 found.attrs.create(name, stored, dtype=self._text if is_text else None)
+                if isinstance(attrs[name], list) and stored.size == 1:
+                    self._request.note_loss(LIST % (name, path or "/"))
             except (TypeError, ValueError, OSError, RuntimeError):
                 what = "the attribute '%s' of '%s'" % (name, path or "/")
                 self._request.note_loss(what)
@@ -1250,7 +1253,10 @@ def _attribute(name: str, attrs: JsonObject, dtype: DType | None) -> Array:
     if items.size and all(isinstance(item, str) for item in items.flat):
         return items
     found: Array = numpy.array(attrs[name])
-    if found.dtype.kind not in NUMBERS + "S":  # only fill values are bytes
+    is_number = found.dtype.kind in NUMBERS and is_same_json(
+        found.tolist(), attrs[name]
+    )
+    if not is_number and found.dtype.kind != "S":  # only fill values are bytes
         raise TypeError("neither a number, a text nor a list of one of them")
     is_of_items = name in OF_ITEMS or (
         name == ACTUAL_RANGE and attrs.keys().isdisjoint(PACKING)

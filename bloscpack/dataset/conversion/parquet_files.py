@@ -48,6 +48,7 @@ from ..arrow_arrays import (
 from ..rows import (
     ENDS_IN_ZERO,
     MASK_OF,
+    NUMBERS,
     converted,
     naming_column,
     text_or,
@@ -662,7 +663,11 @@ def _dtype_of(
         if is_text and wanted.kind in "USO":
             # Text of another kind is converted by the writer, if that is possible.
             dtype = wanted if wanted.itemsize and wanted.kind == name else dtype
-        elif wanted.kind in "USO" or (inner and is_text):
+        elif (
+            wanted.kind in "USO"
+            or (inner and is_text)
+            or (dtype.kind == "b" and wanted.kind in NUMBERS)
+        ):
             raise UsageTypeError(
                 "the column '%s' of type '%.200s' can't become items of dtype '%s'"
                 % (field.name, field.type, wanted)
