@@ -56,7 +56,7 @@ from ..dataset.conversion.contents import (
 from ..dataset.description import dtype_text
 from ..dataset.rows import MASK_NAME, check_truth, joined, masks_of
 from ..describe import info, ratio_of
-from ..exceptions import NotANumpyArray, NotReadable
+from ..exceptions import DoesNotFit, NotANumpyArray, NotReadable
 from .args import option_name, reading_options
 from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import WrongUsage
@@ -326,6 +326,12 @@ def _rows_in(source: Opened, found: Any) -> object:
     content = without_group(source.content, unnamed=unnamed)
     if is_of_table and is_table(content):
         table = as_table(content)
+        for name, column in table.columns.items():
+            if name in found.names and column.shape[1:] != found[name].shape[1:]:
+                raise DoesNotFit(
+                    "the column '%s': expected rows of shape %s, found rows of shape %s"
+                    % (name, found[name].shape[1:], column.shape[1:])
+                )
         if not isinstance(table.array, Stream):
             return table.columns
         rows = joined([*table.blocks()], table.dtype, ())

@@ -233,7 +233,8 @@ def test_another_format_is_not_appended_to_an_array(blpk, folder):
         expected = "'%s' is a%s %s file, whose" % (source, "n" * (what == "HDF5"), what)
         assert (2, True) == (code, expected in message), message
         # A dataset gets the rows of a file: this one of HDF5 is damaged.
-        package, code = {"CSV": ("pyarrow", 2), "HDF5": ("h5py", 3)}.get(what, ("re", 2))
+        others = {"CSV": ("pyarrow", 2), "HDF5": ("h5py", 3)}
+        package, code = others.get(what, ("re", 2))
         assert (code if find_spec(package) else 1) == blpk("a", source)[0]
         assert (0, "") == blpk("--force", "rows.blp", source)
         assert (0, "") == blpk("--force", "a", source)

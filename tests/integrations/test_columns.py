@@ -442,3 +442,30 @@ def test_a_single_column_keeps_its_name(between, name):
     dataset.create_table("t.zarr", {name: [0]}).close()
     main(["append", "t.zarr", "b." + between])
     assert [0, 1] == dataset.open("t.zarr")[name][:].tolist()
+
+
+@pytest.mark.parametrize("source", ["a.parquet", "a.npz", "a.csv", "b.h5"])
+def test_a_column_is_no_row(source, capsys):
+    """It has as many rows as a row of the table has items."""
+    dataset.create_table("t.zarr", {"x": np.zeros((1, 2))}).close()
+    pd.DataFrame({"x": [1, 2]}).to_parquet("a.parquet")
+    if source != "a.parquet":
+        dataset.convert("a.parquet", source)
+    with pytest.raises(SystemExit):
+        main(["append", "t.zarr", source])
+    assert "'x': expected rows of shape (2,), found rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("items", "dtype", "message"),
+    [
+        (["a"], "c16", "type 'string' can't become items of dtype 'complex128'"),
+        (["long"], "U3", "'x': expected text of at most 3 characters, found 'long'"),
+        ([pd.Timestamp("2020")], "f8", "timestamp.* can't become items of dtype"),
+        ([True, None], "M8[D]", "type 'bool' can't become items of dtype"),
+    ],
+)
+def test_types_that_a_column_of_parquet_can_not_become(items, dtype, message):
+    parquet.write_table(pa.table({"x": pa.array(items)}), "a.parquet")
+    with pytest.raises(UsageError, match=message):
+        dataset.convert("a.parquet", "b.zarr", dtypes={"x": dtype})

@@ -810,10 +810,13 @@ class _Items:
 
     def _read(self, dataset: Dataset, key: Any) -> Array:
         """Return some rows of the items, or of the field."""
+        # HDF5 has no rows of a single item, which may be an array.
+        outer, inner = (key, ()) if self._shape else ((), key)
         if self._fields is None:
-            return numpy.asarray(dataset[key])
+            return numpy.asarray(dataset[outer])[inner]
         (name,) = self._fields.names or ()
-        return numpy.asarray(dataset.__getitem__(key, new_dtype=self._fields)[name])
+        rows = dataset.__getitem__(outer, new_dtype=self._fields)[name]
+        return numpy.asarray(rows)[inner]
 
     def extend_to(self, array: Rows) -> None:
         """Let the items of an array that are not in the file have the fill value."""
@@ -825,7 +828,7 @@ class _Items:
     def _texts(self, dataset: Dataset, key: Any) -> Iterator[Array]:
         """Yield some rows of texts, as few at a time as fit the memory."""
         if not self._shape:
-            yield self._read(dataset, ())
+            yield numpy.asarray(self._read(dataset, key))
             return
         rows = range(self._shape[0])[slice(None) if key is ... else key]
         row = dataset.size // max(1, self._shape[0])
@@ -1030,7 +1033,7 @@ class _Writer:
                         )
                     elif not is_scale:
                         dataset.dims[axis].attach_scale(scale)
-            except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
+            except (UsageError, ValueError, TypeError) as error:  # also of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
     def _without_masks(self, table: Rows) -> dict[str, Rows]:
@@ -1132,8 +1135,10 @@ class _Writer:
 
         def items(block: Array) -> Array:
             check_text(block)
+            if array.dtype.kind in "UO":
+                # HDF5 has no objects but text.
+                _check_zeros(decoded(block.ravel(), path))
             if array.dtype == TEXT:
-                decoded(block.ravel(), path)  # HDF5 has no objects but text
                 return block
             if array.dtype.kind == "S" and self._is_netcdf:
                 _check_bytes(block)
@@ -1227,6 +1232,15 @@ def _unit(dtype: DType) -> DType | None:
     if unit not in UNITS:
         raise UsageTypeError("netCDF has no unit for the dtype '%s'" % dtype)
     return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
+
+
+def _check_zeros(texts: Sequence[str]) -> None:
+    """Raise `UsageError` for text with a zero character, which ends texts of HDF5."""
+    if "\0" in "".join(texts):
+        wrong = next(text for text in texts if "\0" in text)
+        raise UsageValueError(
+            "HDF5 can't hold text with a zero character, such as %.200r" % wrong
+        )
 
 
 def _check_bytes(items: Array) -> None:
