@@ -21,7 +21,7 @@ from .._format.dtypes import Array
 from .._format.other_formats import ZIP
 from .._storage.paths import is_url
 from .._types import JsonObject
-from ..constants import MAGIC, NPY_MAGIC
+from ..constants import MAGIC
 from ..dataset.conversion import (
     FORMATS,
     HAVING_TEXT,
@@ -41,6 +41,7 @@ from ..dataset.conversion.array_formats import (
     read_raw,
 )
 from ..dataset.conversion.contents import (
+    NO_NAMES,
     ByFunction,
     Content,
     Members,
@@ -53,9 +54,9 @@ from ..dataset.conversion.contents import (
     without_group,
 )
 from ..dataset.description import dtype_text
-from ..dataset.rows import MASK_NAME, joined, masks_of
+from ..dataset.rows import MASK_NAME, check_truth, joined, masks_of
 from ..describe import info, ratio_of
-from ..exceptions import NotANumpyArray, NotReadable
+from ..exceptions import DoesNotFit, NotANumpyArray, NotReadable
 from .args import option_name, reading_options
 from .console import check_exists, name_of_input, plain_name, quoted_input
 from .exit_codes import WrongUsage
@@ -314,16 +315,23 @@ def _has_format(path: str, args: Namespace) -> bool:
     """Return whether a path is no file of raw items, or a member of a file."""
     if is_url(path) or not os.path.isfile(path):
         return True
-    begins = begins_with(path, MAGIC) or begins_with(path, NPY_MAGIC)
+    begins = any(f.begins and begins_with(path, f.begins) for f in FORMATS.values())
     return not args.force and (begins or path.endswith(SUFFIXES))
 
 
 def _rows_in(source: Opened, found: Any) -> object:
     """Return the rows for a table, and an iterator of blocks for an array."""
-    content = without_group(source.content)
     is_of_table = isinstance(found, dataset.Table)
+    unnamed = NO_NAMES.get(source.format, "") if is_of_table else None
+    content = without_group(source.content, unnamed=unnamed)
     if is_of_table and is_table(content):
         table = as_table(content)
+        for name, column in table.columns.items():
+            if name in found.names and column.shape[1:] != found[name].shape[1:]:
+                raise DoesNotFit(
+                    "the column '%s': expected rows of shape %s, found rows of shape %s"
+                    % (name, found[name].shape[1:], column.shape[1:])
+                )
         if not isinstance(table.array, Stream):
             return table.columns
         rows = joined([*table.blocks()], table.dtype, ())
@@ -335,6 +343,7 @@ def _rows_in(source: Opened, found: Any) -> object:
         return given
     if not is_of_table and content.kind == "array":
         assert isinstance(content, Rows)
+        check_truth(numpy.empty(0, content.dtype), found.dtype)
         return with_rows(content).blocks()
     expected = "the fields " + ", ".join(found.names) if is_of_table else "an array"
     texts = quoted_input(source.name), expected, short(describe(source))

@@ -16,7 +16,7 @@ from .._format.dtypes import Array, check_text
 from .._types import Json
 from ..dataset.conversion.contents import Rows, is_table
 from ..dataset.description import dtype_text
-from ..dataset.frames import shown_items
+from ..dataset.frames import shown_items, time_texts
 from ..log import printable
 from .contents import BytesContent
 from .text import columns as terminal_columns
@@ -242,7 +242,7 @@ def json_values(items: Array) -> list[Json]:
         return block_values({name: items[name] for name in items.dtype.names})
     kind = items.dtype.kind
     if kind in "mM":
-        texts = items.astype(str).tolist()
+        texts = time_texts(items)
         return [None if text == "NaT" else text for text in texts]
     if kind in "SU":
         return list(texts_of(items))

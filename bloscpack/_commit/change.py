@@ -293,7 +293,10 @@ class Change:
             files.clear()
             return
         root = self._root(staged)
-        members = {self._member_of(n): new for n, new in documents.items()}
+        members: dict[str, bytes | None] = {}
+        if self.tree is not None:  # other programs read the copies alone
+            members.update(self.tree.replaced_documents())
+        members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:
             token = self.tree.snapshot.token

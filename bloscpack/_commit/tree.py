@@ -185,6 +185,8 @@ class Tree:
         self.uses_copies = store.is_remote
         self.snapshot = Snapshot()
         self.stale: set[str] = set()
+        # The own documents of members that were compared with their copies.
+        self._checked: dict[str, object] = {}
         # Other documents, but for those of members, with versions and open files.
         self._others: dict[str, tuple[Document, object, object]] = {}
         self._lock = ForkSafeLock()
@@ -370,6 +372,26 @@ class Tree:
             for path in tuple(self.stale)  # another thread may add one
             if path in members  # or have added one that was removed meanwhile
         }
+
+    def replaced_documents(self) -> dict[str, bytes]:
+        """Return the documents of members that other programs have replaced, by path.
+
+        The document of a file that is a copy is not read again.
+        """
+        found, members = dict[str, bytes](), self.snapshot.members or {}
+        for path, known in members.items() if not self.store.is_remote else ():
+            name = "%s/%s" % (path, ZARR_JSON)
+            identity = self.store.identity(name)
+            if identity is None or identity == self._checked.get(name):
+                continue
+            with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
+                content = self.store.read(name, MAX_DOCUMENT)[0]
+                own = decode_json(content, self.store.path(name))
+                if own == known or is_copy(content, own):
+                    self._checked[name] = identity
+                elif isinstance(own, dict):
+                    found[path] = content
+        return found
 
     def take_paths(self, paths: Iterable[str]) -> None:
         """Note that there are members at some paths."""

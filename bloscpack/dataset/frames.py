@@ -18,7 +18,7 @@ from .._format.dtypes import Array as Items
 from .._format.dtypes import Key, check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
-from .arrow_arrays import arrow_array, arrow_type, fitting_unit, metadata_of
+from .arrow_arrays import arrow_array, arrow_type, fitting_unit, metadata_of, native
 from .layouts.shard_files import REMOTE_FILES
 from .rows import (
     check_different,
@@ -297,17 +297,44 @@ def as_lines(rows: list[list[str]]) -> list[str]:
     return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
 
 
+def time_texts(items: Items) -> list[str]:
+    """Return times in one axis as texts.
+
+    Those of NumPy are wrong, or errors, for far times in a unit such as ten seconds.
+    """
+    unit, count = numpy.datetime_data(items.dtype)
+    number = numpy.iinfo("i8").max // count
+    is_far = numpy.zeros(len(items), bool)
+    if count > 1:
+        found = native(items).view("i8")
+        is_far = ((found > number) | (found < -number)) & ~numpy.isnat(items)
+    word = str(numpy.timedelta64(2, unit)).partition(" ")[2]
+    word += " since 1970" * (items.dtype.kind == "M")
+    return [
+        "%d %s" % (int(item.astype("i8")) * count, word) if far else str(item)
+        for item, far in zip(items, is_far.tolist(), strict=True)
+    ]
+
+
 def shown_items(items: Items) -> list[str]:
     """Return short texts of items, for the repr of a table."""
     check_text(items)
     items = items.astype(object) if items.dtype.kind in "SU" else items
-    with numpy.printoptions(threshold=6, edgeitems=2, precision=6):
-        texts = [
-            " ".join(str(item).split())
-            if items.ndim > 1
-            else repr(item)  # escapes what a terminal would obey
-            if items.dtype.kind in "SUO"
-            else str(item)
-            for item in items
-        ]
+    with numpy.printoptions(
+        threshold=6,
+        edgeitems=2,
+        precision=6,
+        formatter={"datetime": lambda time: repr(time_texts(numpy.array([time]))[0])},
+    ):
+        if items.dtype.kind in "mM" and items.ndim == 1:
+            texts = time_texts(items)
+        else:
+            texts = [
+                " ".join(str(item).split())
+                if items.ndim > 1
+                else repr(item)  # escapes what a terminal would obey
+                if items.dtype.kind in "SUO"
+                else str(item)
+                for item in items
+            ]
     return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]

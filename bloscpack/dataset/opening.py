@@ -30,6 +30,7 @@ from .layouts import (
 from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
 from .rows import (
     check_same_length,
+    check_truth,
     converted,
     counted,
     items_of,
@@ -453,6 +454,7 @@ def _new_columns(
             rows = items_of(column, keeps_text=has_text)
             named, attrs = labels_of(column, told=True)
             if typed is not None:
+                check_truth(rows, typed[name].base)
                 rows = converted(rows, text_or(typed[name].base, has_text))
         columns[name], labels[name] = rows, (named, {**attrs, **of_mask})
     if not columns:

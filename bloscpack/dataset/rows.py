@@ -52,6 +52,8 @@ Read = Callable[[Box], Array]
 # Kinds of items that must be the same after they are converted. The others, such as
 # floats, may be rounded.
 EXACT = "biuSUmMV"
+# Kinds of items of which truth values are none, but would become them.
+NUMBERS = "iufcm"
 # Number of plain bytes that are read at a time from an array that is not in memory, or
 # converted at a time to another type.
 READ_NBYTES = 8 * 2**20
@@ -91,6 +93,7 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
         return _text_of(array) if keeps_text else array
     if result.dtype.kind in "fc":
         check_integers(items, result)
+    _check_mixture(items, result)
     if result.dtype.kind in "SU":
         for item in array.flat:
             if not isinstance(item, (str, bytes)):
@@ -100,6 +103,30 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     if keeps_text and result.dtype == TEXT:
         return _text_of(result)  # raises the error of items that are no text
     return result
+
+
+def _check_mixture(items: Iterable[Any], found: Array) -> None:
+    """Raise `DoesNotFit` for truth values among the objects that became numbers."""
+    if found.dtype.kind not in NUMBERS:
+        return
+    types = {*map(type, items)}
+    if not types.isdisjoint((bool, numpy.bool_)):
+        raise DoesNotFit("expected numbers, found truth values among them")
+    for item in items if not types.isdisjoint((list, tuple)) else ():
+        _check_mixture(item if isinstance(item, (list, tuple)) else (), found)
+
+
+def check_truth(items: Any, dtype: DType) -> None:
+    """Raise `DoesNotFit` for truth values that would become numbers in a column."""
+    if dtype.kind not in NUMBERS:
+        return
+    if not is_array(items) or items.dtype.kind == "O":
+        items = items_of(items)
+    if items.dtype.kind == "b":
+        raise DoesNotFit(
+            "expected items of dtype '%s', found truth values: astype makes 0 and 1 of "
+            "them" % dtype
+        )
 
 
 def _text_of(values: object) -> Array:
@@ -224,6 +251,8 @@ def with_missing(items: Any) -> Any:
     if is_array(items) and (not is_plain or items.dtype.kind not in "OT"):
         return items
     array = numpy.asarray(exact_array(items))
+    if isinstance(items, (list, tuple)):
+        _check_mixture(items, array)
     if array.dtype.kind == "T":
         array = array.astype(TEXT)
     if array.dtype != TEXT or not array.size:
@@ -544,6 +573,7 @@ def as_columns(
     for name, (dtype, inner) in columns.items():
         items = given[name]
         with naming_column(name):
+            check_truth(items, dtype)
             items = items if is_array(items) else as_rows(items, dtype, inner)
             result[name] = stream_of(items, dtype, inner)
         result[name].column = name

@@ -293,6 +293,24 @@ def test_text_that_has_no_bytes_becomes_json(tmp_path):
     assert 'json://"\\ud800"' == back(tmp_path).attrs["a"]
 
 
+def test_attributes_that_a_tree_lacks_come_back(tmp_path):
+    attrs = {"a": {"b": [1]}, "c": [True, 2], "d": "json://1", "e": "x\0", "f": [[1]]}
+    make_group(tmp_path / "group.zarr", attrs)
+    back(tmp_path)
+    dataset.convert(tmp_path / "again.bigfile", tmp_path / "group again.zarr")
+    with dataset.open(tmp_path / "group again.zarr") as group:
+        found = group.attrs.asdict()
+    del found["bigfile"]
+    assert attrs == found
+
+
+def test_a_list_of_one_item_is_told_of(tmp_path):
+    make_group(tmp_path / "group.zarr", {"a": [1], "b": ["x"]})
+    lost = dataset.convert(tmp_path / "group.zarr", tmp_path / "again.bigfile").lost
+    text = "the list around the only item of the attribute '%s' of '/'"
+    assert [text % name for name in "ab"] == lost
+
+
 def test_a_list_of_characters_stays_a_list(tmp_path):
     """Items of one byte are one text, which is another value."""
     attrs = {"axes": ["x", "y"], "empty": ["", ""], "text": "xy", "one": ["x"]}

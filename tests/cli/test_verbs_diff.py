@@ -78,6 +78,17 @@ def test_any_two_formats(run, a, b):
     assert ["[5]", "b'x'", "b'yy'"] in [line.split() for line in said.splitlines()]
 
 
+def test_the_files_of_a_tree_are_no_difference(run):
+    with dataset.create_group("a.zarr", attrs={"k": 1}) as group:
+        group.create_array("b", [1, 2], attrs={"unit": "m"}).close()
+    dataset.convert("a.zarr", "a.bigfile")
+    assert (0, "", "") == run("diff", "a.zarr", "a.bigfile")
+    dataset.convert("a.bigfile", "b.zarr")
+    with dataset.open("b.zarr", "r+") as group:
+        group.attrs["k"] = 2
+    assert 1 == run("diff", "a.bigfile", "b.zarr")[0]
+
+
 def test_equal_files_say_nothing(run):
     pack("a.blp", [1.5, np.nan])
     shutil.copy("a.blp", "b.blp")

@@ -425,3 +425,22 @@ def test_blocks_and_all_items_have_the_same_statistics():
 
 def test_help():
     assert_help_fits("show", most=50)  # with the options for reading
+
+
+def test_far_times_in_a_unit_of_several_seconds(run):
+    """NumPy has no text for these times, and a wrong one for durations."""
+    numbers, far = np.array([2**62, 6, -(2**63)]), "%d seconds" % (10 * 2**62)
+    durations = {"a": numbers.view("m8[10s]"), "b": numbers.view("M8[10s]")}
+    dataset.create_table("t.zarr", durations).close()
+    code, said, _ = run("show", "--json", "t.zarr")
+    assert 0 == code
+    expected = [
+        {"a": far, "b": far + " since 1970"},
+        {"a": "60 seconds", "b": "1970-01-01T00:01:00"},
+        {"a": None, "b": None},
+    ]
+    assert expected == json.loads(said)["parts"][0]["rows"]
+    said = run("show", "--stats", "t.zarr")[1].split()
+    assert {*far.split(), "since", "1970-01-01T00:01:00"} <= {*said}
+    assert far in run("show", "t.zarr")[1]
+    assert far in repr(dataset.open("t.zarr"))

@@ -369,3 +369,103 @@ def test_keywords_of_columns(tmp_path, keywords, message):
     (tmp_path / "a.csv").write_text("x\n1\n")
     with pytest.raises(UsageError, match=message):
         dataset.convert(tmp_path / "a.csv", tmp_path / "b.zarr", **keywords)
+
+
+TRUTH = [True, False]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"x": TRUTH},
+        {"x": np.array(TRUTH)},
+        {"x": np.array(TRUTH, object)},
+        {"x": [True, 2]},
+        {"x": np.array([True, 2], object)},
+        np.rec.fromarrays([TRUTH], names="x"),
+        pd.DataFrame({"x": pd.array(TRUTH, "boolean")}),
+        pd.DataFrame({"x": pd.Series([True, 2, None], dtype=object)}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["i8", "u1", "f8", "c16", "m8[s]"])
+def test_truth_values_are_no_numbers(rows, dtype):
+    with dataset.create_table("t.zarr", {"x": np.zeros(1, dtype)}) as table:
+        with pytest.raises(UsageError, match=r"'x': .*truth values"):
+            table.append(rows)
+        assert 1 == len(table)
+
+
+def test_truth_values_among_numbers_are_no_column():
+    for rows in ([True, 2.5], pd.Series([True, 2], dtype=object), [[True, 2]]):
+        with pytest.raises(UsageError, match="'x': expected numbers, found truth"):
+            dataset.create_table("t.zarr", {"x": rows})
+    with (
+        dataset.create_array("a.zarr", [1]) as array,
+        pytest.raises(UsageError, match="expected numbers, found truth values"),
+    ):
+        array.append(np.array([True, 2], object))
+    with dataset.create_table("t.zarr", {"x": TRUTH}) as table:
+        assert TRUTH == table["x"][:].tolist()
+
+
+@pytest.mark.parametrize("source", ["a.csv", "a.parquet", "a.npy", "a.npz", "a.h5"])
+def test_truth_values_of_files_are_no_numbers(source, capsys):
+    pd.DataFrame({"x": TRUTH}).to_parquet("a.parquet")
+    if source != "a.parquet":
+        dataset.convert("a.parquet", source)
+    dataset.create_table("t.zarr", {"x": [1]}).close()
+    with pytest.raises(SystemExit):
+        main(["append", "t.zarr", source])
+    said = capsys.readouterr().err
+    assert "column 'x'" in said
+    assert "int64" in said
+    if source in ("a.csv", "a.parquet"):
+        with pytest.raises(UsageError, match=r"column 'x'.*int64"):
+            dataset.convert(source, "b.zarr", dtypes={"x": "i8"})
+
+
+def test_truth_values_of_an_array_are_no_numbers(capsys):
+    np.save("a.npy", TRUTH)
+    dataset.create_array("a.zarr", [1]).close()
+    with pytest.raises(SystemExit):
+        main(["append", "a.zarr", "a.npy"])
+    assert "found truth values" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("between", ["npz", "h5", "zarr", "nc"])
+@pytest.mark.parametrize("name", ["data", "x"])
+def test_a_single_column_keeps_its_name(between, name):
+    Path("a.csv").write_text("%s\n1\n" % name)
+    dataset.convert("a.csv", "b." + between)
+    dataset.convert("b." + between, "c.parquet")
+    assert [name] == parquet.read_table("c.parquet").column_names
+    dataset.create_table("t.zarr", {name: [0]}).close()
+    main(["append", "t.zarr", "b." + between])
+    assert [0, 1] == dataset.open("t.zarr")[name][:].tolist()
+
+
+@pytest.mark.parametrize("source", ["a.parquet", "a.npz", "a.csv", "b.h5"])
+def test_a_column_is_no_row(source, capsys):
+    """It has as many rows as a row of the table has items."""
+    dataset.create_table("t.zarr", {"x": np.zeros((1, 2))}).close()
+    pd.DataFrame({"x": [1, 2]}).to_parquet("a.parquet")
+    if source != "a.parquet":
+        dataset.convert("a.parquet", source)
+    with pytest.raises(SystemExit):
+        main(["append", "t.zarr", source])
+    assert "'x': expected rows of shape (2,), found rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("items", "dtype", "message"),
+    [
+        (["a"], "c16", "type 'string' can't become items of dtype 'complex128'"),
+        (["long"], "U3", "'x': expected text of at most 3 characters, found 'long'"),
+        ([pd.Timestamp("2020")], "f8", "timestamp.* can't become items of dtype"),
+        ([True, None], "M8[D]", "type 'bool' can't become items of dtype"),
+    ],
+)
+def test_types_that_a_column_of_parquet_can_not_become(items, dtype, message):
+    parquet.write_table(pa.table({"x": pa.array(items)}), "a.parquet")
+    with pytest.raises(UsageError, match=message):
+        dataset.convert("a.parquet", "b.zarr", dtypes={"x": dtype})

@@ -645,11 +645,21 @@ def test_attributes():
         "large": "x" * 100_000,
     }
     wrong = {"none": None, "object": {"a": 1}, "mixed": [1, "a"], "NAME": "x"}
+    wrong |= {"a truth value": [True, 2], "rounded": [2**60 + 1, 0.5]}
     dataset.create_group("a.zarr", attrs={**attrs, **wrong}).close()
     lost = dataset.convert("a.zarr", "b.h5").lost
     assert ["the attribute '%s' of '/'" % name for name in wrong] == lost
     found, lost = read("b.h5")
     assert (attrs, []) == (found.attrs, lost)
+
+
+def test_lists_of_one_item_are_told_of():
+    attrs = {"one": [5], "word": ["a"], "inner": [[1.5]]}
+    dataset.create_group("a.zarr", attrs=attrs).close()
+    lost = dataset.convert("a.zarr", "b.h5").lost
+    text = "the list around the only item of the attribute '%s' of '/'"
+    assert [text % name for name in attrs] == lost
+    assert {"one": 5, "word": "a", "inner": 1.5} == read("b.h5")[0].attrs
 
 
 def test_attributes_that_json_lacks():
@@ -1200,3 +1210,38 @@ def test_a_fill_value_that_is_no_item_as_a_float(tmp_path, items, dtype):
         assert [i is None for i in items] == found["x"].isnull().values.tolist()
     dataset.convert(tmp_path / "a.nc", tmp_path / "b.parquet")
     assert items == parquet.read_table(tmp_path / "b.parquet")["x"].to_pylist()
+
+
+def test_a_scalar_of_an_array_type():
+    with h5py.File("a.h5", "w") as file:
+        for name, shape in {"one": (), "two": (2,)}.items():
+            found = file.create_dataset(name, shape, np.dtype(("i4", (3, 2))))
+            found[...] = np.full((*shape, 3, 2), 7)
+        texts = np.dtype((h5py.string_dtype(), (2,)))
+        file.create_dataset("texts", (), texts)
+    assert [] == dataset.convert("a.h5", "b.zarr").lost
+    group = dataset.open("b.zarr")
+    assert np.full((3, 2), 7).tolist() == group["one"][:].tolist()
+    assert np.full((2, 3, 2), 7).tolist() == group["two"][:].tolist()
+    assert ["", ""] == group["texts"][:].tolist()
+
+
+@pytest.mark.parametrize("target", ["b.h5", "b.nc"])
+@pytest.mark.parametrize("dtype", ["U3", object])
+def test_text_with_a_zero_character(dtype, target):
+    with dataset.create_group("a.zarr") as group:
+        group.create_array("inner/x", np.array(["a\0b", "c"], dtype)).close()
+    text = "'/inner/x': HDF5 can't hold text with a zero character, such as 'a.x00b'"
+    with pytest.raises(UsageError, match=text):
+        dataset.convert("a.zarr", target)
+
+
+@pytest.mark.parametrize("dtype", ["M8[10s]", "m8[10s]", "M8[2D]"])
+def test_far_times_name_the_member(dtype):
+    with dataset.create_group("a.zarr") as group:
+        group.create_array("x", np.array([2**62, 1]).view(dtype)).close()
+    with pytest.raises(UsageError, match=r"'/x': .*does not fit"):
+        dataset.convert("a.zarr", "b.h5")
+    if dtype[0] == "M":
+        with pytest.raises(UsageError, match=r"column '0': .*does not fit"):
+            dataset.convert("a.zarr/x", "b.csv")

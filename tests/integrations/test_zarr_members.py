@@ -203,3 +203,38 @@ def test_the_next_change_sorts_an_older_document(change, tmp_path, capsys):
     assert [] == verify(path).findings
     zarr_members.main([str(path)])
     check({str(path): expected}, json.loads(capsys.readouterr().out))
+
+
+def in_zarr(path, name):
+    """Return a member as zarr-python shows it from the copy of its document."""
+    zarr = pytest.importorskip("zarr")
+    return zarr.open_group(path, mode="r+", use_consolidated=True)[name]
+
+
+def test_the_next_change_copies_what_zarr_python_has_changed(tmp_path):
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group.create_group("inner")
+        group.create_table("tab", {"k": [1], "h": [2]})
+        for name in ("x", "inner/y", "other"):
+            group.create_array(name, [1, 2], dims=[name])
+        with group.change():
+            group.attrs["u"] = 1
+    for name in ("x", "inner/y", "tab/h", "tab/k"):
+        array = in_zarr(path, name)
+        array.append(np.array([7]))
+        array.attrs["u"] = 2
+    assert (2,) == in_zarr(path, "x").shape
+    with dataset.open(path, "r+") as group:
+        with group.change():
+            group["other"].append([3])
+        assert [1, 2, 7] == group["x"][:].tolist()
+        in_zarr(path, "x").append(np.array([8]))  # while the group is open
+        group["other"].append([4])
+    for name, expected in {"x": [1, 2, 7, 8], "inner/y": [1, 2, 7]}.items():
+        array = in_zarr(path, name)
+        assert (expected, 2) == (array[:].tolist(), array.attrs["u"])
+        with xr.open_zarr(path, group=name.rpartition("/")[0] or None) as opened:
+            assert expected == opened[name.rpartition("/")[2]].values.tolist()
+    assert [2, 7] == in_zarr(path, "tab/h")[:].tolist()
+    assert [] == [f for f in verify(path).findings if f.severity == "error"]

@@ -18,6 +18,7 @@ from ..._types import Json, JsonObject
 from ...dataset.conversion.contents import Rows
 from ...dataset.conversion.statistics import Summary, summaries
 from ...dataset.description import dtype_text
+from ...dataset.frames import time_texts
 from ...log import printable
 from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import console, shown_input
@@ -149,7 +150,7 @@ def _number(value: float | None, dtype: DType) -> Json:
     """Return a number, or a time as text."""
     if dtype.kind not in "mM" or value is None:
         return value
-    return str(numpy.array(value, "i8").view(dtype.newbyteorder("=")))
+    return time_texts(numpy.array([value], "i8").view(dtype.newbyteorder("=")))[0]
 
 
 def _statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:

@@ -549,8 +549,9 @@ def convert(
         content = inner_content(found.read(in_name, request), in_name, members)
         notes = _notes(content, found, wanted, request)
         if "group" not in wanted.holds:
-            has_names = wanted.name in NAMING
-            content = contents.without_group(content, request.note_loss, has_names)
+            unnamed = contents.NO_NAMES.get(found.name, "")
+            unnamed = unnamed if wanted.name in NAMING else None
+            content = contents.without_group(content, request.note_loss, unnamed)
         _check_kind(content, wanted, out_name)
         wanted.check_names(content, request)
         for what in _not_held(content, wanted):
@@ -756,7 +757,8 @@ def _not_held(content: contents.Content, wanted: Format) -> Iterator[str]:
                 yield MASKS % (contents.inside(name, column), mask)
         if name in masks and node.attrs.keys() == {MASK_OF}:
             continue
-        if node.attrs and (not wanted.attributes or (is_partial and name)):
+        is_known = wanted.attributes and not (is_partial and name)
+        if node.attrs.keys() - {contents.RECORD} and not is_known:
             yield ATTRIBUTES
         if isinstance(node, contents.Rows):
             if FILL not in wanted.holds and node.has_fill_value:

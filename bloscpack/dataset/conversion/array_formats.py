@@ -49,12 +49,14 @@ from ..layouts import check_depth
 from ..layouts.base import NewArray
 from ..rows import RowStream
 from .contents import (
+    NO_NAMES,
     Content,
     Members,
     Request,
     Rows,
     array_stream,
     named_arrays,
+    nodes_of,
     rows_in_block,
 )
 
@@ -365,9 +367,12 @@ def write_npy(content: Rows, request: Request) -> None:
 
 def write_npz(content: Content, request: Request) -> None:
     """Write arrays and columns; an array without a name is called ``arr_0``."""
+    for name, node in nodes_of(content):
+        if name and node.kind == "group" and not node.members:
+            request.note_loss("the group '%s', which has no members" % name)
     with request.new_file() as out_fp, zipfile.ZipFile(out_fp, "w") as archive:
         for name, array in named_arrays(content):
-            member_name = (name or "arr_0") + SUFFIX
+            member_name = (name or NO_NAMES["npz"]) + SUFFIX
             if len(member_name.encode(errors="surrogatepass")) > MAX_NAME:
                 raise UsageValueError(
                     "a name in a ZIP file has at most '%d' bytes, found %.100r"

@@ -37,9 +37,12 @@ from ...bigfile.tree import (
     is_data_file,
 )
 from ...exceptions import FormatError, UsageError, UsageTypeError, UsageValueError
+from ...serializers import parse_json
 from ..commit_rules import building
 from ..layouts import MAX_SEARCHED, bcolz
 from .contents import (
+    LIST,
+    RECORD,
     ByFunction,
     Content,
     Members,
@@ -47,11 +50,10 @@ from .contents import (
     Rows,
     as_table,
     inside,
+    is_same_json,
     is_table,
 )
 
-# The name of the attribute.
-RECORD = "bigfile"
 # Its keys for a block: type of the items, items in a row, rows of each data file.
 DTYPE, NMEMB, ROWS = "dtype", "nmemb", "rows"
 # Its key for attributes: the bytes of the files that have them, by their names.
@@ -179,6 +181,10 @@ def write(content: Content, request: Request) -> None:
                 blocks = member.blocks() if isinstance(member, Rows) else ()
                 fill = partial(_fill, request.counted(blocks), layout.dtype)
                 tree.create_filled(name, layout, fill).close()
+            for key, value in member.attrs.items():
+                is_single = isinstance(value, list) and len(value) == 1
+                if is_single and isinstance(value[0], (int, float, str)):
+                    request.note_loss(LIST % (key, name or "/"))
             files = decode_attributes(member.attrs, layout is not None)
             for file, text in files.items():
                 tree._tree.replace_text(os.path.join(folder, file), text)
@@ -288,7 +294,11 @@ def plain_value(attribute: Attribute) -> Json:
     """Return the value of an attribute for JSON."""
     dtype = attribute.dtype
     if attribute.is_text or dtype.str[1:] == "S1":
-        return attribute.data.rstrip(b"\0").decode("utf-8", "replace")
+        text = attribute.data.rstrip(b"\0").decode("utf-8", "replace")
+        with suppress(ValueError):
+            if text.startswith(JSON_TEXT):
+                return parse_json(text.removeprefix(JSON_TEXT).encode())
+        return text
     if dtype.kind == "S":
         found = attribute.array.tolist()
         return [item.rstrip(b"\0").decode("utf-8", "replace") for item in found]
@@ -313,6 +323,8 @@ def _finite(value: Json) -> Json:
 def _attribute(name: str, value: Json) -> Attribute:
     """Return a value as an attribute: a number, a text, a list of one, or JSON."""
     items = value if isinstance(value, list) else [value]
+    if isinstance(value, str) and (value.startswith(JSON_TEXT) or value[-1:] == "\0"):
+        items = [None]  # it would come back as another value
     with suppress(UsageError, UnicodeEncodeError):  # half of a surrogate pair
         for kinds in ((int, float), str):
             if all(isinstance(item, kinds) for item in items):
@@ -320,5 +332,7 @@ def _attribute(name: str, value: Json) -> Attribute:
                 if items[1:] and found.dtype.str[1:] == "S1":
                     # Items of one byte are the characters of one text.
                     return attributes.attribute_of(name, found.array.astype("S2"))
+                if kinds is not str and not is_same_json(found.array.tolist(), items):
+                    break  # such as a truth value among numbers
                 return found
     return attributes.attribute_of(name, JSON_TEXT + json.dumps(value))

@@ -17,11 +17,13 @@ from ...abstract_io import Progress
 from ..description import dtype_text
 from ..rows import RowStream
 from .contents import (
+    RECORD,
     Content,
     Members,
     Rows,
     as_table,
     inside,
+    is_same_json,
     is_table,
     rows_in_block,
     with_rows,
@@ -102,7 +104,7 @@ class Comparison:
         return self._quick and not self.is_equal
 
     def _note(self, name: str, what: str, a: Json, b: Json) -> None:
-        if not _is_same_json(a, b):
+        if not is_same_json(a, b):
             self.notes.append({"name": name, "what": what, "a": a, "b": b})
 
     def compare(self, a: Content, b: Content, name: str = "") -> None:
@@ -126,9 +128,14 @@ class Comparison:
             self._compare_tables(a, b, name)
 
     def _compare_attributes(self, a: Content, b: Content, name: str) -> None:
-        if self._attributes:
-            for key in self._in_both("attributes", a.attrs, b.attrs, name):
-                self._note(name, "attribute '%s'" % key, a.attrs[key], b.attrs[key])
+        if not self._attributes:
+            return
+        left, right = dict(a.attrs), dict(b.attrs)
+        for attrs, others in ((left, right), (right, left)):
+            if RECORD not in others and isinstance(attrs.get(RECORD), dict):
+                del attrs[RECORD]  # other formats have no such files
+        for key in self._in_both("attributes", left, right, name):
+            self._note(name, "attribute '%s'" % key, left[key], right[key])
 
     def _in_both(
         self, what: str, a: Iterable[str], b: Iterable[str], name: str
@@ -191,17 +198,6 @@ class Comparison:
                 self._progress(rows[0].nbytes)
             if self._is_done:
                 return
-
-
-def _is_same_json(a: Json, b: Json) -> bool:
-    """Return whether values are equal: NaN is NaN, 1 is 1.0, but no truth value."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_is_same_json(a[k], b[k]) for k in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_is_same_json, a, b))
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    return bool(a == b or (a != a and b != b))
 
 
 # Items

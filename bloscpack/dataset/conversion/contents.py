@@ -31,7 +31,7 @@ from ..._format.text import TEXT, item_nbytes
 from ..._format.zarr_metadata import MASK
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
-from ..._types import JsonObject
+from ..._types import Json, JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ...log import printable
@@ -54,13 +54,17 @@ NO_COLUMN = "a table must have a column"
 NO_NAME = "a column without a name, which --rename =NAME gives it"
 # In front of the name of a mask whose name another column has until it is renamed.
 NAME_TAKEN = "\0"
+# The attribute in which a BigFile tree states its files.
+RECORD = "bigfile"
+# What a format can't hold for which a list of one item is this item.
+LIST = "the list around the only item of the attribute '%s' of '%s'"
 # What a format can't hold that has no missing values, and keeps the mask as a column.
 MASKS = "the missing values of the column '%s' (the column '%s' marks them)"
 # Attributes of netCDF: the values of missing items, and how numbers are stored.
 FILLS, PACKING = (MASK, "missing_value"), ("scale_factor", "add_offset")
 UNSIGNED = "_Unsigned"
-# The names of arrays that have none, in files that need them.
-NO_NAMES = ("arr_0", "data")
+# The name of an array that has none, in the formats that need one.
+NO_NAMES = {"npz": "arr_0", "hdf5": "data"}
 # Maximum number of columns that a table gets from an array with two axes.
 MAX_COLUMNS = 2**20
 
@@ -330,6 +334,17 @@ class Request:
         """Note something that the target can't hold."""
         if what not in self.lost:
             self.lost.append(what)
+
+
+def is_same_json(a: Json, b: Json) -> bool:
+    """Return whether values are equal: NaN is NaN, 1 is 1.0, but no truth value."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(is_same_json(a[k], b[k]) for k in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(is_same_json, a, b))
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    return bool(a == b or (a != a and b != b))
 
 
 def check_encodable(name: str, encoding: str) -> None:
@@ -875,18 +890,20 @@ def as_table(content: Content) -> Rows:
 def without_group(
     content: Content,
     note_loss: Callable[[str], object] = str,
-    has_names: bool = False,
+    unnamed: str | None = None,
 ) -> Content:
     """Return contents for a format that can't hold groups, if there are any.
 
     A group of one member becomes that member, and a group of arrays of the same length
-    a table; with `has_names` also a group of one array with one axis. `note_loss` is
-    told if the attributes of a group are left out.
+    a table. If `unnamed` is given, the name of an array that has none, a group of one
+    array with one axis and another name becomes a table, too. `note_loss` is told if
+    the attributes of a group are left out.
     """
     while isinstance(content, Members) and len(content.members) == 1:
         ((name, member),) = content.members.items()
         is_array = isinstance(member, Rows) and len(member.shape) == 1
-        if has_names and is_array and not is_table(member) and name not in NO_NAMES:
+        has_name = unnamed is not None and name != unnamed
+        if has_name and is_array and not is_table(member):
             break
         if content.attrs:
             note_loss("the attributes of the group")

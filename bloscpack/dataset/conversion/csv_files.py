@@ -35,7 +35,7 @@ from ..._format.text import TEXT, item_nbytes
 from ...exceptions import DoesNotFit, NotReadable, UsageTypeError
 from ...log import printable
 from ..arrow_arrays import decoded
-from ..rows import ENDS_IN_ZERO, MASK_OF
+from ..rows import ENDS_IN_ZERO, MASK_OF, converted, naming_column
 from . import contents
 from .parquet_files import (
     UNSIZED,
@@ -871,6 +871,10 @@ def _texts(rows: Array, name: str, request: contents.Request) -> Sequence[object
     if kind == "M":
         # This function ignores the byte order.
         native = rows.astype(rows.dtype.newbyteorder("="))
+        unit, count = numpy.datetime_data(native.dtype)
+        if count > 1:  # in which it does not know far times
+            with naming_column(name):
+                native = converted(native, numpy.dtype("M8[%s]" % unit))
         found: list[object] = numpy.datetime_as_string(native).tolist()
     elif kind == "f" and rows.dtype.itemsize != 8:
         found = rows.astype(str).tolist()  # as few digits as the type needs

@@ -46,7 +46,9 @@ from ..layouts import check_depth
 from ..rows import MASK_NAME, MASK_OF, RowStream, converted, joined
 from ..xarray_data import UNLIMITED
 from .contents import (
+    LIST,
     MASKS,
+    NO_NAMES,
     PACKING,
     ByFunction,
     Content,
@@ -55,6 +57,7 @@ from .contents import (
     Rows,
     as_table,
     check_encodable,
+    is_same_json,
     is_streamed,
     is_table,
     joined_arrays,
@@ -94,8 +97,6 @@ FLOAT_STEP = 2048
 TIMES = {"M": "bloscpack.dtype", "m": "dtype"}
 # The attribute of characters that are text in an encoding, and those that are decoded.
 ENCODING, ENCODINGS = "_Encoding", {"utf-8", "utf8", "ascii", "latin-1", "iso-8859-1"}
-# The name of an array that has none: each array in a file has a name.
-UNNAMED = "data"
 # The attributes of CF for the values that items may have, and for a word for each.
 FLAG_VALUES, FLAG_MEANINGS = "flag_values", "flag_meanings"
 # Attributes whose values have the type of the items, and one that has it unless the
@@ -809,10 +810,13 @@ class _Items:
 
     def _read(self, dataset: Dataset, key: Any) -> Array:
         """Return some rows of the items, or of the field."""
+        # HDF5 has no rows of a single item, which may be an array.
+        outer, inner = (key, ()) if self._shape else ((), key)
         if self._fields is None:
-            return numpy.asarray(dataset[key])
+            return numpy.asarray(dataset[outer])[inner]
         (name,) = self._fields.names or ()
-        return numpy.asarray(dataset.__getitem__(key, new_dtype=self._fields)[name])
+        rows = dataset.__getitem__(outer, new_dtype=self._fields)[name]
+        return numpy.asarray(rows)[inner]
 
     def extend_to(self, array: Rows) -> None:
         """Let the items of an array that are not in the file have the fill value."""
@@ -824,7 +828,7 @@ class _Items:
     def _texts(self, dataset: Dataset, key: Any) -> Iterator[Array]:
         """Yield some rows of texts, as few at a time as fit the memory."""
         if not self._shape:
-            yield self._read(dataset, ())
+            yield numpy.asarray(self._read(dataset, key))
             return
         rows = range(self._shape[0])[slice(None) if key is ... else key]
         row = dataset.size // max(1, self._shape[0])
@@ -899,7 +903,7 @@ def write(content: Content, request: Request) -> None:
     """Write a file; an array without a name is called ``data``."""
     h5py = import_extra("h5py", "hdf5", MISSING)
     if content.kind == "array" and not is_table(content):
-        content = Members({UNNAMED: content})
+        content = Members({NO_NAMES["hdf5"]: content})
     with request.new_file() as out_fp, ExitStack() as stack:
         # A stream can't be written at any position.
         streamed = is_streamed(request.target)
@@ -1029,7 +1033,7 @@ class _Writer:
                         )
                     elif not is_scale:
                         dataset.dims[axis].attach_scale(scale)
-            except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
+            except (UsageError, ValueError, TypeError) as error:  # also of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
     def _without_masks(self, table: Rows) -> dict[str, Rows]:
@@ -1131,8 +1135,10 @@ class _Writer:
 
         def items(block: Array) -> Array:
             check_text(block)
+            if array.dtype.kind in "UO":
+                # HDF5 has no objects but text.
+                _check_zeros(decoded(block.ravel(), path))
             if array.dtype == TEXT:
-                decoded(block.ravel(), path)  # HDF5 has no objects but text
                 return block
             if array.dtype.kind == "S" and self._is_netcdf:
                 _check_bytes(block)
@@ -1188,6 +1194,8 @@ class _Writer:
                 stored = _attribute(name, attrs, dtype)
                 is_text = stored.dtype.kind == "O"
                 found.attrs.create(name, stored, dtype=self._text if is_text else None)
+                if isinstance(attrs[name], list) and stored.size == 1:
+                    self._request.note_loss(LIST % (name, path or "/"))
             except (TypeError, ValueError, OSError, RuntimeError):
                 what = "the attribute '%s' of '%s'" % (name, path or "/")
                 self._request.note_loss(what)
@@ -1226,6 +1234,15 @@ def _unit(dtype: DType) -> DType | None:
     return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
 
 
+def _check_zeros(texts: Sequence[str]) -> None:
+    """Raise `UsageError` for text with a zero character, which ends texts of HDF5."""
+    if "\0" in "".join(texts):
+        wrong = next(text for text in texts if "\0" in text)
+        raise UsageValueError(
+            "HDF5 can't hold text with a zero character, such as %.200r" % wrong
+        )
+
+
 def _check_bytes(items: Array) -> None:
     """Raise `UsageError` for bytes that programs of netCDF take for other text."""
     size = items.dtype.itemsize
@@ -1250,7 +1267,10 @@ def _attribute(name: str, attrs: JsonObject, dtype: DType | None) -> Array:
     if items.size and all(isinstance(item, str) for item in items.flat):
         return items
     found: Array = numpy.array(attrs[name])
-    if found.dtype.kind not in NUMBERS + "S":  # only fill values are bytes
+    is_number = found.dtype.kind in NUMBERS and is_same_json(
+        found.tolist(), attrs[name]
+    )
+    if not is_number and found.dtype.kind != "S":  # only fill values are bytes
         raise TypeError("neither a number, a text nor a list of one of them")
     is_of_items = name in OF_ITEMS or (
         name == ACTUAL_RANGE and attrs.keys().isdisjoint(PACKING)

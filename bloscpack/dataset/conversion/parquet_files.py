@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -97,6 +97,11 @@ TEXT_TYPES = {
 }
 # Types that few functions of pyarrow take, and those of the same values.
 VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
+# The kinds of items that can have the values of each kind.
+BECOMES = {
+    "b": "b", "i": "iufcm", "u": "iufcm", "f": "fc", "c": "c", "m": "m", "M": "M",
+    "U": "biufM", "S": "biuf", "V": "V",
+}  # fmt: skip
 # Number of each unit in a second, the finest first.
 UNITS = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
 # Maximum number of rows of a batch, which pyarrow takes as 64 bits.
@@ -662,7 +667,7 @@ def _dtype_of(
         if is_text and wanted.kind in "USO":
             # Text of another kind is converted by the writer, if that is possible.
             dtype = wanted if wanted.itemsize and wanted.kind == name else dtype
-        elif wanted.kind in "USO" or (inner and is_text):
+        elif (inner and is_text) or wanted.kind not in BECOMES[numpy.dtype(name).kind]:
             raise UsageTypeError(
                 "the column '%s' of type '%.200s' can't become items of dtype '%s'"
                 % (field.name, field.type, wanted)
@@ -883,7 +888,7 @@ def text_items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
     if dtype == TEXT:
         return numpy.array(array.to_pylist(), TEXT)
     lengths = lengths_of(array, dtype.kind)
-    width = _check_length(int(lengths.max(initial=0)), dtype, name)
+    width = _check_lengths(lengths, lambda i: array[i].as_py(), dtype, name)
     letters = bytes_of(array)
     if dtype.kind == "U" and letters.max(initial=0) >= 128:
         text = letters.tobytes().decode("utf-8")
@@ -985,18 +990,21 @@ class Lengths:
 def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
     """Return values as an array of fixed length; raise `UsageError` for a loss."""
     array: Array = numpy.array(values, dtype)
-    _check_length(max(map(len, values), default=0), dtype, name)
+    lengths = numpy.fromiter(map(len, values), "i8", len(values))
+    _check_lengths(lengths, values.__getitem__, dtype, name)
     if any(value[-1:] in ("\0", b"\0") for value in values):
         raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
     return array
 
 
-def _check_length(found: int, dtype: DType, name: str) -> int:
+def _check_lengths(
+    lengths: Array, text: Callable[[int], object], dtype: DType, name: str
+) -> int:
     """Return the length of the items; raise `UsageError` for a longer text."""
     most = dtype.itemsize // (4 if dtype.kind == "U" else 1)
-    if found > most:
+    if lengths.max(initial=0) > most:
         raise UsageValueError(
-            "column '%s': expected text of at most %d characters, found '%d'"
-            % (name, most, found)
+            "column '%s': expected text of at most %d characters, found %.100r"
+            % (name, most, text(int(lengths.argmax())))
         )
     return most
