@@ -44,8 +44,8 @@ ROWS_PER_FILE = 32 * 2**20
 UNWRITTEN_TITLE = b"rows not written yet"
 # The name of data file `number`.
 FILE_NAME = "%06X"
-# A line without the blanks in front of it. Lines of blanks are skipped: a list of all the
-# lines of a damaged file may take far more memory than the file.
+# A line without the blanks in front of it. Blank lines are skipped: a list of all lines
+# of a damaged file may take far more memory than the file.
 _LINE = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
 _FIELD = re.compile(r"(DTYPE|NMEMB|NFILE)\s*:\s*(\S+)")
 _FILE = re.compile(

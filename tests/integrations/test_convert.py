@@ -1027,3 +1027,11 @@ def test_a_sparse_file_is_refused_by_what_it_stores():
     with pytest.raises(OSError, match=r"in a source of '[0-9]{1,5}' bytes, and only"):
         dataset.convert("a.npy", "b.zarr")
     assert ["a.npy"] == os.listdir()
+
+
+def test_folders_whose_names_no_member_has_are_named():
+    dataset.create_group("a.zarr").close()
+    dataset.create_array("a.zarr/x\n", [1, 2]).close()
+    dataset.create_array("a.zarr/y", [1, 2]).close()
+    (lost,) = dataset.convert("a.zarr", "b.npz").lost
+    assert "the folders 'x\n' of 'a.zarr'" == lost
