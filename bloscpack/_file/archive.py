@@ -23,7 +23,7 @@ from .._format.array_metadata import grid_for
 from .._format.chunks import compress
 from .._format.dtypes import Array, DType, exact_array
 from .._format.grid import Grid
-from .._format.names import is_safe_name
+from .._format.names import is_safe_name, is_short
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
 from .._format.shard import Trailer, count_slots, row_nbytes
 from .._format.zarr_metadata import (
@@ -43,7 +43,6 @@ from .._format.zip_format import (
     document_name,
     encode_group,
     encode_local,
-    is_short,
     join_crc,
     parents_of,
 )

@@ -27,7 +27,6 @@ from ..._format.names import is_safe_name
 from ..._format.names import listed as shown
 from ..._format.text import TEXT as VARIABLE
 from ..._format.zarr_metadata import MASK, ZARR_JSON
-from ..._format.zip_format import is_short
 from ..._storage.paths import shown_name
 from ..._storage.zip_store import open_zip
 from ...constants import EXTENSION, MAX_BUFFERSIZE
@@ -83,7 +82,7 @@ def read(path: str, request: Request) -> Content:
     # An archive of `savez` has arrays that Zarr has no shards of.
     with open_zip(path) as opened:
         listed = opened.namelist()
-    wrong = [n for n in listed if not (is_safe_name(n.rstrip("/")) and is_short(n))]
+    wrong = [name for name in listed if not is_safe_name(name.rstrip("/"))]
     if wrong:
         request.note_loss("the members %s, whose names are no paths" % shown(wrong))
     names = [n.removesuffix(EXTENSION) for n in listed if n.endswith(EXTENSION)]
