@@ -18,7 +18,7 @@ from ._compat import make_callable, sibling_names
 from ._file import appending
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.dtypes import Array
-from ._storage.base import MemoryStorage, StorageFile, naming_errors
+from ._storage.base import MemoryStorage, StorageFile, naming_errors, releasing_views
 from ._storage.paths import without_url
 from ._storage.stream import seekable_with_size
 from ._types import BinaryFile, Buffer, Json, Path, Readable
@@ -316,6 +316,7 @@ def append_from(
         appending.append_locked(locked_file, new_content_fp, new_size, how, grow)
 
 
+@releasing_views
 def append_bytes_to_file(
     bytes_: Buffer,
     out_file: Path,

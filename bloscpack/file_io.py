@@ -26,7 +26,7 @@ from ._format import chunks, sections
 from ._format.chunks import Frame
 from ._format.sections import read_metadata
 from ._storage import local
-from ._storage.base import as_bytes_view, read_up_to, write_all
+from ._storage.base import as_bytes_view, read_up_to, releasing_views, write_all
 from ._storage.cursor import Cursor, MemoryCursor
 from ._storage.paths import is_url, size_of_input, without_url
 from ._storage.stream import SparseWriter, sampled, size_of
@@ -845,6 +845,7 @@ def unpack_fp_to_fp(
     return first.metadata
 
 
+@releasing_views
 def pack_bytes_to_file(
     bytes_: Buffer,
     out_file: Path,
@@ -876,6 +877,7 @@ def pack_bytes_to_file(
     log_packed(in_size, out_file)
 
 
+@releasing_views
 def pack_bytes_to_bytes(
     bytes_: Buffer,
     chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
@@ -984,6 +986,7 @@ def unpack_bytes_from_file(
     )
 
 
+@releasing_views
 def unpack_bytes_from_bytes(
     bytes_: Buffer,
     *,

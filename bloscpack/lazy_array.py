@@ -17,7 +17,7 @@ from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description
 from ._format.dtypes import Array, DType, Key
 from ._format.rows import block_shape
-from ._storage.base import Closing, Storage, naming_errors
+from ._storage.base import Closing, Storage, naming_errors, releasing_views
 from ._storage.paths import is_url, local_path, shown_name
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .args import AnyLimits
@@ -161,6 +161,7 @@ class LazyArray(StoredArray, Closing):
         return "bloscpack.LazyArray", self._token, token_name, self._state()
 
 
+@releasing_views
 def open_ndarray(
     file: Path | Seekable | Buffer | Storage,
     *,

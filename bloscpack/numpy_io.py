@@ -41,6 +41,7 @@ from ._format.shard import (
     shard_of,
     with_rows,
 )
+from ._storage.base import releasing_views
 from ._storage.paths import check_is_path
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .abstract_io import (
@@ -64,6 +65,7 @@ from .args import (
     fit_settings,
     goal_of,
     parse_chunk_size,
+    settings_from,
     settings_of,
 )
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
@@ -428,9 +430,12 @@ def as_shard(
     chunk that is shorter than the others. But it has `least` bytes: the rows that are
     appended get chunks of the same size. `settings` are other keywords; the result has
     what ``auto`` has chosen. Then, and with `least`, the last of several chunks is a
-    few rows, unless the caller has chosen the chunk size.
+    few rows, unless the caller has chosen the chunk size. A shard has an offset table.
     """
     found = dict(settings)
+    args = settings_from(
+        BloscpackArgs, "bloscpack_args", found.get("bloscpack_args"), found
+    )
     chunk_size = found.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
     grid, chunks = None, found.pop("chunks", None)
     if chunks is not None:
@@ -446,8 +451,10 @@ def as_shard(
         del found["chunk_size"]
         found["chunks"] = grid.chunk
         with suppress(DoesNotFit):
-            found["shard"] = bool(shard_of(array, grid))
+            found["shard"] = args.offsets and bool(shard_of(array, grid))
         return array, found
+    if not args.offsets:
+        return source.ndarray, found
     with suppress(DoesNotFit):
         size = row_nbytes(array)
         rows = rows_for(array, source.metadata["order"], chunk_size)
@@ -684,6 +691,7 @@ def unpack_ndarray_from_bytes(
 ) -> tuple[Array, Json]: ...
 
 
+@releasing_views
 def unpack_ndarray_from_bytes(
     bytes_: Buffer,
     *,

@@ -44,7 +44,6 @@ from ._format.zip_format import (
     MEMBERS,
     decode_sizes,
     document_name,
-    is_short,
     parents_of,
 )
 from ._storage.base import MemoryStorage, PartStorage, Storage
@@ -266,7 +265,7 @@ class _ArchiveSaver:
             end = member.stop
             if member.problem:
                 report.add(SECTION, "member", member.problem, **where)
-            if not is_safe_name(name) or not is_short(name):
+            if not is_safe_name(name):
                 report.add(SECTION, "name", "no member can have this name", **where)
                 self.recovery.lost_members.append(name)
                 continue

@@ -18,7 +18,7 @@ from ._file.archive import ArchiveSettings
 from ._format.dtypes import exact_array
 from ._format.other_formats import CALLS, ZIP
 from ._format.shard import TRAILER_HEAD, row_nbytes, trailer_nbytes
-from ._storage.base import Storage, refuse_text
+from ._storage.base import Storage, refuse_text, releasing_views
 from ._storage.paths import check_ending, check_is_path
 from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, LoopKeywords
@@ -137,9 +137,8 @@ def save(
     if isinstance(file, (str, bytes, os.PathLike)):
         opened = replacing(file, **how)
     with opened as fp:
-        # A shard has an offset table.
-        has_table = packing.get("offsets", True) and is_seekable(fp)
-        if has_table and (row_nbytes(array) < LONG_ROW or "chunks" in packing):
+        # A shard has an offset table, which is written at the end.
+        if is_seekable(fp) and (row_nbytes(array) < LONG_ROW or "chunks" in packing):
             array, packing = as_shard(array, packing, SHORTEST_CHUNK)
         pack_ndarray(array, CompressedFPSink(fp), metadata=metadata, **packing)
 
@@ -166,6 +165,7 @@ def load(
 ) -> tuple[Any, Json]: ...
 
 
+@releasing_views
 def load(
     file: Path | Seekable | Buffer | Storage,
     *,
@@ -181,7 +181,7 @@ def load(
     An array in an archive is read when it is first used, and damage is found then. The
     archive is closed when all arrays have been read, by ``close``, and when nothing
     refers to the mapping. From a file object or a buffer, all arrays are read at once,
-    into a dictionary.
+    into a dictionary unless one is damaged.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def load(
         A path, a URL, a binary file object that can seek, or a buffer with the bytes of
         the file. A file object stays open. An array is read from its position on, which
         is behind the array afterwards: several that were saved one after the other are
-        loaded in the same order. An archive may follow them; it ends the file.
+        loaded in the same order. One archive may follow them; it ends the file.
     return_metadata
         Whether to return a pair: the array or arrays, and the metadata of the file,
         None if it has none.
@@ -221,6 +221,7 @@ def load(
         "storage_options": storage_options,
     }
     fp: Any = file if hasattr(file, "read") and not _is_buffer(file) else None
+    begin = fp.tell() if fp is not None and is_seekable(fp) else 0
     try:
         found: tuple[Any, Json]
         if fp is not None:
@@ -242,7 +243,7 @@ def load(
         if archive is None:
             raise
         metadata = archive.metadata
-        found = load_arrays(archive), metadata
+        found = load_arrays(archive, begin), metadata
         if fp is not None:
             fp.seek(0, os.SEEK_END)
     return found if return_metadata else found[0]

@@ -32,14 +32,20 @@ from ._file.archive import (
 )
 from ._file.opened import OpenedFile
 from ._format.dtypes import Array
-from ._format.other_formats import CALLS
+from ._format.other_formats import CALLS, ZIP
 from ._format.zarr_metadata import ZARR_JSON
 from ._format.zip_format import MEMBERS
-from ._storage.base import Closing, Storage, naming_errors
+from ._storage.base import (
+    Closing,
+    Storage,
+    naming_errors,
+    release_views,
+    releasing_views,
+)
 from ._storage.paths import check_ending, check_is_path, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits
-from .exceptions import UsageError, UsageValueError
+from .exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from .lazy_array import LazyArray, Origin, full_name
 
 # Number of names that ``repr`` shows.
@@ -240,6 +246,7 @@ class LoadedArrays(Closing, Mapping[str, Array]):
         self._archive = archive
         self._names = dict.fromkeys(archive)
         self._arrays: dict[str, Array] = {}
+        self._damage: dict[str, FormatError] = {}
         self._reading = ForkSafeLock()
 
     def close(self) -> None:
@@ -258,8 +265,21 @@ class LoadedArrays(Closing, Mapping[str, Array]):
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
+    def read_all(self) -> Mapping[str, Array]:
+        """Read all arrays; return them, in a dictionary unless one is damaged."""
+        with self:
+            for name in self:
+                try:
+                    self[name]
+                except FormatError as error:
+                    release_views(error)
+                    self._damage[name] = error
+        return self if self._damage else dict(self)
+
     def __getitem__(self, name: str) -> Array:
         """Return an array; raise ``KeyError`` if there is none of this name."""
+        if name in self._damage:
+            raise self._damage[name]
         if name not in self._arrays:
             if name not in self._names:
                 raise KeyError(name)
@@ -275,18 +295,25 @@ class LoadedArrays(Closing, Mapping[str, Array]):
         return dict, (dict(self),)
 
 
-def load_arrays(archive: ArrayArchive) -> Mapping[str, Array]:
+def load_arrays(archive: ArrayArchive, begin: int) -> Mapping[str, Array]:
     """Return the arrays of an archive, which is closed when they have been read.
 
     They are read at once if the caller of `load` has opened the file, and may close it.
+    Raises `FormatError` if an archive at `begin` is another one.
     """
+    file = archive._file
+    first = min(file.limits, default=begin)
+    if begin not in (first, file.shift) and file.storage.read_at(begin, 2) == ZIP[:2]:
+        archive.close()
+        raise NotReadable(
+            "expected one archive from byte '%d' to the end, found that the last one "
+            "begins at '%d': loadz opens the last one" % (begin, first)
+        )
     arrays = LoadedArrays(archive)
-    if arrays and archive._path is not None:
-        return arrays
-    with arrays:
-        return dict(arrays)
+    return arrays if arrays and archive._path is not None else arrays.read_all()
 
 
+@releasing_views
 def loadz(
     file: Path | Seekable | Buffer | Storage,
     *,

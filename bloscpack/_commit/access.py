@@ -26,8 +26,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from .._format.names import is_safe_part
+from .._format.names import MAX_PARTS, is_safe_part
 from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.store import too_deep
 from .ownership import (
     AccessLimits,
     FileAccess,
@@ -210,15 +211,17 @@ class FolderLimits(AccessLimits):
             )
         return self._parts[first].at(rest)
 
-    def whole(self) -> AccessLimits:
+    def whole(self, depth: int = 0) -> AccessLimits:
         """Return the limits of a copy that is a single file: those of all parts."""
+        if depth >= MAX_PARTS:
+            raise too_deep(self._folder.root)
         inputs = list(self.inputs)
         for name, kind in self._folder.entries():
             if kind == stat.S_IFDIR and is_safe_part(name):
                 # The copy has no file that can't be read, or that is behind a link.
                 with suppress(PermissionError, LinkFound):
                     part = FolderLimits(self._folder.subfolder(name), self.inputs)
-                    inputs += part.whole().inputs
+                    inputs += part.whole(depth + 1).inputs
         return AccessLimits(*inputs)
 
 

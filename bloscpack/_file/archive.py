@@ -23,6 +23,7 @@ from .._format.array_metadata import grid_for
 from .._format.chunks import compress
 from .._format.dtypes import Array, DType, exact_array
 from .._format.grid import Grid
+from .._format.names import is_safe_name, is_short
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
 from .._format.shard import Trailer, count_slots, row_nbytes
 from .._format.zarr_metadata import (
@@ -42,7 +43,6 @@ from .._format.zip_format import (
     document_name,
     encode_group,
     encode_local,
-    is_short,
     join_crc,
     parents_of,
 )
@@ -261,7 +261,12 @@ class ArchiveFile(Directory):
                 and self._lacks_chunks(name)
             ):
                 arrays[name] = document_name(name)
-        return {n: m for n, m in arrays.items() if m.endswith(BLP) or n not in others}
+        shown = {n: m for n, m in arrays.items() if m.endswith(BLP) or n not in others}
+        for name in shown:
+            # A program that makes a file for each array must not leave its folder.
+            if not is_safe_name(name):
+                raise DamageError("no array can have the name %.200r" % name)
+        return shown
 
     def _lacks_chunks(self, name: str) -> bool:
         """Return whether a document without chunks may describe an array."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # Maximum number of bytes of the name of a file or folder, in nearly all file systems.
 MAX_PART = 255
+# Maximum number of parts of a name, between slashes: a store takes them one by one, and
+# each group around a member takes memory.
+MAX_PARTS = 250
 
 
 def is_safe_part(part: object) -> TypeGuard[str]:
@@ -42,8 +45,18 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def is_safe_name(name: object) -> bool:
-    """Return whether a relative name with slashes stays inside of its folder."""
-    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
+    """Return whether a relative name with slashes stays inside of its folder.
+
+    A name of more than `MAX_PARTS` parts is none.
+    """
+    if not isinstance(name, str) or not is_short(name):
+        return False
+    return all(map(is_safe_part, name.split("/")))
+
+
+def is_short(name: str) -> bool:
+    """Return whether a name has no more parts than readers take."""
+    return name.count("/") < MAX_PARTS
 
 
 # The names that the code makes are checked again and again.

@@ -22,6 +22,7 @@ from .._types import Buffer, Json, JsonObject
 from ..exceptions import DamageError, NotReadable, Unsupported
 from ..serializers import parse_json
 from .crc32c import multiply, power
+from .names import MAX_PARTS, is_short
 from .other_formats import ZARR_JSON
 
 if TYPE_CHECKING:
@@ -51,9 +52,8 @@ TAIL_LENGTH = END64.size + LOCATOR.size + END.size + 2**16 - 1
 MAX_DIRECTORY = 16 * 2**20
 # Maximum number of bytes of a name in a ZIP file.
 MAX_NAME = 2**16 - 1
-# Maximum number of parts of the name of a member, between slashes: each group around a
-# member takes memory. Behind the name of an array there is a part for each axis.
-MAX_PARTS = 250
+# Maximum number of parts of the name of an array. Behind it there is a part for each
+# axis.
 MAX_ARRAY_PARTS = 180
 MAX32 = 2**32 - 1
 STORED, DEFLATED, BZIP2 = 0, 8, 12
@@ -116,11 +116,6 @@ def decode_sizes(content: bytes) -> dict[str, int]:
                 "parts or '%d' bytes" % (name, MAX_PARTS, MAX_NAME)
             )
     return sizes
-
-
-def is_short(name: str) -> bool:
-    """Return whether the name of a member has no more parts than readers take."""
-    return name.count("/") < MAX_PARTS
 
 
 def parents_of(names: Iterable[str]) -> dict[str, None]:

@@ -24,6 +24,7 @@ import errno
 import io
 import os
 import stat
+from functools import wraps
 
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .local import NamedFile
 
     Self = TypeVar("Self", bound="Closing")
+    Function = TypeVar("Function", bound=Callable[..., Any])
     # The size of a file, the time of its last change, and its first bytes.
     Status = tuple[int, int, bytes]
 
@@ -385,6 +387,33 @@ def write_blocks(fp: BinaryIO, blocks: Sequence[bytes], position: int) -> None:
             write_all(fp, memoryview(b"".join(part))[done:])
             fp.flush()
         position += size
+
+
+def releasing_views(function: Function) -> Function:
+    """Let a function, whose first argument may be a buffer, release it by an error."""
+
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except Exception as error:
+            if not isinstance(args[0] if args else None, (str, bytes)):
+                release_views(error)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def release_views(error: BaseException | None) -> None:
+    """Clear the frames of the calls that an error and its causes have ended.
+
+    An `mmap` can't be closed as long as a view of it is in one of them.
+    """
+    import traceback
+
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def as_bytes_view(buffer: Any) -> memoryview:

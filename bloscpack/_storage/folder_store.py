@@ -19,13 +19,13 @@ from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
 from .._engine.threads import ordered
-from .._format.names import check_name, is_safe_part
+from .._format.names import check_name, is_safe_part, is_short
 from ..exceptions import StorageError
 from .base import Storage
 from .descriptors import Descriptor, Reopenable, read_into, with_room
 from .disk import NameInFolder, disk
 from .paths import is_missing
-from .store import Store, too_long
+from .store import Store, too_deep, too_long
 
 Result = TypeVar("Result")
 
@@ -419,6 +419,8 @@ class FolderStore(Store, Reopenable):
         An entry is valid until the next one: where the list has no types of files, it
         asks the descriptor, which is closed in the end.
         """
+        if not is_short(name):
+            raise too_deep(self.path(name))
         held = self._hold_inside(name, fresh=True)
         if held.number is None:
             with with_room(os.scandir, held.path) as entries:

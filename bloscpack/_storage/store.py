@@ -17,7 +17,7 @@ from _thread import allocate_lock
 from collections.abc import Iterable, Iterator
 from copy import copy
 
-from .._format.names import is_safe_name
+from .._format.names import MAX_PARTS, is_safe_name
 from .._types import StorageOptions
 from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage, Storage
@@ -28,6 +28,12 @@ FOUND_FILE = "expected the folder of a dataset, found a file"
 
 class Conflict(StorageError):
     """Another program has replaced a file, or created one."""
+
+
+def too_deep(path: str) -> StorageError:
+    """Return the error for a folder inside of more folders than are read."""
+    text = "it is inside of more than %d folders of the dataset" % MAX_PARTS
+    return StorageError(errno.ENAMETOOLONG, text, path)
 
 
 def too_long(limit: int, path: str, size: int | None = None) -> DamageError:

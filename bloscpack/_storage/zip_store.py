@@ -49,7 +49,6 @@ from .._format.zip_format import (
     document_name,
     find_local,
     has_own_numbers,
-    is_short,
     local_extent,
     raw_name,
     read_local,
@@ -479,7 +478,7 @@ class ZipStore(NestedStore):
         self._folders: dict[str, dict[str, int]] = {"": {}}
         infos = {info.filename: info for info in self._zip.archive.infolist()}
         for name in (*infos, *self._listed):
-            if is_safe_name(name) and is_short(name):
+            if is_safe_name(name):
                 self._members[name] = infos.get(name)
                 self._add(name, stat.S_IFREG)
 

@@ -28,6 +28,11 @@ TEXT = "a"
 MAX_SHOWN = 128
 # What a NUL or a character of a line's structure would break.
 _BAD_NAME = re.compile(rb"[\x00-\x20\x7f]")
+# A line that is not blank, with its first four fields.
+_LINE = re.compile(
+    rb"([^ \t\r\n]+)(?:[ \t\r]+([^ \t\r\n]+)(?:[ \t\r]+([^ \t\r\n]+)"
+    rb"(?:[ \t\r]+([^ \t\r\n]+))?)?)?[^\n]*"
+)
 _LEGACY = struct.Struct("=ii8s")
 
 
@@ -139,14 +144,11 @@ def encode(attributes: Mapping[bytes, Attribute]) -> bytes:
 def decode(data: bytes) -> Attributes:
     """Return the attributes of ``attr-v2``; raises `DamageError` or `Unsupported`."""
     found: Attributes = {}
-    for number, line in enumerate(data.split(b"\n"), 1):
-        fields = [field for field in re.split(rb"[ \t\r]+", line) if field][:4]
-        if not fields:
-            continue
+    for line in _LINE.finditer(data):
         try:
-            if len(fields) < 4:
+            if None in line.groups():
                 raise DamageError("expected name, type, count and value")
-            name, dtype_name, count, digits = fields
+            name, dtype_name, count, digits = line.groups()
             if re.fullmatch(rb"[0-9]{1,18}", count) is None:
                 shown = count[:20].decode("utf-8", "replace")
                 raise DamageError("expected a count, found '%s'" % shown)
@@ -163,6 +165,7 @@ def decode(data: bytes) -> Attributes:
                     % (attribute.nmemb, text, expected, len(value))
                 )
         except DamageError as error:
+            number = data.count(b"\n", 0, line.start()) + 1
             raise DamageError("line %d: %s" % (number, error)) from error
         found[name] = attribute
     return found

@@ -44,6 +44,9 @@ ROWS_PER_FILE = 32 * 2**20
 UNWRITTEN_TITLE = b"rows not written yet"
 # The name of data file `number`.
 FILE_NAME = "%06X"
+# A line without the blanks in front of it. Blank lines are skipped: a list of all lines
+# of a damaged file may take far more memory than the file.
+_LINE = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
 _FIELD = re.compile(r"(DTYPE|NMEMB|NFILE)\s*:\s*(\S+)")
 _FILE = re.compile(
     r"([0-9A-Fa-f]{6,15})\s*:\s*([0-9]{1,19})\s*:\s*([0-9]{1,10})\s*:\s*([0-9]{1,10})"
@@ -143,7 +146,8 @@ def decode(data: bytes) -> Header:
     """
     fields: dict[str, str] = {}
     files: dict[int, list[int]] = {}
-    for line in map(str.strip, data.decode("utf-8", "replace").splitlines()):
+    for found in _LINE.finditer(data.decode("utf-8", "replace")):
+        line = found[0].rstrip()
         if match := _FILE.match(line):
             number = int(match[1], 16)
             if number in files:
@@ -176,7 +180,7 @@ def decode(data: bytes) -> Header:
             "expected rows of at most %d bytes, found %d items of type %s"
             % (MAX_ROW_NBYTES, nmemb, name)
         )
-    if total * row_nbytes > MAX_COUNT:
+    if total * row_nbytes > MAX_COUNT or (total and not nmemb):
         raise DamageError("%d rows of %d items are impossible" % (total, nmemb))
     if max(checksums, default=0) >= MODULUS:
         raise DamageError("a checksum has more than 32 bits")
@@ -233,11 +237,11 @@ def decode_unwritten(data: bytes, header: bytes, size: int) -> Rows:
 
     `size` is the number of rows of the block.
     """
-    title, sums, *lines = [*data.split(b"\n"), b""]
+    title, sums, lines, *_ = [*data.split(b"\n", 2), b"", b""]
     if title != UNWRITTEN_TITLE or b"%08x" % crc32(header) not in sums.split()[1:]:
         return []
-    found = [re.fullmatch(rb"([0-9]{1,19}) ([0-9]{1,19})", line) for line in lines]
-    return union((int(m[1]), min(int(m[2]), size)) for m in found if m is not None)
+    found = re.finditer(rb"^([0-9]{1,19}) ([0-9]{1,19})$", lines, re.MULTILINE)
+    return union((int(m[1]), min(int(m[2]), size)) for m in found)
 
 
 NATIVE = "<" if sys.byteorder == "little" else ">"

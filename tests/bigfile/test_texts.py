@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 
 import numpy as np
@@ -81,6 +82,7 @@ def test_single_bytes_keep_their_byte_order(dtype):
         ("<f4", "<S0", "type '<S0'"),
         ("NMEMB: 3", "NMEMB: -3", "NMEMB: expected"),
         ("NMEMB: 3", "NMEMB: 3\nNMEMB: 4", "two values"),
+        ("NMEMB: 3", "NMEMB: 0", "11 rows of 0 items are impossible"),
         ("NMEMB: 3", "NMEMB: 9999999999999999999", "NMEMB: expected"),
         ("NMEMB: 3", "NMEMB: 999999999999999999", "expected rows of at most"),
         ("NFILE: 2", "NFILE: 3", "NFILE is 3, found 2"),
@@ -96,6 +98,18 @@ def test_damaged_headers(old, new, message):
     assert old in HEADER
     with pytest.raises(FormatError, match=message):
         decoded(HEADER.replace(old, new))
+
+
+def test_blank_lines_take_no_memory():
+    blank = b" \n" * 2**21
+    tracemalloc.start()
+    try:
+        assert {} == attributes.decode(blank)
+        assert [] == header.decode_unwritten(header.UNWRITTEN_TITLE + blank, b"", 1)
+        assert 11 == decoded(HEADER.replace("\n", "\n" + blank.decode(), 1)).size
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(blank)
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.binary(max_size=300))

@@ -14,6 +14,7 @@ from pathlib import Path
 import blosc
 import numpy as np
 import pytest
+from dataset import documents
 from dataset import golden_directories as golden
 from dataset.damage_datasets import edit_json, numbers
 from dataset.layouts import LAYOUTS, SHARDED
@@ -514,3 +515,42 @@ def test_documents_of_columns_that_are_too_long_together():
         del table["y"].attrs["long"]
     found = dataset.open("t")
     assert [{}, {}] == [dict(found[name].attrs) for name in "xy"]
+
+
+def test_names_of_many_parts():
+    """Each part of a name is opened behind the one before it, as deep as names are."""
+    name = "/".join(["a"] * 1500)
+    dataset.create_array("a", [1]).close()
+    document = Path("a/zarr.json")
+    document.write_bytes(with_pending(document.read_bytes(), {name: None}))
+    with pytest.raises(bp.FormatError, match="expected 'bloscpack-pending'"):
+        dataset.open("a", "r+")
+    with dataset.create_group("g") as group, group.change() as change:
+        change.create_array("x", [1])
+    value = json.loads(Path("g/zarr.json").read_text())
+    copies = value["consolidated_metadata"]["metadata"]
+    copies[name] = copies["x"]
+    Path("g/zarr.json").write_bytes(documents.signed(value))
+    with pytest.raises(bp.FormatError, match="expected names of members"):
+        dataset.open("g")
+
+
+def test_folders_inside_of_many_folders(tmp_path):
+    dataset.create_array("a", [1]).close()
+    outer = os.open("a", os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("b", dir_fd=outer)
+        inner = os.open("b", os.O_RDONLY, dir_fd=outer)
+        os.close(outer)
+        outer = inner
+    os.close(outer)
+    message = "inside of more than 250 folders"
+    assert message in dataset.verify("a").findings[0].message
+    for call in (dataset.recover, dataset.convert):
+        with pytest.raises(bp.StorageError, match=message):
+            call("a", "b.npy")
+    with pytest.raises(bp.FormatError, match="expected a name inside of the dataset"):
+        dataset.snapshot("a", "b.npy")
+    assert ["a"] == os.listdir()
+    dataset.create_array("a", [1], mode="w").close()
+    assert dataset.verify("a").ok

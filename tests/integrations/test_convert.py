@@ -1013,3 +1013,25 @@ class TestZarr:
         assert ["c_U7", "c_f8", "c_i4"] == sorted(found)
         for name in found:
             np.testing.assert_array_equal(np.load("a.npy")[name], found[name][:])
+
+
+def test_a_sparse_file_is_refused_by_what_it_stores():
+    """The size of a file with a hole says nothing about what a disk has to hold."""
+    with open("a.npy", "wb") as fp:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (2**37,)}
+        np.lib.format.write_array_header_1_0(fp, header)
+        try:
+            fp.truncate(fp.tell() + 2**40)
+        except OSError:
+            pytest.skip("no file here has a hole of 1 TiB")
+    with pytest.raises(OSError, match=r"in a source of '[0-9]{1,5}' bytes, and only"):
+        dataset.convert("a.npy", "b.zarr")
+    assert ["a.npy"] == os.listdir()
+
+
+def test_folders_whose_names_no_member_has_are_named():
+    dataset.create_group("a.zarr").close()
+    dataset.create_array("a.zarr/x\n", [1, 2]).close()
+    dataset.create_array("a.zarr/y", [1, 2]).close()
+    (lost,) = dataset.convert("a.zarr", "b.npz").lost
+    assert "the folders 'x\n' of 'a.zarr'" == lost

@@ -1038,6 +1038,17 @@ def test_many_groups_inside_of_one_another():
         dataset.convert("a.h5", "b.zarr")
 
 
+@pytest.mark.slow  # five seconds
+def test_many_columns():
+    names = ["c%d" % number for number in range(4200)]
+    with open("a.csv", "w") as file:
+        file.write("%s\n%s\n" % (",".join(names), ",".join(["7"] * len(names))))
+    assert [] == dataset.convert("a.csv", "b.h5").lost
+    with h5py.File("b.h5") as file:
+        assert [7] == file[names[-1]][:].tolist()
+        assert file[names[-1]].dims[0][0] == file[names[0]].dims[0][0]
+
+
 def test_many_losses():
     with h5py.File("a.h5", "w") as file:
         for number in range(200):

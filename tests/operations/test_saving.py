@@ -19,7 +19,7 @@ from storage.servers import serving
 
 import bloscpack as bp
 from bloscpack._format.other_formats import CALLS, FILE_CALLS
-from bloscpack.exceptions import DamageError
+from bloscpack.exceptions import DamageError, NotReadable
 
 SAMPLES = Path(__file__).parents[1] / "valid/datasets"
 ROUNDED = np.round(np.random.default_rng(1).normal(20, 5, 50_000), 2)
@@ -106,8 +106,6 @@ def test_an_array_of_an_archive_is_read_when_it_is_used():
     assert 0 == found["b"][0]
     with pytest.raises(bp.UsageError, match="closed"):
         found["a"]
-    with pytest.raises(bp.FormatError):
-        bp.load(bytes(content))
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
@@ -206,6 +204,15 @@ def test_url(content):
 
 
 # How the file is made
+
+
+@pytest.mark.parametrize(
+    "settings", [{"offsets": False}, {"bloscpack_args": {"offsets": False}}]
+)
+@pytest.mark.parametrize("content", [ROUNDED, {"a": ROUNDED}])
+def test_without_an_offset_table_an_array_is_no_shard(content, settings):
+    bp.save("a", content, **settings)
+    np.testing.assert_equal(all_of(bp.load("a")), content)
 
 
 def test_settings_fit():
@@ -491,6 +498,64 @@ def test_loads_end_behind_an_archive(tmp_path):
         assert os.path.getsize(tmp_path / "both") == fp.tell()
         with pytest.raises(bp.FormatError):
             bp.load(fp)
+
+
+def test_two_archives_in_a_file_object():
+    """The last one is not returned in place of the first one."""
+    fp = io.BytesIO()
+    for name in "ab":
+        start = fp.tell()
+        bp.save(fp, {name: np.arange(3)})
+    fp.seek(0)
+    message = "one archive from byte '0' .* the last one begins at '%d'" % start
+    with pytest.raises(NotReadable, match=message):
+        bp.load(fp)
+    with pytest.raises(NotReadable, match=message):
+        bp.load(fp.getvalue())
+    fp.seek(start)
+    assert ["b"] == [*bp.load(fp)]
+    assert ["b"] == bp.loadz(fp).files
+
+
+def test_an_intact_array_beside_a_damaged_one():
+    fp = io.BytesIO()
+    bp.save(fp, {"a": ROUNDED, "b": ROUNDED[:9]})
+    fp.seek(5000)
+    fp.write(b"damaged")
+    fp.seek(0)
+    Path("a.zip").write_bytes(fp.getvalue())
+    for file in ("a.zip", fp.getvalue(), fp):
+        found = bp.load(file)
+        assert ["a", "b"] == [*found]
+        same(ROUNDED[:9], found["b"])
+        for _ in range(2):
+            with pytest.raises(DamageError):
+                found["a"]
+
+
+# Calls that fail with any bytes.
+FAILING = {
+    "load": bp.load,
+    "loadz": bp.loadz,
+    "open_ndarray": bp.open_ndarray,
+    "unpack_bytes_from_bytes": bp.unpack_bytes_from_bytes,
+    "unpack_ndarray_from_bytes": bp.unpack_ndarray_from_bytes,
+    "pack_bytes_to_bytes": lambda data: bp.pack_bytes_to_bytes(data, clevel=10),
+    "pack_bytes_to_file": lambda data: bp.pack_bytes_to_file(data, "no/folder"),
+    "append_bytes_to_file": lambda data: bp.append_bytes_to_file(data, "nothing"),
+}
+
+
+@pytest.mark.parametrize("call", FAILING.values(), ids=FAILING)
+def test_mapped_memory_can_be_closed_after_an_error(call):
+    """The error is raised, and not the ``BufferError`` of ``mmap.close``."""
+    content = bytearray(bp.pack_bytes_to_bytes(bytes(range(250)) * 5000))
+    content[-20] ^= 1  # in the last chunk
+    for data in (content, content[:9], b"no file" * 10):
+        mapped = mmap.mmap(-1, len(data))
+        mapped[:] = bytes(data)
+        with pytest.raises((bp.BloscpackError, FileNotFoundError)), mapped:
+            call(mapped)
 
 
 def test_a_mapped_file_is_a_buffer(tmp_path):

@@ -20,6 +20,7 @@ from support import output_of
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack._file import archive as archive_file
 from bloscpack._format.zip_format import MAX_DIRECTORY
 from bloscpack.exceptions import (
     DamageError,
@@ -200,9 +201,6 @@ def test_settings(tmp_path):
     )
     assert "crc32c" == found.checksum
     assert [] == bp.verify(tmp_path / "c").findings
-    settings = {"bloscpack_args": {"offsets": False}}
-    with pytest.raises(UsageError, match="needs an offset table"):
-        bp.savez(tmp_path / "b", rows=ROWS, settings=settings)
 
 
 def test_a_short_array_is_stored_once(tmp_path):
@@ -423,6 +421,21 @@ def test_refused_names(tmp_path, name):
     with pytest.raises(UsageError, match="an array can't have the name"):
         bp.savez(tmp_path / "a", **{name: 1})
     assert [] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a//b", "a\\b"])
+def test_names_that_lead_out_of_a_folder_are_not_read(tmp_path, name, monkeypatch):
+    # Another program may write them.
+    monkeypatch.setattr(archive_file, "_is_part", lambda part: True)
+    bp.savez(tmp_path / "a.zip", **{name: [1], "b": [2]})
+    for read in (bp.load, bp.loadz):
+        with pytest.raises(FormatError, match=r"no array can have the name.*a\.zip"):
+            read(tmp_path / "a.zip")
+    assert not bp.verify(tmp_path / "a.zip").ok
+    bp.recover(tmp_path / "a.zip", tmp_path / "b.zip")
+    assert ["b"] == [*bp.load(tmp_path / "b.zip")]
+    lost = dataset.convert(tmp_path / "a.zip", tmp_path / "c.zarr").lost
+    assert "names are no paths" in lost[0]
 
 
 def test_refused_arguments(tmp_path):

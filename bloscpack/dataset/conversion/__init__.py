@@ -659,11 +659,15 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _stored_nbytes(path: str) -> int:
-    """Return the size of a file, or of all files in a folder."""
-    if not os.path.isdir(path):
-        return os.path.getsize(path)
-    files = (os.path.join(at, name) for at, _, names in os.walk(path) for name in names)
-    return sum(os.lstat(file).st_size for file in files)
+    """Return the size of a file, or of all files in a folder, without holes."""
+    files = [os.stat(path)]
+    if os.path.isdir(path):
+        found = ((at, name) for at, _, names in os.walk(path) for name in names)
+        files = [os.lstat(os.path.join(at, name)) for at, name in found]
+    return sum(
+        min(file.st_size, 512 * getattr(file, "st_blocks", file.st_size))
+        for file in files
+    )
 
 
 def _decode_raw(

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import accumulate, chain, islice
 from os.path import isfile, join, lexists
+from stat import S_IFDIR
 from typing import Any
 
 import numpy
@@ -22,6 +23,8 @@ from ... import dataset
 from ..._commit.new_folder import creating_inside
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
+from ..._format.names import is_safe_name
+from ..._format.names import listed as shown
 from ..._format.text import TEXT as VARIABLE
 from ..._format.zarr_metadata import MASK, ZARR_JSON
 from ..._storage.paths import shown_name
@@ -79,6 +82,9 @@ def read(path: str, request: Request) -> Content:
     # An archive of `savez` has arrays that Zarr has no shards of.
     with open_zip(path) as opened:
         listed = opened.namelist()
+    wrong = [name for name in listed if not is_safe_name(name.rstrip("/"))]
+    if wrong:
+        request.note_loss("the members %s, whose names are no paths" % shown(wrong))
     names = [n.removesuffix(EXTENSION) for n in listed if n.endswith(EXTENSION)]
     names = [name for name in names if request.wants(*name.split("/"))]
     if names and ZARR_JSON in listed:
@@ -138,6 +144,10 @@ def _content(
         if request.wants(*where, name):
             inner = join(path, name)
             group.members[name] = _content(found[name], inner, request, *where, name)
+    entries = folder.entries() if folder.lists else []
+    wrong = [n for n, kind in entries if kind == S_IFDIR and not n.isprintable()]
+    if wrong := [name for name in wrong if request.wants(*where, name)]:
+        request.note_loss("the folders %s of '%s'" % (shown(wrong), path))
     # An unzipped archive of `savez` has such arrays as files.
     for file in blp_files(folder) if folder.store.can_rename else ():
         name = file.removesuffix(EXTENSION)

@@ -62,6 +62,7 @@ from .contents import (
     is_table,
     joined_arrays,
     naming_file,
+    nodes_of,
     rows_in_block,
 )
 from .parquet_files import Lengths, fixed, text_dtype
@@ -142,6 +143,9 @@ MAX_TEXTS, MIN_TEXTS, TEXTS_NBYTES = 4096, 16, 2**28
 MAX_RATIO = 1032
 # Number of plain bytes of a chunk that is written; smaller arrays have no chunks.
 CHUNK_NBYTES, SMALL_NBYTES = 2**20, 2**14
+# A scale lists the axes that it is attached to. From so many objects on, the file gets
+# the structures of HDF5 1.8, without which this list has at most 64 KiB.
+MANY_OBJECTS = 4000
 
 
 # Reading
@@ -909,8 +913,10 @@ def write(content: Content, request: Request) -> None:
         streamed = is_streamed(request.target)
         fp = stack.enter_context(TemporaryFile()) if streamed else out_fp
         target = _Target(fp)
+        count = sum(1 for _ in nodes_of(content))
+        versions = ("v108", "latest") if count > MANY_OBJECTS else None
         try:
-            with h5py.File(target, "w", track_order=True) as file:
+            with h5py.File(target, "w", track_order=True, libver=versions) as file:
                 _Writer(h5py, request, target).write(file, content, {}, set(), "")
         finally:
             target.check()
