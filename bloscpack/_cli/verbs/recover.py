@@ -21,6 +21,8 @@ from ..text import say_json
 # Maximum numbers of findings and of losses shown.
 FINDINGS_SHOWN = 20
 LOSSES_SHOWN = 1000
+# Maximum number of reasons shown why a recovery is not certain.
+DOUBTS_SHOWN = 4
 # Kinds of notes that are shown beside all errors: they may explain what is missing.
 NOTES_ON_FILE = ("no-checksum", "trailing", ANOTHER)
 NOTES_ON_DATASET = ("changed", "missing", "unreached")
@@ -107,6 +109,19 @@ def _tell(
     for member in getattr(recovery, "lost_attributes", ()):
         line("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:
-        line("  note: the numbers of chunks, or how many there were, are not certain")
+        line("  note: " + _uncertain(recovery))
     for remark in recovery.remarks:
         line("  note: %s" % printable(remark))
+
+
+def _uncertain(recovery: Recovery | DatasetRecovery) -> str:
+    """Return what is not certain about a recovery, and why."""
+    if isinstance(recovery, DatasetRecovery):
+        return "the numbers of chunks, or how many there were, are not certain"
+    text = "the positions of saved data are not certain"
+    if recovery.placed:
+        text = "all that was saved is in its place; the length of the lost end is not certain"
+    doubts = [*dict.fromkeys(recovery.doubts)]
+    more = "; and %d more reasons" % (len(doubts) - DOUBTS_SHOWN)
+    shown = "; ".join(doubts[:DOUBTS_SHOWN]) + more * (len(doubts) > DOUBTS_SHOWN)
+    return printable("%s: %s" % (text, shown) if doubts else text)
