@@ -333,7 +333,7 @@ class Inspection:
             kind, why = "trailing", ""
             if self.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
-                why = ": another packed file begins there, and is not read"
+                why = ": another packed file begins there"
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = ", perhaps of an older one, or of an interrupted append"
             message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)

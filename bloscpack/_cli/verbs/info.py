@@ -17,7 +17,7 @@ from ...constants import MAGIC
 from ...log import printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
-from ..file_info import describe_file, info
+from ..file_info import describe_files, info
 from ..target import NamedFile, code_of, named, packed_files
 from ..text import UNKNOWN, info_lines, say_json, size_text
 
@@ -41,7 +41,8 @@ examples:
 """
 OPTIONS = """\
 --chunks  check all chunks, and show sizes and state of each
---json  print a JSON object with all fields
+--bytes  show sizes in bytes, without suffix
+| --json  print a JSON object with all fields
 files <file>  file or dataset to show info for, or a folder of files
 -r --recursive  include all folders below a folder
 """
@@ -49,6 +50,7 @@ files <file>  file or dataset to show info for, or a folder of files
 
 def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
+    console.exact = args.bytes
     found: list[JsonObject] = []
     files = packed_files(args)
     if len(files) == 1 and files == args.files:
@@ -83,7 +85,9 @@ def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
     if not isinstance(item, NamedFile):
         described = item.describe()
     elif args.json:
-        described = describe_file(item.path)
+        described, *behind = describe_files(item.path)
+        if behind:
+            described["following"] = behind
     else:
         return info(item.path)
     if args.json:

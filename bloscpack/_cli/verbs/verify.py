@@ -15,7 +15,7 @@ from .. import exit_codes
 from ..console import console, plain_name, shown_input
 from ..progress import shown, shown_for_run
 from ..target import NamedFile, named, packed_files
-from ..text import say_json, size_text
+from ..text import part_text, say_json, size_text
 
 # The state of a damaged file, in words.
 DAMAGED = "damaged"
@@ -61,13 +61,16 @@ def run(args: Namespace) -> int:
             report = check(path, nthreads=args.nthreads, progress=bar)
         if is_file:
             report.filename = plain_name(path)
-        code, state = state_of(report)
+        code = max(state_of(part)[0] for part in (report, *(report.following or ())))
         if args.json:
             add(path, report)
         elif not (args.quiet and report.ok):
-            texts = shown_input(path), state, _counts(report, state == DAMAGED)
-            console.say("%s: %s (%s)" % texts)
-            tell(report)
+            for part in (report, *(report.following or ())):
+                state = state_of(part)[1]
+                name = shown_input(path) + part_text(vars(part))
+                counts = _counts(part, state == DAMAGED)
+                console.say("%s: %s (%s)" % (name, state, counts))
+                tell(part)
         return code
 
     def failed(path: str, error: BaseException) -> None:
@@ -91,7 +94,7 @@ def run(args: Namespace) -> int:
 
 def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     """Return the exit code for a report, and the state in words."""
-    if report.ok:
+    if not report.nerrors:
         return exit_codes.EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
     if kinds <= NO_DAMAGE.keys():
