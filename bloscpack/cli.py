@@ -245,6 +245,8 @@ def main(argv: list[str] | None = None) -> None:
         elif isinstance(error, (BloscpackError, OSError, MemoryError)):
             code = exit_codes.exit_code(error)
             text = exit_codes.message_of(error, printable)
+            if console.is_filter:
+                text = exit_codes.with_advice(text, code)
         else:
             raise
         variable = exit_codes.DEFAULTS_VARIABLE

@@ -52,6 +52,8 @@ class Console:
     is_optional
         Whether the files of the verb matter more than its messages: a failure of
         standard output is then kept in ``lost``, and does not stop the verb.
+    is_filter
+        Whether the command reads standard input without a verb.
     runs_verb
         Whether a verb was run through the parser.
     is_interrupted
@@ -69,7 +71,7 @@ class Console:
 
     def __init__(self) -> None:
         self.owns_streams = self.quiet = self.is_data = self.is_optional = False
-        self.runs_verb = self.exact = False
+        self.runs_verb = self.exact = self.is_filter = False
         self.is_interrupted = False
         self.lost: Exception | None = None
         self.code_of_lost = 1
