@@ -31,7 +31,7 @@ Habits from other programs, and mistakes.
   [1]
   $ blpk verify --json in.gz | grep -c '"'
   blpk: error: 'in.gz' is not a Bloscpack file: it is a gzip file
-  14
+  15
 
 Options of gzip stand in place of a verb where they are clear; no input is removed.
 

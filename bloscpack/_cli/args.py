@@ -806,12 +806,11 @@ def _similar(word: str, words: Iterable[str]) -> str:
 def _advice(word: str, arguments: Sequence[str]) -> str:
     """Return what to do, as `word` in the arguments is no verb."""
     verb = OTHER_WORDS.get(word.lower())
-    verb = verb or _similar(word.lower(), [verb.name for verb in VERBS])
-    if verb:
-        return "did you mean '%s'?" % verb
-    if os.path.exists(word) or (arguments and arguments[0].startswith("-")):
+    has_options = any(argument.startswith("-") for argument in arguments[:1])
+    if verb is None and (has_options or os.path.exists(word)):
         return "name it in front: 'blpk compress %s'" % " ".join(arguments)
-    return "--help shows all"
+    verb = verb or _similar(word.lower(), [verb.name for verb in VERBS])
+    return "did you mean '%s'?" % verb if verb else "--help shows all"
 
 
 def create_parser() -> Parser:
