@@ -141,7 +141,7 @@ def test_neither_numpy_nor_blosc_is_needed(folder):
 
 
 def test_text_that_would_move_the_cursor():
-    assert "caf\xe9 \\x1b[2J\\n\\udc80" == printable("caf\xe9 \x1b[2J\n\udc80")
+    assert "caf\xe9 \\x1b[2J\\n\\x80" == printable("caf\xe9 \x1b[2J\n\udc80")
 
 
 def test_table():
