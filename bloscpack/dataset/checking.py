@@ -196,7 +196,8 @@ class DatasetCheck:
             try:
                 layouts.committing(layouts.Found(folder, layout, kind))
             except FormatError as error:
-                self.report.note("metadata", "no-table", str(error), file=member or ".")
+                where = {"file": member or "."}
+                self.report.note("metadata", "no-table", error.message, **where)
         if kind != "group":
             try:
                 if isinstance(node, ArrayLayout):
@@ -307,8 +308,7 @@ class DatasetCheck:
         if node.changed_elsewhere:
             name = self._name(node.folder.path(node.description_files[0]))
             message = (
-                "it has no digest of its present content, as after any change by "
-                "another program"
+                "another program has written this, so it has no digest of its content"
             )
             self.report.note("metadata", "changed", message, file=name)
         if node.folder.prefix[:-1] in node.folder.tree.stale:
@@ -395,7 +395,7 @@ class DatasetCheck:
                 self.report.note("files", "no-folder", message, file=shown)
 
     def _check_lengths(self, member: str, group: NodeLayout) -> None:
-        """Note the arrays of a group that are short along a dimension."""
+        """Report the arrays of a group that are short along a dimension."""
         arrays = {
             name.rpartition("/")[2]: (node.dims, node.shape)
             for name, node in self.nodes.items()
@@ -404,8 +404,8 @@ class DatasetCheck:
         }
         unequal = unequal_lengths(arrays)
         if unequal and not is_pyramid(group.read_attributes()):
-            text = told_unequal(unequal)
-            self.report.note("metadata", "unequal", text, file=member or ".")
+            text = "xarray can't open the group: " + told_unequal(unequal)
+            self.report.add("metadata", "unequal", text, file=member or ".")
 
     # Arrays
 

@@ -263,7 +263,7 @@ def _check_shard(
         with suppress(FormatError):
             index = ShardIndex(storage, source.sharding)
             if index.foreign:
-                message = "another program wrote the shard, which has no header of ours"
+                message = "another program has written this, so it has no digest of its content"
                 check.note("header", FOREIGN, message)
                 _check_by_reading(check, source, index.sizes)
                 return

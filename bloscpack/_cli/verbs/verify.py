@@ -5,7 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 
 from ... import dataset
-from ..._check.findings import ERROR, PERMISSION, UNREADABLE, Report, counted
+from ..._check.findings import (
+    ERROR,
+    PERMISSION,
+    UNREADABLE,
+    Finding,
+    Report,
+    counted,
+)
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
@@ -23,6 +30,7 @@ DAMAGED = "damaged"
 NO_DAMAGE = {
     PERMISSION: "not readable by this user",
     "codec": "not readable by this Blosc",
+    "unequal": "not of one length",
     UNREADABLE: "could not be read",
 }
 
@@ -121,9 +129,14 @@ def _counts(report: Report | DatasetReport, damaged: bool) -> str:
 
 
 def tell(report: Report | DatasetReport) -> None:
-    """Show a line for each finding."""
+    """Show a line for each cause: of files with the same finding, the first one."""
+    causes: dict[tuple[object, ...], list[Finding]] = {}
     for finding in report.findings:
-        console.say("  " + printable(str(finding)))
+        where = finding.chunk, finding.offset if finding.file is None else None
+        causes.setdefault((finding.severity, finding.message, *where), []).append(finding)
+    for first, *others in causes.values():
+        more = ", and %s" % counted(len(others), "more file") if others else ""
+        console.say("  " + printable(str(first) + more))
     more = report.nerrors + report.nnotes - len(report.findings)
     if more:
         console.say("  and %d more" % more)
