@@ -5,7 +5,7 @@ would print a traceback, and some packages turn the interrupt into another error
 command ends in the same way after it has cleaned up, so that a loop of the shell stops.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found] # `signal` imports more
 import os
 import sys
 

@@ -268,8 +268,10 @@ def inspect_file(
     path: Path, *, storage_options: StorageOptions | None = None, strict: bool = False
 ) -> FileInfo:
     """Return the description of a file, of the first one of several."""
-    how = {"strict": strict, "only_beginning": True}
-    return inspect_files(path, storage_options=storage_options, **how)[0][0]
+    found = inspect_files(
+        path, strict=strict, only_beginning=True, storage_options=storage_options
+    )
+    return found[0][0]
 
 
 def inspect_files(
@@ -289,14 +291,18 @@ def inspect_files(
     finds_end = not (only_beginning or is_url(path))
 
     def read(fp: Seekable, check: Check) -> list[tuple[FileInfo, FormatError | None]]:
-        found, start, cursor = [], 0, Cursor(fp, to_end=True)
+        found: list[tuple[FileInfo, FormatError | None]] = []
+        start, cursor = 0, Cursor(fp, to_end=True)
         while True:
             try:
                 item = _FileAt(cursor, start, strict, finds_end)
             except FormatError as error:
                 if not (found and lenient):
                     raise
-                error.message = "behind it, from byte %d on: %s" % (start, error.message)
+                error.message = "behind it, from byte %d on: %s" % (
+                    start,
+                    error.message,
+                )
                 return [*found[:-1], (found[-1][0], error)]
             if item.damage is not None and not lenient:
                 raise item.damage
@@ -574,5 +580,5 @@ def describe(
     If `strict` is False, a first chunk whose size differs from the size in the file
     header is accepted, as `info` does: old releases wrote files like that.
     """
-    how = {"strict": strict, "storage_options": storage_options}
-    return inspect_file(path, **how).as_dict()
+    found = inspect_file(path, strict=strict, storage_options=storage_options)
+    return found.as_dict()

@@ -96,9 +96,11 @@ recover leaves a note of what is missing.
 Verbs for files name those for datasets and trees.
 
   $ printf '\1\0\0\0' | blpk bigfile create tree ID u4
-  $ blpk verify tree
+  $ blpk info tree
   blpk: error: 'tree' is a BigFile tree, which 'blpk bigfile' reads
   [1]
+  $ blpk verify tree
+  tree: ok (1 block, 1 data file, 4 bytes)
   $ blpk convert tree tree.zarr
   $ blpk repack tree.zarr
   blpk: error: 'tree.zarr' is a dataset, which 'blpk convert' reads

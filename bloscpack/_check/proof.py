@@ -32,7 +32,7 @@ class Proof(NamedTuple):
     first_guessed: Piece | None
 
 
-# The doubt about a file that was cut off in a place that its table and its chunks prove.
+# The doubt about a cut-off file of which the table and the chunks prove the rest.
 LENGTH_STATED = "only the header states the plain sizes of lost chunks"
 
 

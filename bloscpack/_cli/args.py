@@ -124,13 +124,26 @@ OTHER_WORDS = {
     **dict.fromkeys(("repair", "fix", "salvage"), "recover"),
     **dict.fromkeys(("head", "print", "dump", "stat"), "show"),
     **dict.fromkeys(("cmp", "compare"), "diff"),
-    **{"cp": "snapshot", "meta": "metadata", "optimize": "repack", "to": "convert"},
+    "cp": "snapshot",
+    "meta": "metadata",
+    "optimize": "repack",
+    "to": "convert",
 }
 # The options of gzip and zstd that stand in place of a verb, by their long names.
 GZIP_OPTIONS = {
-    **{"stdout": "c", "to-stdout": "c", "decompress": "d", "uncompress": "d"},
-    **{"keep": "k", "list": "l", "test": "t", "fast": "1", "best": "9"},
-    **{"force": "f", "quiet": "q", "recursive": "r", "verbose": "v"},
+    "stdout": "c",
+    "to-stdout": "c",
+    "decompress": "d",
+    "uncompress": "d",
+    "keep": "k",
+    "list": "l",
+    "test": "t",
+    "fast": "1",
+    "best": "9",
+    "force": "f",
+    "quiet": "q",
+    "recursive": "r",
+    "verbose": "v",
 }
 
 
@@ -746,7 +759,7 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def refuse_unknown(self, words: list[str], own: Parser | None = None) -> NoReturn:
-        """Exit with an error about unknown arguments; `own` is the parser of the verb."""
+        """Exit with an error about unknown arguments; `own` is the verb's parser."""
         text = "unrecognized arguments: %s" % " ".join(words)
         known = (own or self)._option_string_actions
         similar = _similar(words[0], [o for o in known if o.startswith("--")])

@@ -223,7 +223,11 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
 
 def _size(nbytes: int) -> str:
     text = "%d bytes" % nbytes
-    return text if nbytes < 1024 or console.exact else "%s (%s)" % (size_text(nbytes), text)
+    return (
+        text
+        if nbytes < 1024 or console.exact
+        else "%s (%s)" % (size_text(nbytes), text)
+    )
 
 
 def _shape(shape: list[int] | None) -> str:

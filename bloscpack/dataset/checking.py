@@ -36,6 +36,7 @@ from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
     MISSING,
+    OTHER_PROGRAM,
     SHORT,
     DatasetReport,
     FileCheck,
@@ -236,7 +237,8 @@ class DatasetCheck:
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
             if layout == "zarr-python":
-                message = "only zarr-python checks it: damage is found where that fails"
+                message = "no digest of it is checked: damage is found only where "
+                message += "zarr-python can't read it"
             self.report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
@@ -307,10 +309,7 @@ class DatasetCheck:
         """Check the attributes, and whether another program wrote the description."""
         if node.changed_elsewhere:
             name = self._name(node.folder.path(node.description_files[0]))
-            message = (
-                "another program has written this, so it has no digest of its content"
-            )
-            self.report.note("metadata", "changed", message, file=name)
+            self.report.note("metadata", "changed", OTHER_PROGRAM, file=name)
         if node.folder.prefix[:-1] in node.folder.tree.stale:
             message = (
                 "the document around it has another copy of this one, which counts: "

@@ -38,7 +38,7 @@ OPTIONS = """\
 --shard  with --npy, make the file a shard of a Zarr v3 array
     too; its checksum is then crc32c by default
 """
-# The sizes of an input, in bytes, and of what the default makes of it, as a factor, from
+# Size of an input in bytes, and how many times as large the default leaves it, from
 # which ``--auto`` is recommended.
 WORTH_A_TIP = 2**20
 MUCH_LARGER = 1.5

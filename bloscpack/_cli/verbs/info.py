@@ -23,7 +23,7 @@ from ..text import UNKNOWN, info_lines, say_json, size_text
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
-    from ..target import Named
+    from ..target import NamedDataset
 
 # The rows of chunks, and the other errors.
 Chunks = tuple[list[JsonObject], list[str]]
@@ -73,7 +73,9 @@ def run(args: Namespace) -> int:
     return worst
 
 
-def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
+def _show(
+    args: Namespace, item: NamedFile | NamedDataset, found: list[JsonObject]
+) -> int:
     """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
         table = _chunk_table(item, args.nthreads)
@@ -100,7 +102,7 @@ def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
 # The chunks
 
 
-def _chunk_table(item: Named, nthreads: int) -> JsonObject:
+def _chunk_table(item: NamedFile | NamedDataset, nthreads: int) -> JsonObject:
     """Check all chunks of a file or a dataset."""
     chunks_of = _chunks_of_file if isinstance(item, NamedFile) else _chunks_of_dataset
     rows, errors = chunks_of(item.path, nthreads)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections import Counter
 
-from ... import dataset
 from ..._check.findings import (
     ERROR,
     PERMISSION,
@@ -17,13 +17,14 @@ from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
 from ...log import printable
-from ...verify import verify
 from .. import exit_codes
 from ..console import console, plain_name, shown_input
 from ..progress import shown, shown_for_run
-from ..target import NamedFile, named, packed_files
+from ..target import named_any, packed_files
 from ..text import part_text, say_json, size_text
 
+# Number of files from which a summary follows the lines about them: those of a screen.
+MANY = 20
 # The state of a damaged file, in words.
 DAMAGED = "damaged"
 # The state for errors of kinds that are no damage: of the last one that was found.
@@ -56,19 +57,16 @@ files <file>  files of any version, datasets, or folders of them
 def run(args: Namespace) -> int:
     """Check the files and datasets; return the worst exit code."""
     reports: list[JsonObject] = []
+    found: Counter[str] = Counter()
 
     def add(path: str, report: Report, **more: object) -> None:
         fields = {"file": plain_name(path), **report.as_dict(), "error": None}
         reports.append({**fields, **more})
 
     def act(path: str) -> int:
-        item = named(path)
+        item = named_any(path)
         with shown(path, item.plain_size, args.progress) as bar:
-            is_file = isinstance(item, NamedFile)
-            check = verify if is_file else dataset.verify
-            report = check(path, nthreads=args.nthreads, progress=bar)
-        if is_file:
-            report.filename = plain_name(path)
+            report = item.verify(args.nthreads, bar)
         code = max(state_of(part)[0] for part in (report, *(report.following or ())))
         if args.json:
             add(path, report)
@@ -76,19 +74,20 @@ def run(args: Namespace) -> int:
             for part in (report, *(report.following or ())):
                 state = state_of(part)[1]
                 name = shown_input(path) + part_text(vars(part))
-                counts = _counts(part, state == DAMAGED)
-                console.say("%s: %s (%s)" % (name, state, counts))
+                console.say("%s: %s (%s)" % (name, state, counts(part, state)))
                 tell(part)
+        found[state_of(report)[1]] += 1
         return code
 
     def failed(path: str, error: BaseException) -> None:
+        found["not readable"] += 1
         exit_codes.report_failure(path, error)
         unread = Report(plain_name(path), nbytes=None)
         add(path, unread, ok=False, error=exit_codes.message_of(error))
 
     def size_of(path: str) -> int | None:
         try:
-            return named(path).plain_size()
+            return named_any(path).plain_size()
         except (BloscpackError, OSError):
             return 0  # the error is shown later
 
@@ -97,6 +96,9 @@ def run(args: Namespace) -> int:
         worst = exit_codes.for_each_file(files, act, failed=failed)
     if args.json:
         say_json(reports)
+    elif len(files) > MANY and (worst or not args.quiet):
+        states = ", ".join("%d %s" % (found[state], state) for state in sorted(found))
+        console.say("%d inputs: %s" % (len(files), states))
     return worst
 
 
@@ -111,8 +113,13 @@ def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     return exit_codes.EXIT_DAMAGED, DAMAGED
 
 
-def _counts(report: Report | DatasetReport, damaged: bool) -> str:
+def counts(report: Report | DatasetReport, state: str) -> str:
     """Return what a report has counted, in words."""
+    nblocks = getattr(report, "nblocks", None)
+    if nblocks is not None:  # of a BigFile tree
+        files = counted(getattr(report, "nfiles", 0), "data file")
+        return "%s, %s, %s bytes" % (counted(nblocks, "block"), files, report.nbytes)
+    damaged = state == DAMAGED
     chunks, nbytes = counted(report.nchunks, "chunk"), size_text(report.nbytes_intact)
     if isinstance(report, DatasetReport):
         if not report.ok:
@@ -133,10 +140,12 @@ def tell(report: Report | DatasetReport) -> None:
     causes: dict[tuple[object, ...], list[Finding]] = {}
     for finding in report.findings:
         where = finding.chunk, finding.offset if finding.file is None else None
-        causes.setdefault((finding.severity, finding.message, *where), []).append(finding)
+        causes.setdefault((finding.severity, finding.message, *where), []).append(
+            finding
+        )
     for first, *others in causes.values():
-        more = ", and %s" % counted(len(others), "more file") if others else ""
-        console.say("  " + printable(str(first) + more))
+        also = ", and %s" % counted(len(others), "more file") if others else ""
+        console.say("  " + printable(str(first) + also))
     more = report.nerrors + report.nnotes - len(report.findings)
     if more:
         console.say("  and %d more" % more)

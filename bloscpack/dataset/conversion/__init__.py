@@ -247,7 +247,7 @@ def source_format(path: str) -> Format:
 
 
 def _unknown(begin: bytes) -> str:
-    """Return what a file of an unknown format is called; `begin` are its first bytes."""
+    """Return what a file of no known format is called; it begins with `begin`."""
     is_text = not begin.translate(None, bytes(range(32, 127)) + b"\t\r\n")
     return TEXT if is_text and b"\n" in begin else UNKNOWN % begin[:8]
 
