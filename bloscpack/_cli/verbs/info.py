@@ -76,8 +76,6 @@ def run(args: Namespace) -> int:
 def _show(
     args: Namespace, item: NamedFile | NamedDataset, found: list[JsonObject]
 ) -> int:
-    args: Namespace, item: NamedFile | NamedDataset, found: list[JsonObject]
-) -> int:
     """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
         table = _chunk_table(item, args.nthreads)
