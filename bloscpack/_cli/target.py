@@ -22,10 +22,11 @@ from .._commit.snapshot import read_snapshot
 from .._format.sections import read_beginning
 from .._storage.cursor import Cursor
 from .._storage.local import begins_with as begins_with
-from .._storage.paths import is_url, local_path, shown_name
-from .._storage.urls import last_part
+from .._storage.paths import is_url, local_path, public_name, shown_name
+from .._storage.urls import joined_url, last_part
 from ..constants import EXTENSION, MAGIC, NPY_MAGIC
 from ..exceptions import BloscpackError, StorageError
+from ..log import printable
 from ..serializers import is_array
 from .console import (
     STREAM,
@@ -47,7 +48,8 @@ from .exit_codes import (
     kind_of_folder,
     refuse_kinds_of_folders,
 )
-from .text import inner
+from .file_info import describe_files, info
+from .text import info_lines, inner
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -176,6 +178,20 @@ class Named:
         """Return the number of plain bytes; None if it is unknown."""
         return None
 
+    def describe(self) -> JsonObject:
+        """Return all fields of the description."""
+        return {}
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields of each file or array in it, and the exit code."""
+        return [self.describe()], EXIT_OK
+
+    def info(self) -> int:
+        """Show the description; return the exit code."""
+        described = self.describe()
+        console.say_all(info_lines(described))
+        return code_of(described)
+
     def verify(self, nthreads: int, progress: Bar | None) -> Report:
         """Return the report of the check."""
         from ..verify import verify
@@ -189,6 +205,19 @@ class NamedFile(Named):
     def plain_size(self) -> int | None:
         """Return the plain bytes from the header; None if it does not tell."""
         return plain_size_of(self.path)
+
+    def describe(self) -> JsonObject:
+        """Return all fields of the description, with those of files that follow."""
+        first, *behind = describe_files(self.path)
+        return {**first, "following": behind} if behind else first
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields of the file, and of each that stands behind it."""
+        return describe_files(self.path, strict=True), EXIT_OK
+
+    def info(self) -> int:
+        """Show the description; return the exit code."""
+        return info(self.path)
 
     def beginning(self, *, needs_metadata: bool = False) -> Beginning:
         """Return the sections in front of the chunks.
@@ -258,6 +287,28 @@ class NamedDataset(Named):
         from .. import dataset
 
         return {"path": shown_name(self.path), **dataset.describe(self.path)}
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields of each array; one that can't be opened is reported."""
+        from .. import dataset
+        from ..dataset.description import arrays_of
+
+        found: list[JsonObject] = []
+        code, path = EXIT_OK, self.path
+        for described in arrays_of(dataset.describe(path)):
+            name = described["name"]
+            file = shown_name(path)
+            if name and is_url(path):
+                file = joined_url(public_name(path), name)
+            elif name:
+                file = os.path.join(path, *name.split("/"))
+            if "error" in described:
+                texts = printable(file), printable(described["error"])
+                console.report("'%s': %s" % texts)
+                code = max(code, code_of(described))
+            else:
+                found.append({"file": file, **described})
+        return found, code
 
     def plain_size(self) -> int | None:
         """Return the plain bytes; None if they are unknown."""

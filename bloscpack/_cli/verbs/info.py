@@ -17,9 +17,8 @@ from ...constants import MAGIC
 from ...log import printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
-from ..file_info import describe_files, info
 from ..target import NamedFile, code_of, named, packed_files
-from ..text import UNKNOWN, info_lines, say_json, size_text
+from ..text import UNKNOWN, say_json, size_text
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
@@ -84,18 +83,10 @@ def _show(
         else:
             _show_chunks(table, shown_input(item.path))
         return EXIT_DAMAGED if table["ndamaged"] or table["errors"] else EXIT_OK
-    if not isinstance(item, NamedFile):
-        described = item.describe()
-    elif args.json:
-        described, *behind = describe_files(item.path)
-        if behind:
-            described["following"] = behind
-    else:
-        return info(item.path)
-    if args.json:
-        found.append(described)
-    else:
-        console.say_all(info_lines(described))
+    if not args.json:
+        return item.info()
+    described = item.describe()
+    found.append(described)
     return code_of(described)
 
 

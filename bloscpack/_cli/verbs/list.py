@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
-from ..._storage.paths import is_url, public_name, shown_name
-from ..._storage.urls import joined_url
 from ...describe import ratio_of
 from ...log import printable
 from ..console import console
-from ..exit_codes import EXIT_OK, for_each_file
-from ..file_info import describe_files
-from ..target import NamedFile, code_of, named, packed_files
+from ..exit_codes import for_each_file
+from ..target import named, packed_files
 from ..text import UNKNOWN, array_text, part_text, say_json, short, size_text, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -53,11 +48,7 @@ def run(args: Namespace) -> int:
     found: list[JsonObject] = []
 
     def act(path: str) -> int:
-        item, code = named(path), EXIT_OK
-        if isinstance(item, NamedFile):
-            entries = describe_files(path, strict=True)
-        else:
-            entries, code = _arrays_of(path)
+        entries, code = named(path).entries()
         found.extend(
             {key: entry[key] for key in entry if key not in LEFT_OUT}
             for entry in entries
@@ -73,31 +64,6 @@ def run(args: Namespace) -> int:
             rows.append(_total(found))
         console.say_all(table(rows, SET_LEFT))
     return worst
-
-
-def _arrays_of(path: str) -> tuple[list[JsonObject], int]:
-    """Return the fields of each array of a dataset, and the exit code.
-
-    An array that can't be opened is reported.
-    """
-    from ... import dataset
-    from ...dataset.description import arrays_of
-
-    found, code = [], EXIT_OK
-    for described in arrays_of(dataset.describe(path)):
-        name = described["name"]
-        file = shown_name(path)
-        if name and is_url(path):
-            file = joined_url(public_name(path), name)
-        elif name:
-            file = os.path.join(path, *name.split("/"))
-        if "error" in described:
-            texts = printable(file), printable(described["error"])
-            console.report("'%s': %s" % texts)
-            code = max(code, code_of(described))
-        else:
-            found.append({"file": file, **described})
-    return found, code
 
 
 def _row(entry: JsonObject) -> tuple[str, ...]:
