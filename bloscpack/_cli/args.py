@@ -120,7 +120,7 @@ OTHER_WORDS = {
     **dict.fromkeys(("ls", "dir"), "list"),
     **dict.fromkeys(("test", "check", "fsck", "validate"), "verify"),
     **dict.fromkeys(("pack", "zip", "gzip", "add"), "compress"),
-    **dict.fromkeys(("unpack", "extract", "uncompress", "unzip", "x"), "decompress"),
+    **dict.fromkeys(("unpack", "extract", "uncompress", "unzip"), "decompress"),
     **dict.fromkeys(("repair", "fix", "salvage"), "recover"),
     **dict.fromkeys(("head", "print", "dump", "stat"), "show"),
     **dict.fromkeys(("cmp", "compare"), "diff"),
