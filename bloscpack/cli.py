@@ -36,15 +36,21 @@ class Terminated(BaseException):
         self.number = number
 
 
-def _note_interrupts() -> None:
-    """Note Ctrl-C: NumPy, for one, raises another error if it is being imported."""
+def _note_interrupts(runs_verb: bool) -> None:
+    """Note Ctrl-C: NumPy, for one, raises another error if it is being imported.
+
+    The entry point lets it end the process until a verb runs, which may have to clean
+    up.
+    """
     import signal
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         console.is_interrupted = True
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    ends_process = before == signal.SIG_DFL
+    if ends_process if runs_verb else before is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
 
 
@@ -56,9 +62,7 @@ def _handle_termination(undoes: bool) -> None:
     """
     import signal
 
-    if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == __name__:
-        # The imports of the verb are done, and no other handler may run in this one.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _note_interrupts(runs_verb=True)
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated(number)
@@ -127,7 +131,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     from ._cli.args import ANSWER, DATA, FILES, UNDOING, find, module_of, parse
 
     if owns_process:
-        _note_interrupts()
+        _note_interrupts(runs_verb=False)
     args = parse(arguments)
     verb = find(args.subcommand)
     assert verb is not None  # the parser accepts no other
@@ -245,6 +249,8 @@ def main(argv: list[str] | None = None) -> None:
         elif isinstance(error, (BloscpackError, OSError, MemoryError)):
             code = exit_codes.exit_code(error)
             text = exit_codes.message_of(error, printable)
+            if console.is_filter:
+                text = exit_codes.with_advice(text, code)
         else:
             raise
         variable = exit_codes.DEFAULTS_VARIABLE

@@ -14,8 +14,8 @@ from ._commit.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
 from ._format.sections import SMALLEST_CHUNK, read_beginning
 from ._storage.cursor import Cursor
-from ._storage.paths import shown_name
-from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
+from ._storage.paths import is_url, shown_name
+from .constants import BLOSC_HEADER_LENGTH, MAGIC, MAX_NDIM
 from .exceptions import FormatError
 from .serializers import CHUNKS, is_array, is_grid, is_shard, shard_rows, user_metadata
 
@@ -196,6 +196,8 @@ class FileInfo(InfoRecord):
     ----------
     file
         Name of the file.
+    start
+        Where it begins, if it stands behind other packed files; else 0.
     format_version
         Number of the version of the format, 0 to 3.
     nbytes
@@ -232,6 +234,7 @@ class FileInfo(InfoRecord):
     """
 
     file: str
+    start: int
     format_version: int
     nbytes: int
     cbytes: int
@@ -262,85 +265,174 @@ COMMON_FIELDS = ("codec", "filter", "typesize", "blocksize", "nbytes")
 
 
 def inspect_file(
+    path: Path, *, storage_options: StorageOptions | None = None, strict: bool = False
+) -> FileInfo:
+    """Return the description of a file, of the first one of several."""
+    found = inspect_files(
+        path, strict=strict, only_beginning=True, storage_options=storage_options
+    )
+    return found[0][0]
+
+
+def inspect_files(
     path: Path,
     *,
     strict: bool = False,
     lenient: bool = False,
+    only_beginning: bool = False,
     storage_options: StorageOptions | None = None,
-) -> tuple[FileInfo, FormatError | None]:
-    """Return the description of a file, and damage; see `describe` for `strict`.
+) -> list[tuple[FileInfo, FormatError | None]]:
+    """Return a description of each file that stands at a path, one behind the other.
 
-    If `lenient`, damage among chunks that are counted is no error: it is returned. It
-    is None if all chunks were counted, or if the file header contains the sizes.
+    The end of the last chunk is looked for, unless `only_beginning` is given, or the
+    path is a URL. If `lenient`, damage among the chunks is no error: it is returned
+    beside the description. See `describe` for `strict`.
+    """
+    finds_end = not (only_beginning or is_url(path))
+
+    def read(fp: Seekable, check: Check) -> list[tuple[FileInfo, FormatError | None]]:
+        found: list[tuple[FileInfo, FormatError | None]] = []
+        start, cursor = 0, Cursor(fp, to_end=True)
+        while True:
+            try:
+                item = _FileAt(cursor, start, strict, finds_end)
+            except FormatError as error:
+                if not (found and lenient):
+                    raise
+                error.message = "behind it, from byte %d on: %s" % (
+                    start,
+                    error.message,
+                )
+                return [*found[:-1], (found[-1][0], error)]
+            if item.damage is not None and not lenient:
+                raise item.damage
+            # No digest covers these bytes: check that no writer changed the file.
+            check(item.beginning.header)
+            found.append((item.info(shown_name(path)), item.damage))
+            if not item.is_followed:
+                return found
+            start += cursor.position
+            cursor = cursor.following()
+
+    return read_snapshot(path, read, parts=True, storage_options=storage_options)
+
+
+class _FileAt:
+    """The file at a cursor, which is `start` bytes behind the begin of the first one.
+
+    ``damage`` is why the chunks were not counted, or don't end where they should.
+    If another file follows, the cursor is at its beginning.
     """
 
-    def read(fp: Seekable, check: Check) -> tuple[FileInfo, FormatError | None]:
-        cursor = Cursor(fp, to_end=True)
-        cbytes = cursor.left()
-        beginning = read_beginning(cursor)
-        header, first_at = beginning.header, cursor.position
-        walked = header.nbytes is None or cbytes is None
-        nchunks = nbytes = largest = largest_cbytes = 0
-        damage = first = None
+    def __init__(
+        self, cursor: Cursor, start: int, strict: bool, finds_end: bool
+    ) -> None:
+        self.start, size = start, cursor.left()
+        self.beginning = beginning = read_beginning(cursor)
+        header, self.first_at = beginning.header, cursor.position
+        self.first: BloscHeader | None = None
+        self.damage: FormatError | None = None
+        self.walked = header.nbytes is None or size is None
+        self.nchunks = self.nbytes = self.largest = self.largest_cbytes = 0
+        self.offsets = _describe_offsets(beginning, self.first_at, size)
         try:
-            head = cursor.peek(BLOSC_HEADER_LENGTH)
-            if header.nchunks and not (header.nchunks == -1 and not head):
-                try:
-                    if strict and header.nbytes is not None:
-                        from ._format.chunks import read_chunk_header
-
-                        first = read_chunk_header(cursor, header, 0)
-                    else:
-                        first = decode_header(head)
-                except FormatError as error:
-                    error.locate(0, first_at)
-                    raise
-            if walked:
-                from ._format.chunks import frames_of
-
-                for frame in frames_of(cursor, header):
-                    nchunks += 1
-                    nbytes += frame.header.nbytes
-                    largest = max(largest, frame.header.nbytes)
-                    largest_cbytes = max(largest_cbytes, frame.header.ctbytes)
+            self._read_first_chunk(cursor, strict)
+            if self.walked:
+                self._walk(cursor)
         except FormatError as error:
-            if not (lenient and walked):
+            if not self.walked:
                 raise
-            damage = error
-        shard = describe_shard(fp, beginning, first_at, cbytes)
-        # No digest covers these bytes: check that no writer changed the file.
-        check(header)
-        cbytes = cursor.position if cbytes is None else cbytes
-        if not walked:
-            nchunks, nbytes = header.nchunks, header.nbytes or 0
-            if nchunks == 1 and first is not None:
-                largest, largest_cbytes = nbytes, first.ctbytes
-            elif nchunks > 1:
-                largest = max(header.chunk_size, header.last_chunk)
-                # Blosc stores incompressible bytes unchanged, after its header.
-                largest_cbytes = min(largest + BLOSC_HEADER_LENGTH, cbytes)
-        info = FileInfo(
-            file=shown_name(path),
+            self.damage = error
+        self.shard = describe_shard(cursor.fp, beginning, self.first_at, size, start)
+        if not self.walked:
+            self._take_sizes_of_header(size or 0)
+        self.is_followed = False
+        if finds_end and not self.damage and header.nchunks:
+            try:
+                self._move_to_end(cursor)
+                self.is_followed = bytes(cursor.peek(len(MAGIC))) == MAGIC
+                cursor.restore()
+            except FormatError as error:
+                self.damage = error
+        is_whole = size is None or self.is_followed
+        self.cbytes = cursor.position if is_whole else size or 0
+
+    def _read_first_chunk(self, cursor: Cursor, strict: bool) -> None:
+        header, head = self.beginning.header, cursor.peek(BLOSC_HEADER_LENGTH)
+        if header.nchunks and not (header.nchunks == -1 and not head):
+            try:
+                if strict and header.nbytes is not None:
+                    from ._format.chunks import read_chunk_header
+
+                    self.first = read_chunk_header(cursor, header, 0)
+                else:
+                    self.first = decode_header(head)
+            except FormatError as error:
+                error.locate(0, self.first_at)
+                raise
+
+    def _walk(self, cursor: Cursor) -> None:
+        from ._format.chunks import frames_of
+
+        for frame in frames_of(cursor, self.beginning.header):
+            self.nchunks += 1
+            self.nbytes += frame.header.nbytes
+            self.largest = max(self.largest, frame.header.nbytes)
+            self.largest_cbytes = max(self.largest_cbytes, frame.header.ctbytes)
+
+    def _take_sizes_of_header(self, size: int) -> None:
+        header = self.beginning.header
+        self.nchunks, self.nbytes = header.nchunks, header.nbytes or 0
+        if self.nchunks == 1 and self.first is not None:
+            self.largest, self.largest_cbytes = self.nbytes, self.first.ctbytes
+        elif self.nchunks > 1:
+            self.largest = max(header.chunk_size, header.last_chunk)
+            # Blosc stores incompressible bytes unchanged, after its header.
+            self.largest_cbytes = min(self.largest + BLOSC_HEADER_LENGTH, size)
+
+    def _move_to_end(self, cursor: Cursor) -> None:
+        """Move behind the last chunk; raise `FormatError` if the file ends before."""
+        if self.walked:
+            return
+        header, offsets = self.beginning.header, self.beginning.offsets
+        if offsets is None or self.offsets is None or not self.offsets.plausible:
+            from ._format.chunks import frames_of
+
+            for _ in frames_of(cursor, header):
+                pass
+            return
+        cursor.move(offsets[-1])
+        try:
+            chunk = decode_header(cursor.peek(BLOSC_HEADER_LENGTH))
+            cursor.skip(chunk.ctbytes, "a chunk", "chunks")
+            cursor.skip(header.checksum_impl.size, "a digest", "chunks")
+        except FormatError as error:
+            error.locate(len(offsets) - 1, offsets[-1])
+            raise
+
+    def info(self, name: str) -> FileInfo:
+        """Return the description of the file."""
+        header, beginning = self.beginning.header, self.beginning
+        return FileInfo(
+            file=name,
+            start=self.start,
             format_version=header.format_version,
-            nbytes=nbytes,
-            cbytes=cbytes,
-            ratio=ratio_of(nbytes, cbytes),
-            nchunks=nchunks,
-            largest_chunk=largest,
-            largest_cbytes=largest_cbytes,
-            walked=walked,
+            nbytes=self.nbytes,
+            cbytes=self.cbytes,
+            ratio=ratio_of(self.nbytes, self.cbytes),
+            nchunks=self.nchunks,
+            largest_chunk=self.largest,
+            largest_cbytes=self.largest_cbytes,
+            walked=self.walked,
             checksum=header.checksum,
             header=HeaderInfo(**header),
             array=describe_array(beginning.metadata),
             metadata=beginning.metadata,
             metadata_header=_describe_metadata(beginning.metadata_header),
-            offsets=_describe_offsets(beginning, first_at, cbytes),
-            shard=shard,
-            first_chunk=_describe_chunk(first),
+            offsets=self.offsets,
+            shard=self.shard,
+            first_chunk=_describe_chunk(self.first),
         )
-        return info, damage
-
-    return read_snapshot(path, read, parts=True, storage_options=storage_options)
 
 
 def ratio_of(nbytes: int, cbytes: int) -> float:
@@ -357,7 +449,7 @@ def _describe_chunk(header: BloscHeader | None) -> ChunkInfo | None:
 
 
 def _describe_offsets(
-    beginning: Beginning, first_at: int, size: int
+    beginning: Beginning, first_at: int, size: int | None
 ) -> OffsetsInfo | None:
     offsets = beginning.offsets
     if offsets is None:
@@ -366,18 +458,18 @@ def _describe_offsets(
     plausible = (
         offsets[:1] in ([], [first_at])
         and all(after - at >= smallest for at, after in pairwise(offsets))
-        and (not offsets or offsets[-1] + smallest <= size)
+        and (not offsets or size is None or offsets[-1] + smallest <= size)
     )
     free = beginning.header.max_app_chunks
     return OffsetsInfo(count=len(offsets), free=free, plausible=plausible)
 
 
 def describe_shard(
-    fp: Seekable, beginning: Beginning, first_at: int, size: int | None
+    fp: Seekable, beginning: Beginning, first_at: int, size: int | None, start: int = 0
 ) -> ShardInfo | None:
     """Return a description of the shard that a file is; None if it is no shard.
 
-    `size` is None for a file that can't seek.
+    `size` is None for a file that can't seek. The file begins at `start`.
     """
     header, metadata = beginning.header, beginning.metadata
     if not is_shard(metadata):  # usually; NumPy is not needed then
@@ -394,7 +486,7 @@ def describe_shard(
         rows = metadata[CHUNKS][0] if metadata[CHUNKS] else 1
     if size is not None:
         position = fp.tell()
-        fp.seek(0)
+        fp.seek(start)
         index = has_trailer(storage_of(fp), header, first_at, metadata)
         fp.seek(position)
     return ShardInfo(rows=rows, slots=slots, index=index)
@@ -477,7 +569,7 @@ def info(path: Path, *, storage_options: StorageOptions | None = None) -> FileIn
     >>> found.nbytes, found.nchunks, found.first_chunk.codec
     (1000000, 1, 'blosclz')
     """
-    return inspect_file(path, storage_options=storage_options)[0]
+    return inspect_file(path, storage_options=storage_options)
 
 
 def describe(
@@ -488,5 +580,5 @@ def describe(
     If `strict` is False, a first chunk whose size differs from the size in the file
     header is accepted, as `info` does: old releases wrote files like that.
     """
-    found, _ = inspect_file(path, strict=strict, storage_options=storage_options)
+    found = inspect_file(path, strict=strict, storage_options=storage_options)
     return found.as_dict()

@@ -74,9 +74,14 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    """Return the escape sequence of a character, or of a byte that is no text."""
+    if "\udc80" <= char <= "\udcff":  # a byte of a file name
+        return "\\x%02x" % (ord(char) - 0xDC00)
+    return char.encode("unicode_escape").decode()
 
 
 def encodable(text: str, stream: object) -> str:

@@ -104,8 +104,6 @@ class Reader:
             return bytes(plain[max(0, start - begin) : max(0, stop - begin)])
 
         numbers = file.numbers(start, stop) if start < stop else range(0)
-        if start >= self.nbytes:  # chunks without plain bytes may be damaged, though
-            numbers = range(max(0, file.nchunks - 1), file.nchunks)
         file.load(numbers, cut, deliver=deliver, nthreads=nthreads)
 
     # Arrays

@@ -213,7 +213,7 @@ class _ArchiveSaver:
         self._how = how
         self._most = fill_limit(storage.size)
         report = Report(cbytes=storage.size, checksum="crc32")
-        self.recovery = ArchiveRecovery(report, [], [], True, 0)
+        self.recovery = ArchiveRecovery(report, [], [], True, True, 0)
         self._members: dict[str, FoundMember] = {}
 
     def save(self) -> ArchiveRecovery:

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 
 from ._check.files import Inspection
-from ._check.findings import Finding, Report
+from ._check.findings import ANOTHER, Finding, Report
 from ._check.trailer import SECTION as SHARD
 from ._commit.snapshot import read_snapshot
 from ._compat import make_callable
 from ._engine.blosc_settings import own_settings
-from ._storage.base import Storage
+from ._storage.base import PartStorage, Storage
 from ._storage.paths import is_url, local_path, shown_name
 from ._storage.stream import positional
 from ._storage.urls import path_of
@@ -45,8 +45,9 @@ def verify_fp(
     """Check a file of any version or an archive from the position of a file object on.
 
     All bytes are read, and every chunk is decompressed. After a damaged chunk, the
-    check goes on at the next intact one. The file object is left at its end. One that
-    can't seek, like a pipe, is copied to a temporary file first.
+    check goes on at the next intact one. Packed files that follow behind the last chunk
+    are checked too: see `Report.following`. The file object is left at its end. One
+    that can't seek, like a pipe, is copied to a temporary file first.
 
     Parameters
     ----------
@@ -74,7 +75,22 @@ def verify_fp(
                 from ._check.archives import report_on_archive
 
                 return report_on_archive(storage, count, progress)
-        return Inspection(storage, count, progress).report
+        report = Inspection(storage, count, progress).report
+        part, following = report, []
+        while (start := _start_behind(part)) is not None:
+            rest = PartStorage(storage, start, storage.size)
+            part = Inspection(rest, count, progress).report
+            part.start = start
+            part.findings = [finding.moved(start) for finding in part.findings]
+            following.append(part)
+        report.following = following or None
+        return report
+
+
+def _start_behind(report: Report) -> int | None:
+    """Return where another packed file begins behind the last chunk, if any."""
+    found = (f.offset for f in report.findings if f.kind == ANOTHER)
+    return next(found, None)
 
 
 def checker_of_folder(

@@ -6,6 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.abspath(os.pardir))
+sys.path.insert(0, os.path.abspath(os.curdir))
 
 from bloscpack.version import __version__
 
@@ -14,7 +15,7 @@ author = "The authors of this implementation of Bloscpack"
 copyright = author
 version = release = __version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "reference"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "Bloscpack %s" % version

@@ -106,7 +106,7 @@ def _flowing(text: str) -> str:
 # From the parser
 
 
-def _expanded(text: str | None, parser: ArgumentParser, action: Action | None) -> str:
+def expanded(text: str | None, parser: ArgumentParser, action: Action | None) -> str:
     """Return a text of the parser with its format specifiers expanded."""
     if text is None or (action is None and "%(prog)" not in text):
         return text or ""
@@ -119,33 +119,39 @@ def _expanded(text: str | None, parser: ArgumentParser, action: Action | None) -
     return text % values
 
 
-def _metavar(action: Action) -> str:
-    metavar = action.metavar if isinstance(action.metavar, str) else action.dest
-    return metavar.strip("<>")
+def metavar(action: Action) -> str:
+    """Return the name of the value of an option or argument."""
+    found = action.metavar if isinstance(action.metavar, str) else action.dest
+    return found.strip("<>")
 
 
 def _as_argument(action: Action) -> str:
     """Return a positional argument in the notation of a synopsis."""
-    name = italic(_metavar(action))
+    name = italic(metavar(action))
     forms = {"?": "[%s]", "*": "[%s ...]", "+": "%s ..."}
     return forms.get(str(action.nargs), "%s") % name
 
 
 def _as_option(action: Action) -> str:
     names = ", ".join(map(bold, action.option_strings))
-    return names if action.nargs == 0 else "%s %s" % (names, italic(_metavar(action)))
+    return names if action.nargs == 0 else "%s %s" % (names, italic(metavar(action)))
 
 
-def _options(parser: ArgumentParser) -> Iterator[str]:
+def listed(parser: ArgumentParser) -> Iterator[Action]:
+    """Yield the options and arguments that are no verbs, and are not hidden."""
     for action in parser._actions:
         # The choices of the action for the verbs are a dict of parsers.
         if isinstance(action.choices, dict) or action.help == "==SUPPRESS==":
             continue
-        if "--help" in action.option_strings:
-            continue
+        if "--help" not in action.option_strings:
+            yield action
+
+
+def _options(parser: ArgumentParser) -> Iterator[str]:
+    for action in listed(parser):
         named = bool(action.option_strings)
-        tag = _as_option(action) if named else italic(_metavar(action))
-        yield from _tagged(tag, _expanded(action.help, parser, action))
+        tag = _as_option(action) if named else italic(metavar(action))
+        yield from _tagged(tag, expanded(action.help, parser, action))
 
 
 def _verb(title: str, help_: str, parser: ArgumentParser) -> Iterator[str]:
@@ -156,7 +162,7 @@ def _verb(title: str, help_: str, parser: ArgumentParser) -> Iterator[str]:
         yield " ".join([*synopsis, *map(_as_argument, arguments)])
     else:
         yield escape(parser.usage)
-    text = _expanded(parser.description, parser, None) or help_
+    text = expanded(parser.description, parser, None) or help_
     yield ".PP"
     first, *rest = text.split("\n\n")
     yield _flowing(first[:1].upper() + first[1:].rstrip().removesuffix(".") + ".")
@@ -164,7 +170,7 @@ def _verb(title: str, help_: str, parser: ArgumentParser) -> Iterator[str]:
         yield ".PP"
         yield _flowing(paragraph)
     yield from _options(parser)
-    above, _, examples = _expanded(parser.epilog, parser, None).partition("\n")
+    above, _, examples = expanded(parser.epilog, parser, None).partition("\n")
     if examples:
         yield ".PP"
         yield escape(above[:1].upper() + above[1:])

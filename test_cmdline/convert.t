@@ -78,7 +78,7 @@ Wrong usage, and damage: no target appears.
   blpk: error: input file 'missing.npy' does not exist!
   [1]
   $ blpk convert meta.json d.npy
-  blpk: error: expected a file or folder of one of the formats * (glob)
+  blpk: error: expected one of the formats * (glob)
   [1]
   $ head -c 20000 a.npy > short.npy
   $ blpk convert short.npy d.zarr

@@ -261,7 +261,12 @@ Two files one behind the other are read as one; a change of them is refused.
   [1]
   $ blpk verify both.blp
   both.blp: ok (1 chunk, 5.0B)
-    note: '*' bytes lie behind the last chunk: another packed file begins there, and is not read * (glob)
+    note: '*' bytes lie behind the last chunk: another packed file begins there * (glob)
+  both.blp, from byte * on: ok (1 chunk, 6.0B) (glob)
+  $ blpk list --bytes both.blp | grep -c both
+  2
+  $ blpk info both.blp | grep from
+  both.blp, from byte * on: (glob)
   $ blpk append both.blp uno
   blpk: *another* (glob)
   [1]

@@ -8,11 +8,11 @@ Habits from other programs, and mistakes.
   $ blpk compress --level 9 -f in
   $ blpk comprss in
   usage: blpk [-h] [options] SUBCOMMAND ...
-  blpk: error: there is no subcommand 'comprss'; --help shows all
+  blpk: error: there is no subcommand 'comprss'; did you mean 'compress'?
   [2]
   $ blpk compress --clevl 3 in
   usage: blpk [-h] [options] SUBCOMMAND ...
-  blpk: error: unrecognized arguments: --clevl
+  blpk: error: unrecognized arguments: --clevl; did you mean '--clevel'?
   [2]
   $ blpk compress in.blp
   blpk: 'in.blp' is a Bloscpack file already, and is compressed again
@@ -31,7 +31,36 @@ Habits from other programs, and mistakes.
   [1]
   $ blpk verify --json in.gz | grep -c '"'
   blpk: error: 'in.gz' is not a Bloscpack file: it is a gzip file
-  14
+  15
+
+Options of gzip stand in place of a verb where they are clear; no input is removed.
+
+  $ blpk -9kf in
+  $ ls
+  in
+  in.blp
+  in.gz
+  out.blp
+  $ blpk -dc in.blp | tail -1
+  1000
+  $ blpk -t in.blp out.blp
+  in.blp: ok (1 chunk, 3.8K)
+  out.blp: ok (1 chunk, 3.8K)
+  $ blpk -l in.blp | wc -l | tr -d ' '
+  2
+  $ blpk -df in.blp
+  $ blpk -t 4 in.blp nothing 2>&1 | tail -1
+  blpk: error: there is no subcommand '4'; name it in front: 'blpk compress -t 4 in.blp nothing'
+  $ blpk in 2>&1 | tail -1
+  blpk: error: there is no subcommand 'in'; name it in front: 'blpk compress in'
+  $ blpk ls in 2>&1 | tail -1
+  blpk: error: there is no subcommand 'ls'; did you mean 'list'?
+  $ cat in | blpk -d
+  blpk: error: * this might not be a bloscpack compressed file; without -d the bytes are packed, and 'blpk convert' reads other formats (glob)
+  [1]
+  $ blpk < in | head -c 300 | blpk -d
+  blpk: error: * 'blpk recover FILE NEW' saves what is intact in a file (glob)
+  [3]
 
 A file without room grows, a missing one is made, and a file from a pipe is appended to.
 
@@ -67,9 +96,11 @@ recover leaves a note of what is missing.
 Verbs for files name those for datasets and trees.
 
   $ printf '\1\0\0\0' | blpk bigfile create tree ID u4
-  $ blpk verify tree
+  $ blpk info tree
   blpk: error: 'tree' is a BigFile tree, which 'blpk bigfile' reads
   [1]
+  $ blpk verify tree
+  tree: ok (1 block, 1 data file, 4 bytes)
   $ blpk convert tree tree.zarr
   $ blpk repack tree.zarr
   blpk: error: 'tree.zarr' is a dataset, which 'blpk convert' reads

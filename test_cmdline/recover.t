@@ -46,11 +46,19 @@ Header and offset table are made anew. Nobody knows then how many chunks there w
   $ blpk -f recover damaged.blp saved.blp
   damaged.blp: 4 of 4 chunks saved to saved.blp
     error: the magic marker * (glob)
-    note: the numbers of chunks, or how many there were, are not certain
+    note: the positions of saved data are not certain: only one statement gives the number of chunks; the header is damaged
     note: there may have been metadata: none were found
   [3]
   $ blpk -f d saved.blp
   $ cmp numbers saved
+
+Of a file that was cut off, all that is there is in its place.
+
+  $ blpk -f c -z 1K -c zstd -s -t 1 numbers cut.blp
+  $ head -c 1200 cut.blp > damaged.blp
+  $ blpk -f recover damaged.blp saved.blp | grep place
+    note: all that was saved is in its place; the length of the lost end is not certain: only the header states the plain sizes of lost chunks
+  $ rm cut.blp
 
 The new file can go to standard output; what is told goes to standard error.
 

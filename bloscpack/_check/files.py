@@ -16,10 +16,11 @@ from .._commit.undo import OPTIONS, settled
 from .._engine.forks import cached_property
 from .._format.array_metadata import Description
 from .._format.chunks import frames_of
-from .._format.other_formats import PREFIX_LENGTH, is_of_other_format
+from .._format.other_formats import PREFIX_LENGTH, ZIP, is_of_other_format
 from .._format.sections import FREE, read_beginning
 from .._storage.base import PartStorage, Storage
 from .._storage.cursor import StorageCursor
+from .._storage.zip_store import Directory
 from ..abstract_io import Progress
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError
@@ -89,8 +90,8 @@ class Inspection:
             report.add("header", "undo-record", error.message, offset=OPTIONS)
         self.whole = storage
         sections = read_sections(storage, report)
-        if sections.unreadable is not None and is_of_other_format(
-            storage.read_at(0, PREFIX_LENGTH)
+        if sections.unreadable is not None and (
+            is_of_other_format(storage.read_at(0, PREFIX_LENGTH)) or _is_zip(storage)
         ):
             raise sections.unreadable
         self.storage = storage = without_trailer(storage, sections)
@@ -333,7 +334,7 @@ class Inspection:
             kind, why = "trailing", ""
             if self.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
-                why = ": another packed file begins there, and is not read"
+                why = ": another packed file begins there"
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = ", perhaps of an older one, or of an interrupted append"
             message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)
@@ -492,6 +493,14 @@ class Inspection:
         except FormatError as error:
             section, at = error.section or "chunks", error.offset
             self.report.add(section, "reader", error.message, offset=at)
+
+
+def _is_zip(storage: Storage) -> bool:
+    """Return whether a file is an intact ZIP file, that of another program."""
+    try:
+        return storage.read_at(0, len(ZIP)) == ZIP and Directory(storage).shift == 0
+    except FormatError:
+        return False
 
 
 def _end_before_append(

@@ -125,6 +125,15 @@ class Finding(Record):
 
     optional = ("region",)
 
+    def moved(self, start: int) -> Finding:
+        """Return the finding in a file where these bytes begin at `start`."""
+        at, extent = self.offset, self.extent
+        return replace(
+            self,
+            offset=None if at is None else start + at,
+            extent=extent and (start + extent[0], start + extent[1]),
+        )
+
     def __str__(self) -> str:
         parts = [] if self.member is None else ["member '%s'" % self.member]
         parts.append("section '%s'" % self.section)
@@ -180,6 +189,10 @@ class Report(Record):
         The size of the file in bytes.
     checksum
         The name of the checksum; for an archive ``'crc32'``, that of all members.
+    start
+        Where the file begins, if it stands behind other packed files; else 0.
+    following
+        The reports on the files that stand behind this one; None if there are none.
     """
 
     filename: str | None = None
@@ -193,13 +206,16 @@ class Report(Record):
     nbytes_intact: int = 0
     cbytes: int = 0
     checksum: str | None = None
+    start: int = 0
+    following: list[Report] | None = None
 
     derived = ("ok",)
+    optional = ("following",)
 
     @property
     def ok(self) -> bool:
-        """Whether there are no errors; there may be notes."""
-        return self.nerrors == 0
+        """Whether there are no errors, here and behind; there may be notes."""
+        return self.nerrors == 0 and all(part.ok for part in self.following or ())
 
     def add(self, section: str, kind: str, message: str, **where: Any) -> None:
         """Add a finding; the arguments are those of `Finding`.
@@ -230,14 +246,8 @@ class Report(Record):
         `member` is the name of the part in an archive, where it begins at `start`.
         """
         for finding in part.findings:
-            at, extent = finding.offset, finding.extent
             if member is not None:
-                finding = replace(
-                    finding,
-                    member=member,
-                    offset=None if at is None else start + at,
-                    extent=extent and (start + extent[0], start + extent[1]),
-                )
+                finding = replace(finding.moved(start), member=member)
             self._keep(finding)
         # The size of an archive is known.
         excluded = set() if member is None else {"cbytes"}

@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 class Proof(NamedTuple):
     """The doubts about the numbers, and about the rest; each is a sentence.
 
-    ``first_guessed`` is the first piece whose number is not proven, None if all are.
+    ``placed`` says whether all doubts are about the length of what is lost at the end:
+    each chunk that was found is at its position. ``first_guessed`` is the first piece
+    whose number is not proven, None if all are.
     """
 
     numbers: Sequence[str]
     others: Sequence[str]
+    placed: bool
     first_guessed: Piece | None
+
+
+# The doubt about a cut-off file of which the table and the chunks prove the rest.
+LENGTH_STATED = "only the header states the plain sizes of lost chunks"
 
 
 class _Gap(NamedTuple):
@@ -44,9 +51,13 @@ def prove(inspection: Inspection) -> Proof:
     gaps = [*_gaps(groups, inspection)]
     guessed = next(_unproven(groups, gaps, inspection), None)
     doubts = [*_doubts_of_count(groups, gaps, inspection)]
+    others = [*_other_doubts(gaps, inspection)]
+    # Chunks that touch the first one keep their numbers, however many there were.
+    placed = {*others} <= {LENGTH_STATED} and (not doubts or len(groups) == 1)
     if guessed is not None:
-        doubts.append("the number of a chunk follows from a single source")
-    return Proof(doubts, [*_other_doubts(gaps, inspection)], guessed)
+        text = "only one statement of the file gives the number of chunk %d"
+        doubts.append(text % guessed.number)
+    return Proof(doubts, others, placed and guessed is None, guessed)
 
 
 def _groups(placed: Sequence[Piece]) -> Sequence[Sequence[Piece]]:
@@ -166,9 +177,9 @@ def _doubts_of_count(
     )
     if numbering.dropped:
         yield "there are intact chunks without a number of their own"
-    if not groups and evidence.first != evidence.size:
-        # Damage may have erased the number in the header, and all chunks.
-        yield "the number of chunks is not known"
+    if not groups:
+        # Every writer stores empty data as a chunk: damage erased the number, and all.
+        yield "no chunk was found, so the number of chunks is not known"
     if numbering.last_size not in (None, evidence.last_chunk or numbering.last_size):
         yield "the last chunk has not the size in the header: an append may be lost"
     if groups and not (evidence.count_confirmed or linked):
@@ -203,7 +214,7 @@ def _other_doubts(gaps: Sequence[_Gap], inspection: Inspection) -> Iterator[str]
     if header.format_version >= 2 and not _sizes_agree(inspection):
         yield "the plain sizes of the chunks are not those in the header"
     if not _lost_sizes_known(inspection):
-        yield "only the header states the plain sizes of lost chunks"
+        yield LENGTH_STATED
     if geometry.array is not None and geometry.nbytes != geometry.array.stored_nbytes:
         yield "the chunks do not hold the array of the metadata"
     known = evidence.first is not None

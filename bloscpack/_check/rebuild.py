@@ -97,8 +97,10 @@ class Recovery(Record):
         The rule that gave the chunks their numbers: a list of (first, stop, rule).
     certain
         Whether it is proven that every copied chunk is at its position, and that the
-        file contained nothing else. Otherwise chunks may be at other positions than
-        before.
+        file contained nothing else. Otherwise ``placed`` says what is proven.
+    placed
+        Whether it is proven that every copied chunk is at its position. If the result
+        is not certain all the same, the length of what is lost at the end may be wrong.
     nsaved, nlost
         The number of chunks that were copied, and of those that are lost.
     losses
@@ -115,6 +117,7 @@ class Recovery(Record):
     doubts: list[str]
     decided: list[tuple[int, int, str]]
     certain: bool
+    placed: bool
     nsaved: int
     nlost: int = 0
     losses: list[Loss] = field(default_factory=list)
@@ -159,7 +162,8 @@ class ArchiveRecovery(Recovery):
         """Add the recovery of a member, which begins at `start`."""
         self.report.include(part.report, member, start)
         self.certain = self.certain and part.certain
-        self.doubts += part.doubts
+        self.placed = self.placed and part.placed
+        self.doubts += ["'%s': %s" % (member, doubt) for doubt in part.doubts]
         self.nsaved += part.nsaved
         self.nlost += part.nlost
         self.losses += [replace(loss, member=member) for loss in part.losses]
@@ -232,6 +236,7 @@ class RecoveryPlan:
             doubts=[*proof.numbers, *proof.others],
             decided=[(p.number, p.stop, p.rule) for p in numbering.in_order],
             certain=not (proof.numbers or proof.others),
+            placed=proof.placed,
             nsaved=numbering.nfound,
             nlost=sum(part.stop - part.first for part in lost),
         )

@@ -52,7 +52,7 @@ from .text import columns, version
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import ModuleType
     from typing import Any, NoReturn, TypeVar
 
@@ -113,6 +113,38 @@ class VerbRecord:
 
 
 VERBS = [VerbRecord(line) for line in TABLE.splitlines()]
+
+
+# What other programs call a verb.
+OTHER_WORDS = {
+    **dict.fromkeys(("ls", "dir"), "list"),
+    **dict.fromkeys(("test", "check", "fsck", "validate"), "verify"),
+    **dict.fromkeys(("pack", "zip", "gzip", "add"), "compress"),
+    **dict.fromkeys(("unpack", "extract", "uncompress", "unzip"), "decompress"),
+    **dict.fromkeys(("repair", "fix", "salvage"), "recover"),
+    **dict.fromkeys(("head", "print", "dump", "stat"), "show"),
+    **dict.fromkeys(("cmp", "compare"), "diff"),
+    "cp": "snapshot",
+    "meta": "metadata",
+    "optimize": "repack",
+    "to": "convert",
+}
+# The options of gzip and zstd that stand in place of a verb, by their long names.
+GZIP_OPTIONS = {
+    "stdout": "c",
+    "to-stdout": "c",
+    "decompress": "d",
+    "uncompress": "d",
+    "keep": "k",
+    "list": "l",
+    "test": "t",
+    "fast": "1",
+    "best": "9",
+    "force": "f",
+    "quiet": "q",
+    "recursive": "r",
+    "verbose": "v",
+}
 
 
 def find(word: str | None) -> VerbRecord | None:
@@ -608,7 +640,6 @@ def refuse_auto(args: Namespace) -> None:
 
 # Maximum number of lines of the usage in front of an error.
 SHORT = 1
-UNKNOWN = "unrecognized arguments: %s"
 REQUIRED = "the following arguments are required: <%s>"
 # Options whose values may begin with a hyphen.
 MAY_BE_NEGATIVE = (
@@ -660,6 +691,8 @@ class Parser(argparse.ArgumentParser):
     closed, argparse writes the usage to standard output instead.
     """
 
+    # The arguments that are parsed, for messages.
+    arguments: Sequence[str] = ()
     # The names of the global options of a verb's parser; None for the command's.
     inherited: frozenset[str] | None = None
 
@@ -721,8 +754,20 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Check that a value is one of the choices."""
         if action.dest == "subcommand" and value not in (action.choices or ()):
-            self.error("there is no subcommand '%s'; --help shows all" % value)
+            advice = _advice(str(value), self.arguments)
+            self.error("there is no subcommand '%s'; %s" % (value, advice))
         super()._check_value(action, value)
+
+    def refuse_unknown(self, words: list[str], own: Parser | None = None) -> NoReturn:
+        """Exit with an error about unknown arguments; `own` is the verb's parser."""
+        text = "unrecognized arguments: %s" % " ".join(words)
+        known = (own or self)._option_string_actions
+        similar = _similar(words[0], [o for o in known if o.startswith("--")])
+        if similar and words[0].startswith("--"):
+            text += "; did you mean '%s'?" % similar
+        elif own is None:
+            text += "; 'blpk compress --help' shows the options of a filter"
+        self.error(text)
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """Return the options that an abbreviation may mean: those of 0.16 first."""
@@ -762,6 +807,23 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(console.hide(message), file)
         except (AttributeError, OSError):  # None has no method `write`
             return
+
+
+def _similar(word: str, words: Iterable[str]) -> str:
+    """Return the word that `word` may have been meant as; '' if there is none."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, words, 1)), "")
+
+
+def _advice(word: str, arguments: Sequence[str]) -> str:
+    """Return what to do, as `word` in the arguments is no verb."""
+    verb = OTHER_WORDS.get(word.lower())
+    has_options = any(argument.startswith("-") for argument in arguments[:1])
+    if verb is None and (has_options or os.path.exists(word)):
+        return "name it in front: 'blpk compress %s'" % " ".join(arguments)
+    verb = verb or _similar(word.lower(), [verb.name for verb in VERBS])
+    return "did you mean '%s'?" % verb if verb else "--help shows all"
 
 
 def create_parser() -> Parser:
@@ -902,10 +964,12 @@ def _set_user_defaults(
 def parse(arguments: list[str]) -> Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser()
-    if may_be_filter(arguments):
-        filter_args = _parse_filter(parser, arguments)
-        if filter_args is not None:
-            return filter_args
+    parser.arguments = arguments
+    found = _parse_like_gzip(parser, arguments)
+    if found is None and may_be_filter(arguments):
+        found = _parse_filter(parser, arguments)
+    if found is not None:
+        return found
     arguments = _with_levels_behind_verb(arguments)
     word = next(filter(find, arguments), None)
     verb, names = find(word), list[str]()
@@ -915,7 +979,7 @@ def parse(arguments: list[str]) -> Namespace:
     args, rest = _parsed(parser, word, arguments)
     if args.subcommand is None:
         if rest:
-            parser.error(UNKNOWN % " ".join(rest))
+            parser.refuse_unknown(rest)
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
@@ -925,7 +989,7 @@ def parse(arguments: list[str]) -> Namespace:
     # argparse returns names that follow an option as unknown arguments.
     takes_names = verb is not None and verb.many_names
     if rest and not (takes_names and all(arg == "-" or arg[:1] != "-" for arg in rest)):
-        parser.error(UNKNOWN % " ".join(rest))
+        parser.refuse_unknown(rest, parsers_in(parser)[args.subcommand])
     if takes_names:
         missing = _take_names(args, rest + names)
         if missing:
@@ -1019,6 +1083,55 @@ def _parse_filter(parser: ArgumentParser, arguments: list[str]) -> Namespace | N
         for name in vars(args).keys() & given.keys() - own:
             setattr(args, name, given[name])
     args.in_file, args.out_file = STREAM, None
+    console.is_filter = True
+    return args
+
+
+def _may_be_value(word: str) -> bool:
+    """Return whether a word may be the value of an option such as ``-t`` or ``-k``."""
+    from .._format.codecs import CODECS
+    from ..checksums import CHECKSUM_NAMES
+
+    return word.isdecimal() or word in (STREAM, *CHECKSUM_NAMES, *CODECS)
+
+
+def _parse_like_gzip(parser: Parser, arguments: list[str]) -> Namespace | None:
+    """Return the arguments of the verb that options of gzip stand for.
+
+    None if the meaning is not clear: if there is a verb or another option, if a name is
+    no file, or for ``-c`` without ``-d``, which names the codec elsewhere. All names
+    are inputs, as they are for gzip, and no input is removed.
+    """
+    if not arguments or not arguments[0].startswith("-") or any(map(find, arguments)):
+        return None
+    letters, names = "", list[str]()
+    for i, word in enumerate(arguments):
+        if word == "--":
+            names += arguments[i + 1 :]
+            break
+        if word.startswith("-") and word != STREAM:
+            letters += GZIP_OPTIONS.get(word[2:], word[1:])
+        else:
+            names.append(word)
+    given = {*letters}
+    verb = {"t": "verify", "l": "list", "d": "decompress"}
+    name = next((verb[letter] for letter in verb if letter in given), "compress")
+    levels = [letter for letter in letters if letter in "123456789"]
+    if (
+        not names
+        or any(_may_be_value(word) or not os.path.lexists(word) for word in names)
+        or not given <= {*"cdklrtfqv", *levels}
+        or len(levels) > (name == "compress")
+        or ("c" in given and name != "decompress")
+    ):
+        return None
+    words = ["-" + letter for letter in letters if letter in {*"fqvr", *levels}]
+    args, _ = _parsed(parser, name, [name, *words])
+    if hasattr(args, "files"):
+        args.files = names
+    else:
+        args.more = names
+        args.output = STREAM if "c" in given else args.output
     return args
 
 

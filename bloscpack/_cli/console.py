@@ -45,11 +45,15 @@ class Console:
         connected to the null device.
     quiet
         Whether only errors are shown.
+    exact
+        Whether sizes are shown as numbers of bytes.
     is_data
         Whether standard output carries data: messages then go to standard error.
     is_optional
         Whether the files of the verb matter more than its messages: a failure of
         standard output is then kept in ``lost``, and does not stop the verb.
+    is_filter
+        Whether the command reads standard input without a verb.
     runs_verb
         Whether a verb was run through the parser.
     is_interrupted
@@ -67,7 +71,7 @@ class Console:
 
     def __init__(self) -> None:
         self.owns_streams = self.quiet = self.is_data = self.is_optional = False
-        self.runs_verb = False
+        self.runs_verb = self.exact = self.is_filter = False
         self.is_interrupted = False
         self.lost: Exception | None = None
         self.code_of_lost = 1
@@ -383,16 +387,21 @@ def why_missing(path: str) -> str:
     return "does not exist"
 
 
-def warn_of_second_file(in_file: str, behind: bytes) -> None:
-    """Warn the user if another Bloscpack file follows the first.
+def warn_of_rest(in_file: str, behind: bytes, metadata: object) -> None:
+    """Warn the user if bytes that are not read follow the last chunk.
 
-    `behind` are the first bytes behind the last chunk.
+    `behind` are the first of them, and `metadata` tell whether the file is a shard of
+    Zarr, behind whose chunks is an index.
     """
+    from ..serializers import is_shard
+
     if behind == MAGIC:
-        log.notice(
-            "behind %s begins another packed file, which is not read"
-            % quoted_input(in_file)
-        )
+        text = "behind %s begins another packed file, which is not read"
+    elif behind and not is_shard(metadata):
+        text = "other bytes lie behind %s, and are not read: 'blpk verify' says more"
+    else:
+        return
+    log.notice(text % quoted_input(in_file))
 
 
 def warn_of_loss(target: str, lost: Sequence[str], source: str) -> None:

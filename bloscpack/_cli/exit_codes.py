@@ -110,6 +110,15 @@ def message_of(error: BaseException, escaped: Callable[[str], str] = str) -> str
     return "\n".join(map(escaped, [text, HINT] if is_wrong_file else [text]))
 
 
+def with_advice(text: str, code: int) -> str:
+    """Return the message of a filter on one line, with what to do next."""
+    if code == EXIT_DAMAGED:
+        return text + "; 'blpk recover FILE NEW' saves what is intact in a file"
+    advice = "; without -d the bytes are packed, and 'blpk convert' reads other formats"
+    hint = "\n" + HINT
+    return text.replace(hint, "; " + HINT.lower()[:-1] + advice)
+
+
 def _text_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         name = error.filename

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from ..exceptions import NotReadable, UsageError
-from .console import check_exists, console, is_input, plain_name
+from .console import check_exists, console, is_input, plain_name, shown_input
 from .exit_codes import EXIT_DAMAGED, EXIT_OK
-from .text import facts_of_file, info_lines
+from .text import facts_of_file, info_lines, part_text
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -18,31 +18,35 @@ if TYPE_CHECKING:
 
 
 def info(file_: str) -> int:
-    """Show the facts about a file; return the exit code."""
-    from ..describe import inspect_file
+    """Show the facts about a file, and those behind it; return the exit code."""
+    from ..describe import inspect_files
 
     console.need_output()
     check_exists("file", file_)
     try:
-        found, damage = inspect_file(file_, lenient=True)
+        found = inspect_files(file_, lenient=True)
     except NotReadable as error:
         console.say_all(info_lines(_described_source(file_, error)))
         return EXIT_OK
-    console.say_all(info_lines(facts_of_file(found, damage)))
-    return EXIT_OK if damage is None else EXIT_DAMAGED
+    for item, damage in found:
+        if item.start:
+            console.say()
+            console.say("%s%s:" % (shown_input(file_), part_text(vars(item))))
+        console.say_all(info_lines(facts_of_file(item, damage)))
+    return EXIT_DAMAGED if any(damage for _, damage in found) else EXIT_OK
 
 
-def describe_file(path: str, *, strict: bool = False) -> JsonObject:
-    """Return all fields of a file, also of one of another format."""
-    from ..describe import describe
+def describe_files(path: str, *, strict: bool = False) -> list[JsonObject]:
+    """Return all fields of the file, or files, at a path, also of another format."""
+    from ..describe import inspect_files
 
     if not strict:
         check_exists("file", path)
     try:
-        fields = describe(path, strict=strict)
+        fields = [info.as_dict() for info, _ in inspect_files(path, strict=strict)]
     except NotReadable as error:
-        fields = _described_source(path, error)
-    return {**fields, "file": plain_name(path)}
+        fields = [_described_source(path, error)]
+    return [{**item, "file": plain_name(path)} for item in fields]
 
 
 def _described_source(file_: str, error: NotReadable) -> JsonObject:

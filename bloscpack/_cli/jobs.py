@@ -102,6 +102,8 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     names = [name for name in given if name is not None]
     for list_file in args.files_from or ():
         names += _listed(list_file)
+    if args.output is not None and args.output_dir is not None:
+        raise WrongUsage("--output and --output-dir exclude each other")
     if args.skip_existing + args.update + bool(args.force) > 1:
         raise WrongUsage("--skip-existing, --update and --force exclude each other")
     left_out: target.LeftOut = defaultdict(list)

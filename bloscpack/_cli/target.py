@@ -1,6 +1,7 @@
 """What the user named: a file, an archive, a dataset, or a folder of such.
 
-`named` looks at a path once, and returns a `NamedFile` or a `NamedDataset`.
+`named` looks at a path once, and returns a `Named`: it has a method for each operation,
+and refuses the others with the verb that reads such a thing.
 `packed_files` returns what is in folders. A line for each reason reports the files in a
 folder that are left out.
 """
@@ -21,10 +22,11 @@ from .._commit.snapshot import read_snapshot
 from .._format.sections import read_beginning
 from .._storage.cursor import Cursor
 from .._storage.local import begins_with as begins_with
-from .._storage.paths import is_url, local_path, shown_name
-from .._storage.urls import last_part
+from .._storage.paths import is_url, local_path, public_name, shown_name
+from .._storage.urls import joined_url, last_part
 from ..constants import EXTENSION, MAGIC, NPY_MAGIC
 from ..exceptions import BloscpackError, StorageError
+from ..log import printable
 from ..serializers import is_array
 from .console import (
     STREAM,
@@ -32,10 +34,12 @@ from .console import (
     console,
     descriptor_of,
     name_of_output,
+    plain_name,
     standard_input,
     why_missing,
 )
 from .exit_codes import (
+    BIGFILE_TREE,
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
     EXIT_OK,
@@ -44,15 +48,17 @@ from .exit_codes import (
     kind_of_folder,
     refuse_kinds_of_folders,
 )
-from .text import inner
+from .file_info import describe_files, info
+from .text import info_lines, inner
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator
-    from typing import Any, BinaryIO, TypeAlias
+    from typing import Any, BinaryIO
 
     from .. import dataset
+    from .._check.findings import Report
     from .._commit.snapshot import Check
     from .._format.sections import Beginning
     from .._types import Json, JsonObject, Seekable
@@ -60,9 +66,8 @@ if TYPE_CHECKING:
     from ..recover import Recovery
     from .progress import Bar
 
-    Named: TypeAlias = "NamedFile | NamedDataset"
     # Files and folders that are no inputs, by reason.
-    LeftOut: TypeAlias = defaultdict[str, list[str]]
+    LeftOut = defaultdict[str, list[str]]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
@@ -135,16 +140,26 @@ def is_block(path: str) -> bool:
         return False
 
 
-def named(path: str) -> Named:
+def named(path: str) -> NamedFile | NamedDataset:
     """Return the file or the dataset of a name; a missing file is a file.
 
     Raises `Refusal` for any other folder, and `OSError` if it can't be read.
     """
+    found = named_any(path)
+    if isinstance(found, NamedTree):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    return found
+
+
+def named_any(path: str) -> NamedFile | NamedDataset | NamedTree:
+    """Return what has a name, which may also be a BigFile tree."""
     if is_dataset(path):
         return NamedDataset(path)
     if not os.path.isdir(path):
         return NamedFile(path)
     names = os.listdir(path)  # raises why it can't be read
+    if kind_of_folder(path) == BIGFILE_TREE:
+        return NamedTree(path)
     refuse_kinds_of_folders(path)
     from .._format.other_formats import name_folder
     from ..dataset.layouts import NO_DATASET
@@ -153,15 +168,56 @@ def named(path: str) -> Named:
     raise Refusal("expected a file or a dataset, found %s: '%s'" % (known, path))
 
 
-class NamedFile:
-    """A file, an archive, or standard input. It need not exist."""
+class Named:
+    """What has a name. The methods are the operations of verbs."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def plain_size(self) -> int | None:
+        """Return the number of plain bytes; None if it is unknown."""
+        return None
+
+    def describe(self) -> JsonObject:
+        """Return all fields of the description."""
+        return {}
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields of each file or array in it, and the exit code."""
+        return [self.describe()], EXIT_OK
+
+    def info(self) -> int:
+        """Show the description; return the exit code."""
+        described = self.describe()
+        console.say_all(info_lines(described))
+        return code_of(described)
+
+    def verify(self, nthreads: int, progress: Bar | None) -> Report:
+        """Return the report of the check."""
+        from ..verify import verify
+
+        return verify(self.path, nthreads=nthreads, progress=progress)
+
+
+class NamedFile(Named):
+    """A file, an archive, or standard input. It need not exist."""
+
+    def plain_size(self) -> int | None:
         """Return the plain bytes from the header; None if it does not tell."""
         return plain_size_of(self.path)
+
+    def describe(self) -> JsonObject:
+        """Return all fields of the description, with those of files that follow."""
+        first, *behind = describe_files(self.path)
+        return {**first, "following": behind} if behind else first
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields of the file, and of each that stands behind it."""
+        return describe_files(self.path, strict=True), EXIT_OK
+
+    def info(self) -> int:
+        """Show the description; return the exit code."""
+        return info(self.path)
 
     def beginning(self, *, needs_metadata: bool = False) -> Beginning:
         """Return the sections in front of the chunks.
@@ -177,6 +233,12 @@ class NamedFile:
             return beginning
 
         return read_snapshot(self.path, read, parts=True)
+
+    def verify(self, nthreads: int, progress: Bar | None) -> Report:
+        """Return the report of the check, under the name that programs know."""
+        report = super().verify(nthreads, progress)
+        report.filename = plain_name(self.path)
+        return report
 
     def is_array(self) -> bool:
         """Return whether the metadata describe an array."""
@@ -206,17 +268,47 @@ class NamedFile:
         )
 
 
-class NamedDataset:
-    """An array, a table or a group, in a folder or at a URL."""
+class NamedTree(Named):
+    """A BigFile tree."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
+        """Raise `Refusal`: it says what to use."""
+        raise Refusal(
+            "'%s' is a BigFile tree: 'blpk verify' names what is damaged, and 'blpk "
+            "bigfile copy' copies other blocks" % self.path
+        )
+
+
+class NamedDataset(Named):
+    """An array, a table or a group, in a folder or at a URL."""
 
     def describe(self) -> JsonObject:
         """Return the description; a member that can't be opened has an error."""
         from .. import dataset
 
         return {"path": shown_name(self.path), **dataset.describe(self.path)}
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields of each array; one that can't be opened is reported."""
+        from .. import dataset
+        from ..dataset.description import arrays_of
+
+        found: list[JsonObject] = []
+        code, path = EXIT_OK, self.path
+        for described in arrays_of(dataset.describe(path)):
+            name = described["name"]
+            file = shown_name(path)
+            if name and is_url(path):
+                file = joined_url(public_name(path), name)
+            elif name:
+                file = os.path.join(path, *name.split("/"))
+            if "error" in described:
+                texts = printable(file), printable(described["error"])
+                console.report("'%s': %s" % texts)
+                code = max(code, code_of(described))
+            else:
+                found.append({"file": file, **described})
+        return found, code
 
     def plain_size(self) -> int | None:
         """Return the plain bytes; None if they are unknown."""
@@ -229,6 +321,12 @@ class NamedDataset:
         except (BloscpackError, OSError):
             return None
         return nbytes
+
+    def verify(self, nthreads: int, progress: Bar | None) -> Report:
+        """Return the report of the check."""
+        from .. import dataset
+
+        return dataset.verify(self.path, nthreads=nthreads, progress=progress)
 
     def recover(self, args: Namespace, progress: Bar | None) -> DatasetRecovery:
         """Write a new dataset from the intact chunks."""
@@ -286,23 +384,26 @@ def packed_files(args: Namespace) -> list[str]:
     of datasets. The folder of another dataset stands for itself, and so does each
     folder without datasets and compressed files: `named` refuses that one.
     """
-    is_item = has_description if args.recursive else is_dataset
     left_out: LeftOut = defaultdict(list)
     found: list[str] = []
     for name in args.files:
-        # A URL is not tested here: that would take requests.
-        if not os.path.isdir(name) or _is_item(name, is_item):
-            found.append(name)
-            continue
         skipped: LeftOut = defaultdict(list)
-        inside = walk(name, args.recursive, True, EXTENSION, skipped, has_description)
-        names = list(inside)
+        names = packed_inside(name, args.recursive, skipped)
         found += names or [name]
         if names or kind_of_folder(name) is None:  # else `-r` would not help
             for reason, paths in skipped.items():
                 left_out[reason] += paths
     report(left_out)
     return found
+
+
+def packed_inside(name: str, recursive: bool, left_out: LeftOut) -> list[str]:
+    """Return the compressed files in a folder; none for another name, or a dataset."""
+    is_item = has_description if recursive else is_dataset
+    # A URL is not tested here: that would take requests.
+    if not os.path.isdir(name) or _is_item(name, is_item):
+        return []
+    return [*walk(name, recursive, True, EXTENSION, left_out, has_description)]
 
 
 def walk(

@@ -176,9 +176,15 @@ def columns() -> int:
         return 80
 
 
-def size_text(size: int, exact: bool = False) -> str:
-    """Return a size in bytes with a suffix, or as a number if `exact`."""
-    return str(size) if exact else str(pretty_size(size))
+def size_text(size: int) -> str:
+    """Return a size in bytes with a suffix, or as a number with ``--bytes``."""
+    return str(size) if console.exact else str(pretty_size(size))
+
+
+def part_text(described: JsonObject) -> str:
+    """Return what follows the name of a file that stands behind others."""
+    start = described.get("start")
+    return ", from byte %d on" % start if start else ""
 
 
 def array_text(array: JsonObject | None) -> str:
@@ -217,7 +223,11 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
 
 def _size(nbytes: int) -> str:
     text = "%d bytes" % nbytes
-    return text if nbytes < 1024 else "%s (%s)" % (size_text(nbytes), text)
+    return (
+        text
+        if nbytes < 1024 or console.exact
+        else "%s (%s)" % (size_text(nbytes), text)
+    )
 
 
 def _shape(shape: list[int] | None) -> str:
@@ -323,7 +333,8 @@ def info_lines(described: JsonObject) -> Iterator[str]:
 def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject:
     """Return the facts about a file as a description like that of a dataset.
 
-    `damage` is why its chunks could not be counted, and its sizes are not known.
+    `damage` is what is wrong with its chunks. If the header does not state the sizes,
+    they are not known then.
     """
     array, chunk, shard = info.array, info.first_chunk, info.shard
     found: dict[str, object] = {
@@ -350,7 +361,7 @@ def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject
     if info.metadata_header is not None and info.user_metadata is not None:
         found["metadata"] = info.user_metadata
     if damage is not None:
-        for key in ("nchunks", "nbytes", "ratio"):
+        for key in ("nchunks", "nbytes", "ratio") if info.walked else ():
             del found[key]
         found["damage"] = str(damage)
     return found

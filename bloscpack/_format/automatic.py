@@ -319,6 +319,15 @@ def _size(pieces: Iterable[bytes], setting: Setting) -> int:
         return sum(len(compress(piece, setting)) for piece in pieces)
 
 
+def growth_by_default(read: Read, nbytes: int) -> float:
+    """Return how many times as large the default leaves data as the best setting.
+
+    Both are measured on a sample.
+    """
+    pieces, best = _pieces(read, nbytes, SLOW), choose(read, nbytes, DEFAULT_GOAL)
+    return _size(pieces, DEFAULT) / _size(pieces, best)
+
+
 def _best_filters(
     pieces: list[bytes], filters: Iterable[Filter], goal: str
 ) -> tuple[list[Filter], Sizes]:

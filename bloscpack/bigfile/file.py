@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike
 from .._format.dtypes import AnyArray, DType
 from .._format.rows import Rows, without
 from .._storage.base import Closing
-from .._storage.paths import local_path, without_url
+from .._storage.paths import is_missing, local_path, without_url
 from .._types import Path
 from ..exceptions import NoSuchBlock, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
@@ -141,7 +141,13 @@ class File(Closing):
             if create:
                 os.makedirs(path, exist_ok=True)
             if not os.path.isdir(path):
-                found = "is not a folder" if os.path.exists(path) else "does not exist"
+                found = "is not a folder"
+                try:
+                    os.stat(path)
+                except OSError as error:
+                    if not is_missing(error):
+                        raise
+                    found = "does not exist"
                 raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
 
         self._ranks.on_root(check)

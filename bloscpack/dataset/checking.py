@@ -36,6 +36,7 @@ from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
     MISSING,
+    OTHER_PROGRAM,
     SHORT,
     DatasetReport,
     FileCheck,
@@ -196,7 +197,8 @@ class DatasetCheck:
             try:
                 layouts.committing(layouts.Found(folder, layout, kind))
             except FormatError as error:
-                self.report.note("metadata", "no-table", str(error), file=member or ".")
+                where = {"file": member or "."}
+                self.report.note("metadata", "no-table", error.message, **where)
         if kind != "group":
             try:
                 if isinstance(node, ArrayLayout):
@@ -235,7 +237,8 @@ class DatasetCheck:
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
             if layout == "zarr-python":
-                message = "only zarr-python checks it: damage is found where that fails"
+                message = "no digest of it is checked: damage is found only where "
+                message += "zarr-python can't read it"
             self.report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
@@ -306,11 +309,7 @@ class DatasetCheck:
         """Check the attributes, and whether another program wrote the description."""
         if node.changed_elsewhere:
             name = self._name(node.folder.path(node.description_files[0]))
-            message = (
-                "it has no digest of its present content, as after any change by "
-                "another program"
-            )
-            self.report.note("metadata", "changed", message, file=name)
+            self.report.note("metadata", "changed", OTHER_PROGRAM, file=name)
         if node.folder.prefix[:-1] in node.folder.tree.stale:
             message = (
                 "the document around it has another copy of this one, which counts: "
@@ -395,7 +394,7 @@ class DatasetCheck:
                 self.report.note("files", "no-folder", message, file=shown)
 
     def _check_lengths(self, member: str, group: NodeLayout) -> None:
-        """Note the arrays of a group that are short along a dimension."""
+        """Report the arrays of a group that are short along a dimension."""
         arrays = {
             name.rpartition("/")[2]: (node.dims, node.shape)
             for name, node in self.nodes.items()
@@ -404,8 +403,8 @@ class DatasetCheck:
         }
         unequal = unequal_lengths(arrays)
         if unequal and not is_pyramid(group.read_attributes()):
-            text = told_unequal(unequal)
-            self.report.note("metadata", "unequal", text, file=member or ".")
+            text = "xarray can't open the group: " + told_unequal(unequal)
+            self.report.add("metadata", "unequal", text, file=member or ".")
 
     # Arrays
 

@@ -40,6 +40,7 @@ SHORT = "short"
 PADDING = "padding"
 # The kind of the finding about a shard without the header of a `.blp` file.
 FOREIGN = "other-program"
+OTHER_PROGRAM = "another program has written this, so it has no digest of its content"
 LINK = "link"
 # The kind of the finding about a folder or a pipe in the place of a file.
 NO_FILE = "no-file"
@@ -263,8 +264,7 @@ def _check_shard(
         with suppress(FormatError):
             index = ShardIndex(storage, source.sharding)
             if index.foreign:
-                message = "another program wrote the shard, which has no header of ours"
-                check.note("header", FOREIGN, message)
+                check.note("header", FOREIGN, OTHER_PROGRAM)
                 _check_by_reading(check, source, index.sizes)
                 return
     try:

@@ -13,6 +13,8 @@ elsewhere do not count. A repeated stretch makes copies of a chunk; one has to b
   other stretches. A finding has to touch each of these stretches, and each further copy
   of an intact chunk. If the sections differ, a finding has to be about them.
 
+``Recovery.placed`` claims the first, except for the number of plain bytes.
+
 ``Recovery.complete``, and exit code 0 with it, claims further that nothing is lost: the
 plain bytes and the metadata are those of the original file.
 """
@@ -95,12 +97,16 @@ def judge(damaged):
         i for i in outcome["saved"] if [plains[i]] == filled[i : i + 1]
     ]
     outcome["certain"], outcome["complete"] = recovery.certain, recovery.complete
+    outcome["proven places"] = getattr(recovery, "placed", False)
     outcome["count"] = len(filled) == len(plains)
     outcome["foreign"] = sum(plain not in known for plain in dropped)
     outcome["findings"] = [str(finding) for finding in recovery.report.findings[:20]]
-    if recovery.certain or recovery.complete:
+    if recovery.certain or recovery.complete or outcome["proven places"]:
         wrong = {*_wrong_numbers(filled, plains, known, recovery)}
-        wrong |= {*_unreported(damaged, copies, recovery)}
+        if not recovery.certain:
+            wrong.discard("length")
+        else:
+            wrong |= {*_unreported(damaged, copies, recovery)}
         if recovery.complete and metadata_of(new) != metadata_of(sample.whole):
             wrong.add("metadata")
         excused = wrong & {*_excused(damaged, copies, filled, recovery)}

@@ -241,12 +241,13 @@ def test_array_that_nobody_can_describe_without_chunks():
 def test_file_of_zeros_behind_the_first_bytes(metadata):
     data = packed(text(300), metadata=metadata)
     for start in range(5, len(data)):
-        damaged = data[:start] + bytes(len(data) - start)
-        try:
-            recovery = recover_fp(io.BytesIO(damaged), io.BytesIO())
-        except FormatError:
-            continue
-        assert recovery.nsaved or not recovery.certain, start
+        for size in (32, frames_of(data)[0][0], len(data)):
+            damaged = data[:start] + bytes(max(0, size - start))
+            try:
+                recovery = recover_fp(io.BytesIO(damaged), io.BytesIO())
+            except FormatError:
+                continue
+            assert recovery.nsaved or not recovery.certain, (start, size)
 
 
 @pytest.mark.parametrize("offsets", [True, False])

@@ -78,6 +78,13 @@ def test_size_of_the_lost_last_chunk_is_in_the_header_alone():
     _, recovery = recovered(data[:-40])
     assert not recovery.certain
     assert ["only the header states the plain sizes of lost chunks"] == recovery.doubts
+    assert recovery.placed
+
+
+def test_chunks_of_equal_extent_are_not_placed_if_one_may_be_cut_out():
+    _, recovery = recovered(packed(noise(960), chunk_size=100)[:-150])
+    assert not recovery.certain
+    assert not recovery.placed
 
 
 # Digests

@@ -211,6 +211,7 @@ def test_report_of_a_sound_file(tmp_path):
         "cbytes": path.stat().st_size,
         "format_version": 3,
         "checksum": "adler32",
+        "start": 0,
         "ok": True,
     } == report.as_dict()
 

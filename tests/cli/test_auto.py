@@ -219,3 +219,31 @@ def test_rejoined_pipe_keeps_the_order(monkeypatch):
         assert isinstance(source, io.BufferedReader)
         assert bytes(range(7)) == source.read(7)
         assert bytes(range(7, 100)) == source.read()
+
+
+def shown_on_terminal(folder, *arguments):
+    """Run the command; return what it writes to standard error, a terminal."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    try:
+        command = [*BLPK, "compress", *arguments]
+        settings = {"cwd": folder, "env": environment(), "stderr": theirs}
+        subprocess.run(command, check=True, **settings)
+        os.write(theirs, b".")
+        return os.read(ours, 2**16).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_terminal_shows_once_that_auto_makes_files_much_smaller(tmp_path):
+    text = b"".join(b"%d\n" % i for i in range(300_000))
+    for name in ("one", "two", "three"):
+        (tmp_path / name).write_bytes(text)
+    (tmp_path / "noise").write_bytes(os.urandom(2**21))
+    names = "--no-progress", "-f", "one", "two", "three"
+    shown = shown_on_terminal(tmp_path, *names)
+    assert shown.count("tip: 'one.blp' has") == shown.count("tip") == 1
+    for more in (["--auto"], ["-l", "3"], ["-q"]):
+        assert "." == shown_on_terminal(tmp_path, *names, *more)
+    assert "." == shown_on_terminal(tmp_path, "noise")

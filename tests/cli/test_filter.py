@@ -160,7 +160,8 @@ FAILURES = [
     (3, b"the file ends too early", "blpk < plain/noise | head -c 999 | blpk -d"),
     (2, b"too few arguments", "blpk <&-"),
     (2, b"unrecognized arguments: --nothing", "blpk --nothing < plain/noise"),
-    (2, b"no subcommand 'plain/noise'", "blpk -d plain/noise < plain/noise"),
+    (2, b"no subcommand 'plain/no'", "blpk -d plain/no < plain/noise"),
+    (1, b"'plain/noise' does not end with '.blp'", "blpk -d plain/noise"),
 ]
 if os.path.exists("/dev/full"):
     FAILURES.append((1, b"No space left", "blpk < plain/noise > /dev/full"))

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -120,7 +121,6 @@ INSTEAD = [
     ("repack", "data.zarr", "a dataset, which 'blpk convert' reads"),
     ("compress", "data.zarr", "a dataset, which 'blpk convert' reads"),
     ("decompress", "data.zarr", "a dataset, which 'blpk convert' reads"),
-    ("verify", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
     ("cat", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
     ("compress", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
     ("decompress", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
@@ -269,3 +269,36 @@ def test_archive_beside_a_dataset(run):
     code, said, errors = run("verify", "more")
     assert (0, True) == (code, "more/z.zip: ok" in said)
     assert "skipped 'more/d.zarr': a folder below, which needs -r" in errors
+
+
+def test_a_folder_of_many_files_has_a_summary(run, folder):
+    for i in range(30):
+        bloscpack.pack_bytes_to_file(b"%d" % i, folder / "in" / ("%d.blp" % i))
+    with open("in/7.blp", "r+b") as fp:
+        fp.seek(-1, os.SEEK_END)
+        fp.write(b"?")
+    code, out, _ = run("verify", "-r", "in")
+    assert 3 == code
+    assert "33 inputs: 1 damaged, 32 ok" == out.splitlines()[-1]
+    assert "" == run("verify", "-q", "in/below")[1]
+
+
+def test_recover_each_file_in_a_folder(run, folder):
+    whole = bloscpack.pack_bytes_to_bytes(bytes(3000), chunk_size=1000)
+    (folder / "in" / "bad.blp").write_bytes(whole[:-1] + b"?")
+    (folder / "in" / "lost.blp").write_bytes(whole[:100])
+    code, out, err = run("recover", "-r", "in", "new")
+    assert 3 == code
+    assert "5 inputs: 3 complete, 1 with losses, 1 not saved" == out.splitlines()[-1]
+    assert "no chunk could be saved (file 'in/lost.blp'" in err
+    assert b"below/c.blp" == bloscpack.unpack_bytes_from_file("new/below/c.blp")[0]
+    assert 4 == len(json.loads(run("recover", "-f", "--json", "-r", "in", "new")[1]))
+
+
+def test_a_zip_file_of_another_program_is_not_damaged(run):
+    with zipfile.ZipFile("other.zip", "w") as fp:
+        fp.write("in/a.blp")
+    for verb, *more in (("verify",), ("recover", "new")):
+        code, out, err = run(verb, "other.zip", *more)
+        assert (1, "") == (code, out)
+        assert "it is a zip file" in err

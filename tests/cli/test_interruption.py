@@ -16,7 +16,7 @@ import support
 
 import bloscpack
 
-COMMAND = [sys.executable, "-W", "error", "-c", "import bloscpack.cli as c; c.main()"]
+COMMAND = [sys.executable, "-W", "error", "-m", "bloscpack"]
 # Blosc works on a chunk of these settings for minutes.
 SLOW = ("-f", "c", "-c", "zstd", "-9", "-s", "-z", "4M", "--output", "out", "table")
 WAITING = b"blpk: stopping: waiting for the chunks"
@@ -154,7 +154,20 @@ def test_append_keeps_the_old_content(folder: Path) -> None:
     assert plain + b"the old content" == run("cat", "out.blp")
 
 
-def test_an_interrupt_that_an_import_turns_into_another_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "ended"),
+    [
+        (COMMAND, (-signal.SIGINT, b"")),
+        (
+            [*COMMAND[:3], "-c", "import bloscpack.cli as c; c.main()"],
+            (130, b"blpk: error: interrupted\n"),
+        ),
+    ],
+    ids=["entry point", "main"],
+)
+def test_an_interrupt_that_an_import_turns_into_another_error(
+    tmp_path: Path, command: list[str], ended: tuple[int, bytes]
+) -> None:
     """NumPy raises ImportError if Ctrl-C comes while its C code imports a module."""
     (tmp_path / "numpy").mkdir()
     (tmp_path / "numpy" / "__init__.py").write_text(
@@ -166,10 +179,11 @@ def test_an_interrupt_that_an_import_turns_into_another_error(tmp_path: Path) ->
         "    raise ImportError('importing the C extensions failed') from None\n"
     )
     done = subprocess.run(
-        [*COMMAND, "show", "x.npy"],
+        [*command, "show", "x.npy"],
         cwd=tmp_path,
         env=support.environment(PYTHONPATH=str(tmp_path)),
         capture_output=True,
         check=False,
+        preexec_fn=support.reset_signals,
     )
-    assert (130, b"blpk: error: interrupted\n") == (done.returncode, done.stderr)
+    assert ended == (done.returncode, done.stderr)

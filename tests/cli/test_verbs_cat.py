@@ -230,7 +230,9 @@ def test_pipe(folder, expected, name, arguments):
 @posix
 def test_bytes_behind_the_last_chunk_of_a_pipe(folder):
     data = (folder / "a.blp").read_bytes()
-    assert (0, PLAIN, "") == through_pipe(data + b"something else")
+    code, plain, errors = through_pipe(data + b"something else")
+    assert (0, PLAIN) == (code, plain)
+    assert "other bytes lie behind standard input" in errors
 
 
 @posix
@@ -334,11 +336,12 @@ def test_a_second_file_follows(options, piped):
     assert b"byte %d)" % len(one) in done.stdout
 
 
-def test_trailing_bytes_of_another_kind_are_not_reported():
+def test_trailing_bytes_of_another_kind_are_reported():
     with open("a.blp", "ab") as fp:
         fp.write(b"trailing")
     done = blpk("cat", "a.blp")
-    assert (0, PLAIN, b"") == (done.returncode, done.stdout, done.stderr)
+    assert (0, PLAIN) == (done.returncode, done.stdout)
+    assert b"other bytes lie behind 'a.blp'" in done.stderr
 
 
 @pytest.mark.parametrize(

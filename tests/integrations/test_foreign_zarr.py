@@ -448,7 +448,7 @@ def test_commands(capfd):
     for verb, words in {
         "info": ("zarr-python", "60", "zstd"),
         "list": ("60", "i4"),
-        "verify": ("only zarr-python checks it",),
+        "verify": ("only where zarr-python can't read it",),
         "cat": (),
     }.items():
         run_blpk(verb, "a")

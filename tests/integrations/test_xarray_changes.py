@@ -652,7 +652,7 @@ def test_a_foreign_program_that_died_in_an_append():
         "6 items of 'time'",
     ):
         assert text in found.message
-    assert ("note", ".") == (found.severity, found.file)
+    assert ("error", ".") == (found.severity, found.file)
     message = "along 'time'.*'rain' has 4.*of the 6 items of 'time'; group.trim"
     for read in (
         lambda: dataset.open(path).to_xarray(),

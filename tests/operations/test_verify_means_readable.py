@@ -56,7 +56,25 @@ def read_spans(data, path):
     return opened.read(0, middle) + opened.read(middle, opened.nbytes)
 
 
-READERS = (read_bytes, read_stream, read_file, read_spans)
+def read_file_object(data, path):
+    path.write_bytes(data)
+    with bp.open(path) as fp:
+        return fp.read()
+
+
+READERS = (read_bytes, read_stream, read_file, read_spans, read_file_object)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("offsets", [True, False])
+def test_damaged_chunk_without_plain_bytes_is_refused(read, offsets, tmp_path):
+    data = builders.packed(b"", offsets=offsets)
+    assert read(data, tmp_path / "file.blp") == b""
+    for at in (-1, -20):
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        with pytest.raises(FormatError):
+            read(bytes(damaged), tmp_path / "file.blp")
 
 
 def disagreement(data, path):

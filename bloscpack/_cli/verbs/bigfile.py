@@ -410,7 +410,7 @@ def _value(text: str) -> object:
 
 
 def _verify(args: Namespace) -> int:
-    from .verify import state_of, tell
+    from .verify import counts, state_of, tell
 
     tree = _open(args)
     blocks = args.names or None
@@ -420,9 +420,8 @@ def _verify(args: Namespace) -> int:
     if args.json:
         say_json(report.as_dict())
     elif not (args.quiet and report.ok):
-        counts = counted(report.nblocks, "block"), counted(report.nfiles, "data file")
-        text = "%s, %s, %d bytes" % (*counts, report.nbytes)
-        console.say("%s: %s (%s)" % (printable(args.tree), state, text))
+        texts = printable(args.tree), state, counts(report, state)
+        console.say("%s: %s (%s)" % texts)
         tell(report)
     return code
 

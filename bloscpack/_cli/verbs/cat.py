@@ -18,7 +18,7 @@ from ..._types import Seekable
 from ...constants import MAGIC
 from ...exceptions import UsageError
 from ..args import parse_size
-from ..console import console, name_of_input, warn_of_second_file
+from ..console import console, name_of_input, warn_of_rest
 from ..exit_codes import WrongUsage
 from ..target import NamedFile, named, opened_rows
 
@@ -116,12 +116,13 @@ def _cat_file(
             return
         start, stop, _ = (bytes_ or slice(None)).indices(reader.nbytes)
         reader._deliver(start, stop, console.put_bytes, nthreads)
-        if stop == reader.nbytes and reader._peek_behind(len(MAGIC)) == MAGIC:
-            if bytes_ is None:
+        if stop == reader.nbytes:
+            behind = reader._peek_behind(len(MAGIC))
+            if behind == MAGIC and bytes_ is None:
                 fp.seek(start_of_file + reader._file.state.check_end())
                 _cat_pipe(path, fp, slice(None), nthreads)
             else:
-                warn_of_second_file(path, MAGIC)
+                warn_of_rest(path, behind, reader.metadata)
 
     parts = bytes_ is not None or rows is not None
     name = name_of_input(path, seekable=rows is not None)
@@ -197,4 +198,4 @@ def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
         if behind != MAGIC or not is_whole:
             break
         source = source.following()
-    warn_of_second_file(name, behind)
+    warn_of_rest(name, behind, source.metadata)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from ... import defaults, log
 from ...constants import MAGIC
 from .. import jobs, target
-from ..args import add_blosc_options, add_file_options, add_files, blosc_settings
+from ..args import (
+    BLOSC_SETTINGS,
+    add_blosc_options,
+    add_file_options,
+    add_files,
+    blosc_settings,
+)
 from ..console import STREAM, descriptor_of, name_of_input, name_of_output
 from ..exit_codes import WrongUsage
 from ..progress import shown
+from ..text import size_text
 
 HELP = """\
 compress files, or with --npy the arrays of .npy files, into .blp files: by
@@ -30,6 +38,10 @@ OPTIONS = """\
 --shard  with --npy, make the file a shard of a Zarr v3 array
     too; its checksum is then crc32c by default
 """
+# Size of an input in bytes, and how many times as large the default leaves it, from
+# which ``--auto`` is recommended.
+WORTH_A_TIP = 2**20
+MUCH_LARGER = 1.5
 # Settings of the file, beside those for Blosc.
 FILE_SETTINGS = (
     *("offsets", "checksum", "max_app_chunks"),
@@ -65,7 +77,29 @@ def run(args: Namespace) -> int:
         target.check_no_terminal(out_file, args)
         return compress(args, in_file, out_file, settings)
 
-    return jobs.run(args, todo, act, target.size_of)
+    code = jobs.run(args, todo, act, target.size_of)
+    if todo and sys.stderr.isatty() and not args.npy:
+        _tell_of_auto(args, *todo[0])
+    return code
+
+
+def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
+    """Say how small ``--auto`` makes a file, if the default leaves it much larger."""
+    chosen = args.auto, *(getattr(args, name) for name in BLOSC_SETTINGS)
+    is_default = chosen == (False, None, None, None, None)
+    if not is_default or not (os.path.isfile(in_file) and os.path.isfile(out_file)):
+        return
+    nbytes, cbytes = os.path.getsize(in_file), os.path.getsize(out_file)
+    if nbytes < WORTH_A_TIP:
+        return
+    from ..._format.automatic import growth_by_default
+
+    with open(in_file, "rb") as fp:
+        growth = growth_by_default(lambda at, n: os.pread(fp.fileno(), n, at), nbytes)
+    if growth > MUCH_LARGER:
+        sizes = size_text(cbytes), size_text(round(cbytes / growth))
+        text = "tip: '%s' has %s; --auto would make that about %s, by a sample"
+        log.notice(text % (out_file, *sizes))
 
 
 def _warn_of_packed_input(in_file: str, args: Namespace) -> None:

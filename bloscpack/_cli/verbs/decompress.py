@@ -21,7 +21,7 @@ from ..console import (
     console,
     descriptor_of,
     standard_input,
-    warn_of_second_file,
+    warn_of_rest,
 )
 from ..exit_codes import Refusal, WrongUsage
 from ..progress import shown
@@ -116,11 +116,12 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
         make_sink = npy_sink if args.npy else sink_by_content
 
     def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, FileAccess | None]:
-        nbytes = 0
+        nbytes, last = 0, None
         like = attributes_of_input(in_fp)
 
         def begin(source: SectionsSource, out_fp: Writable) -> PlainFPSink:
-            nonlocal nbytes
+            nonlocal nbytes, last
+            last = source.metadata
             plain = source.bloscpack_header.nbytes
             nbytes += plain or 0
             if bar is not None:
@@ -135,7 +136,7 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
                 check,
                 nthreads=args.nthreads,
                 progress=bar,
-                behind=partial(warn_of_second_file, in_file),
+                behind=lambda found: warn_of_rest(in_file, found, last),
                 make_sink=begin,
                 joins=not is_npy,
             )

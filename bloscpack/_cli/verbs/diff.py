@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy
 
+from ... import log
 from ..._format.dtypes import Array
 from ..._storage.paths import shown_name
 from ..._types import Json, JsonObject
@@ -32,6 +33,8 @@ from ..row_text import MISSING, json_values
 from ..text import json_text, say_json, shorten, table
 
 EXIT_DIFFERENT = 1
+# Text from a pipe has no name that says that it is CSV.
+CSV, END = "csv", ".csv"
 # Maximum number of characters shown of an attribute.
 MOST_SHOWN = 60
 
@@ -95,6 +98,8 @@ def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
         for found in (a, b):
             if found.content.kind != "bytes" and found.is_plain_file:
                 found.content = bytes_of(found.path, stack)
+    elif any(found.format == CSV and not found.name.endswith(END) for found in (a, b)):
+        log.notice("text from a pipe is compared as CSV: 'cmp' compares bytes")
     return a, b
 
 

@@ -17,13 +17,12 @@ from ...constants import MAGIC
 from ...log import printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
-from ..file_info import describe_file, info
 from ..target import NamedFile, code_of, named, packed_files
-from ..text import UNKNOWN, info_lines, say_json, size_text
+from ..text import UNKNOWN, say_json, size_text
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
-    from ..target import Named
+    from ..target import NamedDataset
 
 # The rows of chunks, and the other errors.
 Chunks = tuple[list[JsonObject], list[str]]
@@ -41,7 +40,8 @@ examples:
 """
 OPTIONS = """\
 --chunks  check all chunks, and show sizes and state of each
---json  print a JSON object with all fields
+--bytes  show sizes in bytes, without suffix
+| --json  print a JSON object with all fields
 files <file>  file or dataset to show info for, or a folder of files
 -r --recursive  include all folders below a folder
 """
@@ -49,6 +49,7 @@ files <file>  file or dataset to show info for, or a folder of files
 
 def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
+    console.exact = args.bytes
     found: list[JsonObject] = []
     files = packed_files(args)
     if len(files) == 1 and files == args.files:
@@ -71,7 +72,9 @@ def run(args: Namespace) -> int:
     return worst
 
 
-def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
+def _show(
+    args: Namespace, item: NamedFile | NamedDataset, found: list[JsonObject]
+) -> int:
     """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
         table = _chunk_table(item, args.nthreads)
@@ -80,23 +83,17 @@ def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
         else:
             _show_chunks(table, shown_input(item.path))
         return EXIT_DAMAGED if table["ndamaged"] or table["errors"] else EXIT_OK
-    if not isinstance(item, NamedFile):
-        described = item.describe()
-    elif args.json:
-        described = describe_file(item.path)
-    else:
-        return info(item.path)
-    if args.json:
-        found.append(described)
-    else:
-        console.say_all(info_lines(described))
+    if not args.json:
+        return item.info()
+    described = item.describe()
+    found.append(described)
     return code_of(described)
 
 
 # The chunks
 
 
-def _chunk_table(item: Named, nthreads: int) -> JsonObject:
+def _chunk_table(item: NamedFile | NamedDataset, nthreads: int) -> JsonObject:
     """Check all chunks of a file or a dataset."""
     chunks_of = _chunks_of_file if isinstance(item, NamedFile) else _chunks_of_dataset
     rows, errors = chunks_of(item.path, nthreads)

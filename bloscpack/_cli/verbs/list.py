@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
-from ..._storage.paths import is_url, public_name, shown_name
-from ..._storage.urls import joined_url
 from ...describe import ratio_of
 from ...log import printable
 from ..console import console
-from ..exit_codes import EXIT_OK, for_each_file
-from ..file_info import describe_file
-from ..target import NamedFile, code_of, named, packed_files
-from ..text import UNKNOWN, array_text, say_json, short, size_text, table
+from ..exit_codes import for_each_file
+from ..target import named, packed_files
+from ..text import UNKNOWN, array_text, part_text, say_json, short, size_text, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -48,15 +43,12 @@ files <file>  files of any version, datasets, or folders
 
 def run(args: Namespace) -> int:
     """List the files and the arrays of datasets."""
+    console.exact = args.bytes
     files = packed_files(args)
     found: list[JsonObject] = []
 
     def act(path: str) -> int:
-        item, code = named(path), EXIT_OK
-        if isinstance(item, NamedFile):
-            entries = [describe_file(path, strict=True)]
-        else:
-            entries, code = _arrays_of(path)
+        entries, code = named(path).entries()
         found.extend(
             {key: entry[key] for key in entry if key not in LEFT_OUT}
             for entry in entries
@@ -67,39 +59,14 @@ def run(args: Namespace) -> int:
     if args.json:
         say_json(found)
     elif found:
-        rows = [TITLES, *(_row(entry, args.bytes) for entry in found)]
+        rows = [TITLES, *(_row(entry) for entry in found)]
         if max(len(files), len(found)) > 1:
-            rows.append(_total(found, args.bytes))
+            rows.append(_total(found))
         console.say_all(table(rows, SET_LEFT))
     return worst
 
 
-def _arrays_of(path: str) -> tuple[list[JsonObject], int]:
-    """Return the fields of each array of a dataset, and the exit code.
-
-    An array that can't be opened is reported.
-    """
-    from ... import dataset
-    from ...dataset.description import arrays_of
-
-    found, code = [], EXIT_OK
-    for described in arrays_of(dataset.describe(path)):
-        name = described["name"]
-        file = shown_name(path)
-        if name and is_url(path):
-            file = joined_url(public_name(path), name)
-        elif name:
-            file = os.path.join(path, *name.split("/"))
-        if "error" in described:
-            texts = printable(file), printable(described["error"])
-            console.report("'%s': %s" % texts)
-            code = max(code, code_of(described))
-        else:
-            found.append({"file": file, **described})
-    return found, code
-
-
-def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:
+def _row(entry: JsonObject) -> tuple[str, ...]:
     if "kind" in entry:  # an array of a dataset, or a file of another format
         codec, array = entry.get("codec", UNKNOWN) or "none", short(entry)
     else:
@@ -107,14 +74,14 @@ def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:
         codec = chunk["codec"] if chunk else UNKNOWN
         array = array_text(entry["array"]) + (" shard" if entry["shard"] else "")
     return (
-        size_text(entry["nbytes"], exact),
-        size_text(entry["cbytes"], exact),
+        size_text(entry["nbytes"]),
+        size_text(entry["cbytes"]),
         "%.2f" % entry["ratio"],
         codec,
         str(entry.get("nchunks", UNKNOWN)),
         entry.get("checksum", UNKNOWN),
         array,
-        printable(entry["file"]),
+        printable(entry["file"]) + part_text(entry),
     )
 
 
@@ -126,10 +93,10 @@ def _counted(found: list[JsonObject]) -> str:
     return " and ".join("%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in counts)
 
 
-def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
+def _total(found: list[JsonObject]) -> tuple[str, ...]:
     nbytes = sum(description["nbytes"] for description in found)
     cbytes = sum(description["cbytes"] for description in found)
-    sizes = size_text(nbytes, exact), size_text(cbytes, exact)
+    sizes = size_text(nbytes), size_text(cbytes)
     ratio = "%.2f" % ratio_of(nbytes, cbytes)
     nchunks = str(sum(description.get("nchunks", 0) for description in found))
     return *sizes, ratio, "", nchunks, "", "", "total of %s" % _counted(found)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
+from collections import Counter, defaultdict
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ... import log
 from ..._check.findings import ANOTHER, ERROR, counted
 from ..._storage.paths import shown_name
+from ..._types import JsonObject
 from ...dataset.file_checks import DatasetRecovery
 from ...log import printable
 from ...recover import ArchiveRecovery, Recovery
 from ..args import add_options, number_of
 from ..console import console, descriptor_of, shown_input
-from ..exit_codes import EXIT_DAMAGED, EXIT_OK
-from ..progress import shown
-from ..target import NamedFile, named
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
+from ..progress import shown, shown_for_run
+from ..target import NamedFile, named_any, packed_inside, report
 from ..text import say_json
+
+if TYPE_CHECKING:
+    from ..target import LeftOut
 
 # Maximum numbers of findings and of losses shown.
 FINDINGS_SHOWN = 20
 LOSSES_SHOWN = 1000
+# Maximum number of reasons shown why a recovery is not certain.
+DOUBTS_SHOWN = 4
 # Kinds of notes that are shown beside all errors: they may explain what is missing.
 NOTES_ON_FILE = ("no-checksum", "trailing", ANOTHER)
 NOTES_ON_DATASET = ("changed", "missing", "unreached")
@@ -36,13 +45,15 @@ examples:
   %(prog)s bad.blp good.blp              lost chunks become zero bytes
   %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255
   %(prog)s --drop bad.blp good.blp       lost chunks are left out
+  %(prog)s -r folder new                 all files in a folder and below
 """
 
 
 OPTIONS = """\
-damaged <damaged>  file, archive or dataset to be recovered
+damaged <damaged>  file, archive or dataset to be recovered; a folder of such
 target <out_file>  file to be written, '-' for standard output; the folder
-    of the new dataset
+    of the new dataset, or of the new files
+-r --recursive  include all folders below a folder
 --fill <byte>  value of the bytes of lost chunks, 0 to 255 (default: 0;
     in a dataset the fill value of each array)
 | --drop  leave lost chunks out
@@ -62,13 +73,53 @@ def writes_data(args: Namespace) -> bool:
 
 
 def run(args: Namespace) -> int:
-    """Recover the file or the dataset."""
-    damaged = named(args.damaged)
+    """Recover the file or the dataset, or each of those in a folder."""
+    done: list[JsonObject] = []
+    left_out: LeftOut = defaultdict(list)
+    paths = packed_inside(args.damaged, args.recursive, left_out)
+    if not paths:
+        code = _recover(args, done)
+        if args.json:
+            say_json(done[0])
+        return code
+    report(left_out)
+    codes: Counter[int] = Counter()
+
+    def act(path: str) -> int:
+        target = os.path.join(args.target, os.path.relpath(path, args.damaged))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        code = _recover(
+            Namespace(**{**vars(args), "damaged": path, "target": target}), done
+        )
+        codes[code] += 1
+        return code
+
+    with shown_for_run(paths, lambda path: named_any(path).plain_size(), args.progress):
+        worst = for_each_file(paths, act)
+    if args.json:
+        say_json(done)
+    elif worst or not args.quiet:
+        failed = len(paths) - codes.total()
+        console.say(
+            "%s: %d complete, %d with losses, %d not saved"
+            % (
+                counted(len(paths), "input"),
+                codes[EXIT_OK],
+                codes[EXIT_DAMAGED],
+                failed,
+            )
+        )
+    return worst
+
+
+def _recover(args: Namespace, done: list[JsonObject]) -> int:
+    """Recover a file or a dataset; the result is shown, or added to a list for JSON."""
+    damaged = named_any(args.damaged)
     with shown(args.damaged, damaged.plain_size, args.progress) as bar:
         recovery = damaged.recover(args, bar)
     if args.json:
         names = {"file": shown_name(args.damaged), "out_file": args.target}
-        say_json({**names, **recovery.as_dict()})
+        done.append({**names, **recovery.as_dict()})
     elif not (args.quiet and recovery.complete):
         of_file = isinstance(damaged, NamedFile)
         _tell(recovery, args, NOTES_ON_FILE if of_file else NOTES_ON_DATASET)
@@ -107,6 +158,20 @@ def _tell(
     for member in getattr(recovery, "lost_attributes", ()):
         line("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:
-        line("  note: the numbers of chunks, or how many there were, are not certain")
+        line("  note: " + _uncertain(recovery))
     for remark in recovery.remarks:
         line("  note: %s" % printable(remark))
+
+
+def _uncertain(recovery: Recovery | DatasetRecovery) -> str:
+    """Return what is not certain about a recovery, and why."""
+    if isinstance(recovery, DatasetRecovery):
+        return "the numbers of chunks, or how many there were, are not certain"
+    text = "the positions of saved data are not certain"
+    if recovery.placed:
+        text = "all that was saved is in its place; "
+        text += "the length of the lost end is not certain"
+    doubts = [*dict.fromkeys(recovery.doubts)]
+    more = "; and %d more reasons" % (len(doubts) - DOUBTS_SHOWN)
+    shown = "; ".join(doubts[:DOUBTS_SHOWN]) + more * (len(doubts) > DOUBTS_SHOWN)
+    return printable("%s: %s" % (text, shown) if doubts else text)

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections import Counter
 
-from ... import dataset
-from ..._check.findings import ERROR, PERMISSION, UNREADABLE, Report, counted
+from ..._check.findings import (
+    ERROR,
+    PERMISSION,
+    UNREADABLE,
+    Finding,
+    Report,
+    counted,
+)
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
 from ...log import printable
-from ...verify import verify
 from .. import exit_codes
 from ..console import console, plain_name, shown_input
 from ..progress import shown, shown_for_run
-from ..target import NamedFile, named, packed_files
-from ..text import say_json, size_text
+from ..target import named_any, packed_files
+from ..text import part_text, say_json, size_text
 
+# Number of files from which a summary follows the lines about them: those of a screen.
+MANY = 20
 # The state of a damaged file, in words.
 DAMAGED = "damaged"
 # The state for errors of kinds that are no damage: of the last one that was found.
 NO_DAMAGE = {
     PERMISSION: "not readable by this user",
     "codec": "not readable by this Blosc",
+    "unequal": "not of one length",
     UNREADABLE: "could not be read",
 }
 
@@ -48,36 +57,37 @@ files <file>  files of any version, datasets, or folders of them
 def run(args: Namespace) -> int:
     """Check the files and datasets; return the worst exit code."""
     reports: list[JsonObject] = []
+    found: Counter[str] = Counter()
 
     def add(path: str, report: Report, **more: object) -> None:
         fields = {"file": plain_name(path), **report.as_dict(), "error": None}
         reports.append({**fields, **more})
 
     def act(path: str) -> int:
-        item = named(path)
+        item = named_any(path)
         with shown(path, item.plain_size, args.progress) as bar:
-            is_file = isinstance(item, NamedFile)
-            check = verify if is_file else dataset.verify
-            report = check(path, nthreads=args.nthreads, progress=bar)
-        if is_file:
-            report.filename = plain_name(path)
-        code, state = state_of(report)
+            report = item.verify(args.nthreads, bar)
+        code = max(state_of(part)[0] for part in (report, *(report.following or ())))
         if args.json:
             add(path, report)
         elif not (args.quiet and report.ok):
-            texts = shown_input(path), state, _counts(report, state == DAMAGED)
-            console.say("%s: %s (%s)" % texts)
-            tell(report)
+            for part in (report, *(report.following or ())):
+                state = state_of(part)[1]
+                name = shown_input(path) + part_text(vars(part))
+                console.say("%s: %s (%s)" % (name, state, counts(part, state)))
+                tell(part)
+        found[state_of(report)[1]] += 1
         return code
 
     def failed(path: str, error: BaseException) -> None:
+        found["not readable"] += 1
         exit_codes.report_failure(path, error)
         unread = Report(plain_name(path), nbytes=None)
         add(path, unread, ok=False, error=exit_codes.message_of(error))
 
     def size_of(path: str) -> int | None:
         try:
-            return named(path).plain_size()
+            return named_any(path).plain_size()
         except (BloscpackError, OSError):
             return 0  # the error is shown later
 
@@ -86,12 +96,15 @@ def run(args: Namespace) -> int:
         worst = exit_codes.for_each_file(files, act, failed=failed)
     if args.json:
         say_json(reports)
+    elif len(files) > MANY and (worst or not args.quiet):
+        states = ", ".join("%d %s" % (found[state], state) for state in sorted(found))
+        console.say("%d inputs: %s" % (len(files), states))
     return worst
 
 
 def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     """Return the exit code for a report, and the state in words."""
-    if report.ok:
+    if not report.nerrors:
         return exit_codes.EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
     if kinds <= NO_DAMAGE.keys():
@@ -100,8 +113,13 @@ def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     return exit_codes.EXIT_DAMAGED, DAMAGED
 
 
-def _counts(report: Report | DatasetReport, damaged: bool) -> str:
+def counts(report: Report | DatasetReport, state: str) -> str:
     """Return what a report has counted, in words."""
+    nblocks = getattr(report, "nblocks", None)
+    if nblocks is not None:  # of a BigFile tree
+        files = counted(getattr(report, "nfiles", 0), "data file")
+        return "%s, %s, %s bytes" % (counted(nblocks, "block"), files, report.nbytes)
+    damaged = state == DAMAGED
     chunks, nbytes = counted(report.nchunks, "chunk"), size_text(report.nbytes_intact)
     if isinstance(report, DatasetReport):
         if not report.ok:
@@ -118,9 +136,16 @@ def _counts(report: Report | DatasetReport, damaged: bool) -> str:
 
 
 def tell(report: Report | DatasetReport) -> None:
-    """Show a line for each finding."""
+    """Show a line for each cause: of files with the same finding, the first one."""
+    causes: dict[tuple[object, ...], list[Finding]] = {}
     for finding in report.findings:
-        console.say("  " + printable(str(finding)))
+        where = finding.chunk, finding.offset if finding.file is None else None
+        causes.setdefault((finding.severity, finding.message, *where), []).append(
+            finding
+        )
+    for first, *others in causes.values():
+        also = ", and %s" % counted(len(others), "more file") if others else ""
+        console.say("  " + printable(str(first) + also))
     more = report.nerrors + report.nnotes - len(report.findings)
     if more:
         console.say("  and %d more" % more)

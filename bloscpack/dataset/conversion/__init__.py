@@ -201,6 +201,11 @@ UNKNOWN = (
     "a file that begins %r; raw items are read by 'blpk convert --dtype TYPE --shape "
     "N,...'"
 )
+# What a file of text is called; the end of its name does not say that it is CSV.
+TEXT = (
+    "text, which 'blpk convert --delimiter tab - TARGET < FILE' reads as CSV: a name "
+    "must end with .csv"
+)
 # Items without a header.
 RAW = Format("raw", "array_formats")
 
@@ -235,10 +240,16 @@ def source_format(path: str) -> Format:
     found = _file_format(path, begin)
     if found is None:
         known = name_format(begin, size)
-        known = known or (UNKNOWN % begin[:8] if begin else "an empty file")
-        text = "expected a file or folder of one of the formats %s, found %s"
+        known = known or (_unknown(begin) if begin else "an empty file")
+        text = "expected one of the formats %s, found %s"
         raise NotReadable(text % (", ".join(FORMATS), known), filename=path)
     return found
+
+
+def _unknown(begin: bytes) -> str:
+    """Return what a file of no known format is called; it begins with `begin`."""
+    is_text = not begin.translate(None, bytes(range(32, 127)) + b"\t\r\n")
+    return TEXT if is_text and b"\n" in begin else UNKNOWN % begin[:8]
 
 
 def has_store(path: str) -> bool:
