@@ -37,6 +37,7 @@ from .blosc_header import (
     decode_block_starts,
     decode_header,
     encode_block_starts,
+    is_like_last,
     unpack_header,
 )
 from .codecs import CODECS
@@ -65,7 +66,7 @@ _accepted: set[tuple[object, ...]] = set()
 
 
 def plain_size(compressed: Buffer) -> int:
-    """Return the number of plain bytes in a chunk that Blosc has just compressed."""
+    """Return the number of plain bytes that a chunk states."""
     nbytes: int = PLAIN_SIZE.unpack_from(compressed)[0]
     return nbytes
 
@@ -88,6 +89,20 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
             % (bytes(digest).hex(), expected.hex()),
             section="chunks",
         )
+
+
+def verified_chunk(frame: memoryview, checksum: Hash, nbytes: int) -> memoryview:
+    """Return the chunk of `nbytes` plain bytes in a frame.
+
+    Raises `FormatError` unless its digest and its header are right.
+    """
+    end = max(0, len(frame) - checksum.size)
+    chunk = frame[:end]
+    if checksum.size and checksum(chunk) != frame[end:]:
+        check_digest(chunk, frame[end:], checksum)
+    if not is_like_last(chunk, nbytes):
+        check_plain_size(_check_whole(chunk, None), nbytes)
+    return chunk
 
 
 def cut_off(expected: int, found: int) -> DamageError:
@@ -193,34 +208,46 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
 
 
 def decompress_into(
-    compressed: Buffer,
-    destination: memoryview,
-    known: BloscHeader | None = None,
-    part: Part | None = None,
-) -> bool:
+    compressed: Buffer, destination: memoryview, known: BloscHeader | None = None
+) -> None:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
-    `known` is its header, if it was decoded before. `part` returns the spans of the
-    bytes that are needed: if they are in at most half of the blocks, Blosc gets chunks
-    of these blocks alone, and the other bytes are undefined. These chunks are made in
-    `compressed` during the call, if that is writable: no other thread may use it.
-
-    Return whether all bytes were written. Raises `FormatError` if the chunk is damaged,
-    its codec is missing, or its plain size is not that of `destination`, whose content
-    is then undefined.
+    `known` is its header, if it was decoded before. Raises `FormatError` if the chunk
+    is damaged, its codec is missing, or its plain size is not that of `destination`,
+    whose content is then undefined.
     """
-    header = _check_whole(compressed, known)
-    check_plain_size(header, destination.nbytes)
-    if part is not None and _decompress_part(compressed, destination, part, header):
-        return False
-    if not header.nbytes:
+    _check_whole(compressed, known)
+    decompress_verified(compressed, destination)
+
+
+def decompress_verified(
+    compressed: Buffer, destination: memoryview, part: Part | None = None
+) -> bool:
+    """Write the plain bytes of a chunk whose header and size were checked.
+
+    `part` returns the spans of the bytes that are needed: if they are in at most half
+    of the blocks, Blosc gets chunks of these blocks alone, and the other bytes are
+    undefined. These chunks are made in `compressed` during the call, if that is
+    writable: no other thread may use it.
+
+    Return whether all bytes were written. Enter `own_settings` first. Raises
+    `FormatError` if the chunk is damaged, or its codec is missing; the content of
+    `destination` is undefined then.
+    """
+    size = destination.nbytes
+    if plain_size(compressed) != size:
+        check_plain_size(unpack_header(compressed), size)
+    if not size:
         return True
+    if part is not None and _decompress_part(compressed, destination, part):
+        return False
     ctypes = own_settings.ctypes
     try:
         own_settings.functions.decompress_ptr(
             compressed, ctypes.addressof(ctypes.c_char.from_buffer(destination))
         )
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
+        header = unpack_header(compressed)
         _decompress_without_blosc(compressed, destination, header, error)
     return True
 
@@ -229,12 +256,12 @@ def _decompress_part(
     compressed: Buffer,
     destination: memoryview,
     part: Part,
-    header: BloscHeader,
 ) -> bool:
     """Write the plain bytes in spans of a chunk to their positions in `destination`.
 
     Return whether this was possible, and worth it.
     """
+    header = unpack_header(compressed)
     if header.nblocks < 2:
         return False
     runs = blocks_of(part(), header.blocksize, header.nblocks)
