@@ -462,39 +462,58 @@ class ShardFiles(ChunkFiles):
 
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
-        if self.sharding.has_blocks and not self.folder.is_remote:
-            number, begin = divmod(start, self.chunk_size)
-            if 0 < len(view) <= self.chunk_size - begin:
-                plain = self._plain_of_blocks(number, begin, begin + len(view))
-                if plain is not None:
-                    view[:] = plain
-                    return len(view)
+        number, begin = divmod(start, self.chunk_size)
+        if 0 < len(view) <= self.chunk_size - begin and not self.is_far:
+            plain = None
+            with suppress(StorageError):  # it was closed, and may have been replaced
+                plain = self._plain_in_open_file(number, begin, begin + len(view))
+            if plain is not None:
+                view[:] = plain
+                return len(view)
         return super().read_into(view, start)
 
-    def _plain_of_blocks(self, number: int, start: int, stop: int) -> Buffer | None:
+    def _plain_in_open_file(self, number: int, start: int, stop: int) -> Buffer | None:
         """Return plain bytes of a chunk in an open file: the usual case, for speed.
 
-        Return None if they are not read from blocks.
+        Return None if `load` has to read them.
         """
         kept = self._open.get(number // self.slots)
         if kept is None or kept[0] is None or number in self._waiting:
             return None
         file: ShardIndex = kept[0]
-        row = file.row(number)
-        if row is None or not (file.shape is None or self._has_items(file, (number,))):
+        slot = number % self.slots
+        size = file.sizes[slot]
+        if not (size and (file.shape is None or self._has_items(file, (number,)))):
             return None
         cache, key = self._cache, (number, file.storage.identity)
         if cache:
             plain = cache.get(key, briefly=True)
             if plain is not None:
                 return memoryview(plain)[start:stop]
-        runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
-        if not runs or self._is_kept_whole(key):
+        row = file.row(number) if self.sharding.has_blocks else None
+        if row is not None:
+            runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
+            if runs and not self._is_kept_whole(key):
+                memory = cache.memory(self.chunk_size)
+                with own_settings:
+                    done = self._read_blocks(file, number, row, runs, memory)
+                return memory[start:stop] if done else None
+        frame = self._workspace.view(size)
+        if file.storage.read_into(frame, file.starts[slot]) < size:
             return None
-        memory = cache.memory(self.chunk_size)
+        found: list[memoryview] = []
+        keep_from = number + (self.chunk_size > cache.limit)
+        loading = Loading(
+            lambda _, plain: found.append(plain),
+            None,
+            lambda _: [(start, stop)],
+            keep_from,
+        )
+        how = key[1], CHECKSUM, self._explain
         with own_settings:
-            done = self._read_blocks(file, number, row, runs, memory)
-        return memory[start:stop] if done else None
+            sizes = [self.chunk_size]
+            self._place(loading, Fetched([number], sizes, [frame], {}, *how))
+        return found[0][start:stop]
 
     def _is_kept_whole(self, key: tuple[int, object]) -> bool:
         """Return whether to read and keep a chunk of which blocks are read again."""
