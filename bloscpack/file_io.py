@@ -271,6 +271,7 @@ class CompressedFPSink(CompressedSink):
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         if not isinstance(metadata, sections.Section):
             metadata = sections.encode_section(metadata, metadata_args)
+        self.metadata_args = metadata_args
         start = self._position
         for block in metadata.blocks():
             self._write(block)
