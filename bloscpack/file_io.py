@@ -271,6 +271,7 @@ class CompressedFPSink(CompressedSink):
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         if not isinstance(metadata, sections.Section):
             metadata = sections.encode_section(metadata, metadata_args)
+        self.metadata_args = metadata_args
         start = self._position
         for block in metadata.blocks():
             self._write(block)
@@ -1002,10 +1003,10 @@ def unpack_bytes_from_bytes(
     limits = effective_limits(limits)
     is_usual = nthreads is None and progress is None and limits is None
     if is_usual and isinstance(bytes_, bytes) and len(bytes_) < WORTH_NO_COPY:
-        with own_settings:
-            plain = chunks.plain_of_only_chunk(bytes_)
-        if plain is not None:
-            return plain, None
+        found = chunks.only_chunk(bytes_)
+        if found is not None and not found[2]:
+            with own_settings:
+                return chunks.decompress(*found[:2]), None
     source = CompressedBytesSource(bytes_, limits=limits)
     return _unpack_bytes(source, nthreads, progress)
 

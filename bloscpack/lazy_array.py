@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
-from ._arrays.source import CACHE_NBYTES
+from ._arrays.loader import CACHE_NBYTES
 from ._arrays.stored import StoredArray
 from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description

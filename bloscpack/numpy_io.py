@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -24,6 +25,7 @@ import numpy
 from ._commit.replacing import replacing
 from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
+from ._engine.blosc_settings import own_settings
 from ._engine.forks import cached_property
 from ._format.array_metadata import (
     Description,
@@ -32,8 +34,10 @@ from ._format.array_metadata import (
     with_chunks,
 )
 from ._format.array_metadata import describe as _ndarray_meta  # the name of 0.16
+from ._format.chunks import decompress_into, only_chunk
 from ._format.dtypes import Array, DType
 from ._format.grid import Box, Grid
+from ._format.sections import read_metadata
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
@@ -42,6 +46,7 @@ from ._format.shard import (
     with_rows,
 )
 from ._storage.base import releasing_views
+from ._storage.cursor import MemoryCursor
 from ._storage.paths import check_is_path
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .abstract_io import (
@@ -62,6 +67,7 @@ from .args import (
     BloscpackArgs,
     PackKeywords,
     calculate_nchunks,
+    effective_limits,
     fit_settings,
     goal_of,
     parse_chunk_size,
@@ -73,11 +79,13 @@ from .defaults import CHUNK_SIZE_NOT_GIVEN, NotGiven
 from .exceptions import (
     ChunkSizeTypeSizeMismatch,
     DoesNotFit,
+    FormatError,
     UsageError,
     UsageTypeError,
     UsageValueError,
 )
 from .file_io import (
+    WORTH_NO_COPY,
     CompressedBytesSource,
     CompressedFPSink,
     CompressedFPSource,
@@ -90,6 +98,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._commit.snapshot import Check
+
+# Maximum size in bytes of a metadata section whose description is kept.
+LONGEST_SECTION = 4096
 
 
 class ArrayKeywords(AutoKeywords, total=False):
@@ -705,9 +716,38 @@ def unpack_ndarray_from_bytes(
     The other parameters, the results and the errors are those of
     `unpack_ndarray_from_file`.
     """
+    limits = effective_limits(limits)
+    is_usual = nthreads is None and progress is None and limits is None
+    if is_usual and type(bytes_) is bytes and len(bytes_) < WORTH_NO_COPY:
+        array = None if return_metadata else _short_array(bytes_)
+        if array is not None:
+            return array
     source = CompressedBytesSource(bytes_, limits=limits)
     ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
     return (ndarray, user_metadata(source.metadata)) if return_metadata else ndarray
+
+
+def _short_array(data: bytes) -> Array | None:
+    """Return the array in a file with one chunk, for speed; None for other files."""
+    found = only_chunk(data)
+    if found is None or not 0 < len(found[2]) <= LONGEST_SECTION:
+        return None
+    chunk, header, section = found
+    try:
+        description = _description_in(section)
+        if description.grid is not None or description.nbytes != header.nbytes:
+            return None
+        array = new_array(description.shape, description.dtype, description.order)
+        with own_settings:
+            decompress_into(chunk, memory_of(array), header)
+    except FormatError:  # reading it step by step raises the error
+        return None
+    return array
+
+
+@lru_cache(64)  # short arrays often share dtype and shape
+def _description_in(section: bytes) -> Description:
+    return Description(read_metadata(MemoryCursor(section))[0])
 
 
 # Names kept from 0.16

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from numpy.typing import ArrayLike
 
-from ._arrays.source import CACHE_NBYTES
+from ._arrays.loader import CACHE_NBYTES
 from ._commit.replacing import replacing
 from ._engine.forks import ForkSafeLock
 from ._file.archive import (

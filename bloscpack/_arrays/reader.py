@@ -274,16 +274,16 @@ def _fill_boxes(
     decode, steps = source.decode, [n * itemsize for n in strides(chunk)]
     order = selection.joint + selection.others
     is_moved = bool(selection.joint)
-    placed: set[int] = set()
+    nbytes = math.prod(chunk) * itemsize
 
     def use(number: int, plain: memoryview) -> None:
-        if number in placed:
-            return
         to, of = pieces[number]
         if decode is not None:
             box = decode(plain)
         else:  # the last chunk of rows may be shorter
-            shape = (len(plain) // steps[0], *chunk[1:]) if chunk else ()
+            shape = chunk
+            if len(plain) < nbytes:
+                shape = (len(plain) // steps[0], *chunk[1:])
             box = numpy.ndarray(shape, dtype, plain, offset, steps)
         target[to] = (box.transpose(order) if is_moved else box)[of]
 
@@ -293,13 +293,10 @@ def _fill_boxes(
 
     def room(number: int) -> memoryview | None:
         to, of = pieces[number]
-        if not may_place or of != whole:
+        if of != whole:
             return None
         view = target[(*to, ...)]
-        if not view.flags.c_contiguous:
-            return None
-        placed.add(number)
-        return _bytes_of(view)
+        return _bytes_of(view) if view.flags.c_contiguous else None
 
     njoint = len(selection.joint)
 
@@ -314,7 +311,7 @@ def _fill_boxes(
             of, of_steps = (points.reshape(-1), *of[njoint:]), [1, *of_steps[njoint:]]
         return _spans_of(of, of_steps, offset, size)
 
-    source.load(list(pieces), use, room=room, needs=needs)
+    source.load(list(pieces), use, room=room if may_place else None, needs=needs)
 
 
 def _fill_points(

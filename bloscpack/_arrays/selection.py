@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from copy import copy
-from itertools import pairwise, product
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -250,12 +250,12 @@ class Selection:
         if not prod(self.counts):
             return []
         # The number of a chunk is the sum of the numbers that its axes give.
-        shard_steps, slot_steps = strides(grid.counts), strides(grid.per_shard)
+        shard_steps = [n * grid.slots for n in strides(grid.counts)]
+        slot_steps = strides(grid.per_shard)
 
         def number_of(axis: int, index: Any) -> Any:
             n = grid.per_shard[axis]
-            of_shard, slot = index // n, index % n
-            return of_shard * (shard_steps[axis] * grid.slots) + slot * slot_steps[axis]
+            return index // n * shard_steps[axis] + index % n * slot_steps[axis]
 
         cuts: list[list[Part]] = []
         points: list[Part] = []
@@ -276,23 +276,21 @@ class Selection:
         for i in self.others:
             pieces = _cut(self.axes[i], grid.chunk[i])
             cuts.append([(number_of(i, n), (to,), (of,)) for n, to, of in pieces])
-        if len(cuts) == 1:
-            parts = cuts[0]
-        else:
-            parts = [self._joined(combined) for combined in product(*cuts)]
+        parts: list[Part] = [(0, (), ())]
+        for along in reversed(cuts):
+            parts = [
+                (number + n, to + inner_to, of + inner_of)
+                for number, to, of in along
+                for n, inner_to, inner_of in parts
+            ]
+        if len(cuts) > 1 and not all(isinstance(axis, range) for axis in self.axes):
+            parts = [self._combined(part) for part in parts]
         parts.sort(key=operator.itemgetter(0))
         return parts
 
-    def _joined(self, pieces: Sequence[Part]) -> Part:
-        """Return the part of a chunk; `pieces` are the parts along each axis."""
-        number = 0
-        target: tuple[Index, ...] = ()
-        source: tuple[Index, ...] = ()
-        for along, to, of in pieces:
-            number += along
-            target += to
-            source += of
-        # NumPy would combine the items of several arrays.
+    def _combined(self, part: Part) -> Part:
+        """Return a part whose indexes have no arrays that NumPy would combine."""
+        number, target, source = part
         if count_arrays(target) > 1:
             target = outer(target, 1)
         njoint = len(self.joint)
@@ -423,11 +421,12 @@ def _equally_spaced(positions: Array) -> Axis:
 def _cut(axis: Axis, size: int) -> Iterator[tuple[int, Index, Index]]:
     """Yield the index of each chunk, and those of its positions in axis and chunk."""
     if not isinstance(axis, range):
-        for index, of in _grouped(axis // size):
-            inside = axis[of] - index * size
-            is_one = len(inside) == 1  # NumPy copies a slice faster
-            first = int(inside[0])
-            yield index, of, slice(first, first + 1, 1) if is_one else inside
+        numbers, inside = numpy.divmod(axis, size)
+        for index, of in _grouped(numbers):
+            found = inside[of]
+            is_one = len(found) == 1  # NumPy copies a slice faster
+            first = int(found[0])
+            yield index, of, slice(first, first + 1, 1) if is_one else found
         return
     start, step, count, i = axis.start, axis.step, len(axis), 0
     while i < count:
@@ -446,10 +445,10 @@ def _grouped(numbers: Array) -> Iterator[tuple[int, Index]]:
     if (numbers[1:] < numbers[:-1]).any():
         order = numpy.argsort(numbers, kind="stable")
         numbers = numbers[order]
-    ends = numpy.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-    for start, stop in pairwise([0, *ends.tolist(), len(numbers)]):
-        of = slice(start, stop) if order is None else order[start:stop]
-        yield int(numbers[start]), of
+    starts = [0, *(numpy.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()]
+    ends = pairwise([*starts, len(numbers)])
+    for number, (start, stop) in zip(numbers[starts].tolist(), ends, strict=True):
+        yield number, slice(start, stop) if order is None else order[start:stop]
 
 
 def count_arrays(index: tuple[Index, ...]) -> int:

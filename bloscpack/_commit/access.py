@@ -58,14 +58,17 @@ class Access:
     def __init__(self, folder: FolderStore) -> None:
         self._folder = folder
         self._models: dict[str, FileAccess | None] = {}
+        self._new: set[str] = set()  # folders that were just made, empty
+
+    def note_new(self, name: str) -> None:
+        """Note that a folder was made now: nothing in it has an access to be kept."""
+        self._new.add(name)
 
     def of_file(self, name: str) -> FileAccess | None:
         """Return the access of a new file; None for the usual access."""
-        return (
-            attributes_in(self._folder, name)
-            or self.of_description(folder_of(name))
-            or _of_owner(self._folder)
-        )
+        folder = folder_of(name)
+        known = None if folder in self._new else attributes_in(self._folder, name)
+        return known or self.of_description(folder) or _of_owner(self._folder)
 
     def of_folder(self, name: str) -> FileAccess | None:
         """Return the access of a new folder; None for the usual access."""
@@ -74,7 +77,9 @@ class Access:
     def of_description(self, name: str = "") -> FileAccess | None:
         """Return the access of the nearest description, from a folder upwards."""
         if name not in self._models:
-            found = _first_of(self._folder, DESCRIPTIONS, name)
+            found = None
+            if name not in self._new:
+                found = _first_of(self._folder, DESCRIPTIONS, name)
             if found is None and name:
                 found = self.of_description(folder_of(name))
             self._models[name] = found
@@ -132,6 +137,7 @@ class NewAccess(Access):
 
     def __init__(self, like: Model, limits: AccessLimits | None = None) -> None:
         self._like = like
+        self._new: set[str] = set()
         self._parts: dict[str, Model] = {}
         self.limits = limits
 

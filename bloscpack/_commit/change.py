@@ -455,6 +455,7 @@ class FolderChange(Change):
         made = self.store.subfolder(name).hold()
         if made.number is None or is_new_folder(made.number):
             self._access.give(made.number, like, name)
+            self._access.note_new(name)
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file, whose content is written in pieces.

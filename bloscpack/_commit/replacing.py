@@ -101,22 +101,26 @@ def replacing(
     name = os.fsdecode(path)
     if exclusive and os.path.lexists(name):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+    real = os.path.realpath(name)
     # With `exclusive` a file that has been made since then is not replaced either.
     if exclusive or not os.path.exists(name):
         # No file can have a name like ``old/``: its real path, ``old``, may be a file,
         # which must not be replaced.
         no_file = os.path.basename(name) in ("", os.curdir)
-        if no_file or os.path.lexists(os.path.realpath(name)):
+        if no_file or os.path.lexists(real):
             # Raises nothing if another program has created the file meanwhile.
             os.stat(name)
-        with _new_file(name, None, bool(sync), like, access, times, model) as fp:
+        how = bool(sync), like, access, times, model
+        with _new_file(name, real, None, *how) as fp:
             yield fp
         return
     status = os.stat(name)
     if not is_stream(name):
         with (
             _replaced(name) as replaced,
-            _new_file(name, replaced, sync is not False, like, access, times) as fp,
+            _new_file(
+                name, real, replaced, sync is not False, like, access, times
+            ) as fp,
         ):
             yield fp
         return
@@ -143,6 +147,7 @@ def _replaced(name: str) -> Iterator[FileAccess]:
 @contextmanager
 def _new_file(
     name: str,
+    target: str,
     replaced: FileAccess | None,
     sync: bool,
     like: FileAccess | AccessLimits | None,
@@ -150,7 +155,6 @@ def _new_file(
     times: bool,
     model: FileAccess | None = None,
 ) -> Iterator[BinaryIO]:
-    target = os.path.realpath(name)
     remove_leftovers(target)
     source = replaced or model
     if source is None and access and isinstance(like, FileAccess):

@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from .._engine.blosc_settings import own_settings
-from .._format.array_metadata import grid_for
+from .._format.array_metadata import describe, grid_for
 from .._format.chunks import compress
 from .._format.dtypes import Array, DType, exact_array
 from .._format.grid import Grid
 from .._format.names import is_safe_name, is_short
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
-from .._format.shard import Trailer, count_slots, row_nbytes
+from .._format.sections import encode_offsets, encode_section, free_entries
+from .._format.shard import Trailer, count_slots, row_nbytes, trailer_of, with_rows
 from .._format.zarr_metadata import (
     ZARR_JSON,
     ArrayDocument,
@@ -59,9 +62,7 @@ from .._types import (
     StorageOptions,
     Writable,
 )
-from ..args import BloscArgs
-from ..checksums import Hash
-from ..constants import MAGIC
+from ..constants import MAGIC, OFFSET_LENGTH
 from ..exceptions import (
     DamageError,
     FormatError,
@@ -91,6 +92,8 @@ BEGIN_NBYTES = 64 * 2**10
 CHECKSUM = "crc32c"
 # Number of plain bytes from which an array is compressed straight into its member.
 KEPT_NBYTES = 2**16
+# Maximum number of shapes of short arrays whose sections are kept.
+KEPT_SHAPES = 1024
 # Number of bytes that are copied from a temporary file at a time.
 COPY_NBYTES = 2**20
 # Keywords of the functions that pack a single array which are no settings here.
@@ -443,34 +446,64 @@ def archive_writer(fp: Any) -> Iterator[ArchiveWriter]:
             write_all(fp, block)
 
 
-class ShortShard(NamedTuple):
-    """A shard of one chunk: what it has in common with those of other arrays.
+class ShortShards:
+    """Packs short arrays of one dtype in few steps, each into a shard of one chunk.
 
-    They have the same dtype and shape, and are packed with the same settings.
+    All have the settings of the first one, which `sink` has got, and its `document`.
     """
 
-    front: bytes
-    trailer: Trailer
-    blosc_args: BloscArgs
-    checksum: Hash
+    def __init__(
+        self, array: Array, sink: CompressedFPSink, document: ArrayDocument
+    ) -> None:
+        self._described, self._itemsize = describe(array), array.itemsize
+        self._sink = sink
+        self._document = document
+        # By shape: the sections in front of the chunk, the trailer, and the document.
+        self._known: dict[tuple[int, ...], tuple[bytes, Trailer, bytes]] = {}
 
-    def of_items(self, array: Array) -> bytes:
-        """Return the shard of another array, whose items are in C order."""
+    def pack(self, array: Array) -> tuple[bytes, bytes]:
+        """Return the shard of an array in C order, and the document of the array."""
+        shape, sink = array.shape, self._sink
+        if shape not in self._known:
+            if len(self._known) >= KEPT_SHAPES:
+                self._known.clear()
+            self._known[shape] = self._parts(shape)
+        front, trailer, text = self._known[shape]
         with own_settings:
-            chunk = compress(array.tobytes(), self.blosc_args)
-        digest, start = self.checksum(chunk), len(self.front)
-        trailer = replace(self.trailer)  # without chunks
-        trailer.add_frame(start, chunk)
-        end = trailer.blocks(start + len(chunk) + len(digest))
-        return b"".join((self.front, chunk, digest, *end))
+            chunk = compress(array.tobytes(), sink.blosc_args)
+        digest, trailer = sink.checksum_impl(chunk), replace(trailer)  # without chunks
+        trailer.add_frame(len(front), chunk)
+        end = trailer.blocks(len(front) + len(chunk) + len(digest))
+        return b"".join((front, chunk, digest, *end)), text
+
+    def _parts(self, shape: tuple[int, ...]) -> tuple[bytes, Trailer, bytes]:
+        header, rows = copy(self._sink.bloscpack_header), shape[0]
+        header.chunk_size = header.last_chunk = math.prod(shape) * self._itemsize
+        metadata = with_rows({**self._described, "shape": shape}, rows)
+        section = encode_section(metadata, self._sink.metadata_args)
+        front = b"".join((header.encode(), *section.blocks()))
+        free = free_entries(header.max_app_chunks)
+        front += encode_offsets([len(front) + OFFSET_LENGTH + len(free)]) + free
+        trailer = trailer_of(header.chunk_size, header, metadata)
+        self._document.grid = Grid.of_rows(shape, rows, count_slots(header))
+        return front, trailer, encode_compactly(self._document)
+
+
+def encode_compactly(document: ArrayDocument) -> bytes:
+    """Return the content of the document of an array.
+
+    It is compact JSON: ten times as fast as `ArrayDocument.encode`, and without
+    attributes it can't exceed the limits.
+    """
+    content = document.document()
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
 
 
 class ArchiveWriter:
     """Writes an archive to a file object that can seek, from its position on."""
 
     def __init__(self, fp: BinaryFile) -> None:
-        # By dtype and shape: a shard, and the document of its array.
-        self._short: dict[object, tuple[ShortShard, bytes]] = {}
+        self._short: dict[DType, ShortShards] = {}
         self._fp = fp
         self._start = fp.tell()
         self._members: list[ZipInfo] = []
@@ -509,14 +542,9 @@ class ArchiveWriter:
         for group in groups:
             self._add_bytes(document_name(group), encode_json(group_document()))
 
-    def add_document(self, name: str, document: ArrayDocument) -> bytes:
-        """Write the document of an array, and return its content."""
-        # Compact JSON: ten times as fast as `ArrayDocument.encode`, and without
-        # attributes it can't exceed the limits.
-        text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
-        content = text.encode()
-        self._add_bytes(document_name(name), content)
-        return content
+    def add_document(self, name: str, document: ArrayDocument) -> None:
+        """Write the document of an array."""
+        self._add_bytes(document_name(name), encode_compactly(document))
 
     def add_copy(self, name: str, content: Storage, listed: int | None = None) -> None:
         """Copy a member; `listed` is the size in the list, None for no entry."""
@@ -543,15 +571,18 @@ class ArchiveWriter:
     def _add_array(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         """Compress an array into a shard and its document, or into a `.blp` file."""
         shard = name + "/c" + array.ndim * "/0"
-        key = array.dtype, array.shape
-        is_usual = array.flags.c_contiguous and array.dtype.names is None
-        if is_usual and key in self._short:
-            short, text = self._short[key]
-            self._add_listed(shard, short.of_items(array))
+        # `auto` depends on the items, and `progress` is called for each array.
+        is_usual = not any(
+            map(settings.get, ("auto", "progress", "chunk_size", "chunks"))
+        )
+        is_usual = is_usual and array.dtype.names is None and array.flags.c_contiguous
+        is_usual = is_usual and 0 < array.nbytes < KEPT_NBYTES and array.ndim > 0
+        short = self._short.get(array.dtype)
+        if is_usual and short is not None:
+            content, text = short.pack(array)
+            self._add_listed(shard, content)
             self._add_bytes(document_name(name), text)
             return
-        # `auto` depends on the items, and `progress` is called for each array.
-        is_usual = is_usual and not any(map(settings.get, ("auto", "progress")))
         array, settings = as_shard(array, settings)
         # An archive is written once: nothing needs room for more.
         if settings.get("bloscpack_args") is None:
@@ -582,13 +613,9 @@ class ArchiveWriter:
                 "shuffle": int(used.shuffle),
             },
         )
-        text = self.add_document(name, document)
-        is_whole = header.nchunks == 1 and header.chunk_size == array.nbytes
-        if is_usual and is_whole and isinstance(sink.output_fp, io.BytesIO):
-            assert sink.trailer is not None
-            front = sink.output_fp.getvalue()[: sink.offset_storage[0]]
-            short = ShortShard(front, sink.trailer, used, sink.checksum_impl)
-            self._short[key] = short, text
+        self.add_document(name, document)
+        if is_usual and header.nchunks == 1:
+            self._short[array.dtype] = ShortShards(array, sink, document)
 
     def _pack(
         self, name: str, array: Array, settings: Mapping[str, Any]

@@ -39,26 +39,27 @@ from typing import Any, BinaryIO
 
 import numpy
 
-from .._arrays.reader import Reader
-from .._arrays.source import (
+from .._arrays.loader import (
     CACHE_NBYTES,
-    ChunkCache,
-    ChunkSource,
-    ChunkSpans,
-    Needs,
-    Room,
+    REMOTE_RUN_NBYTES,
+    ChunkLoader,
+    Extent,
+    Fetched,
+    Loading,
+    Run,
+    plan_runs,
 )
+from .._arrays.reader import Reader
+from .._arrays.source import ChunkSpans, Needs, Room
 from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
-from .._engine.threads import Ahead, Task, Workspace, ordered, run_length
+from .._engine.threads import Ahead, Task, ordered
 from .._format.array_metadata import Description
-from .._format.blosc_header import check_plain_size, decode_header
+from .._format.blosc_header import decode_header
 from .._format.chunks import (
-    check_digest,
     cut_off,
-    decompress_into,
     frame_behind,
     frames_of,
     starts_with_frame,
@@ -78,7 +79,6 @@ from .._storage.cursor import StorageCursor
 from .._storage.local import NamedFile, open_named, whole_file
 from .._storage.paths import is_url, local_path
 from .._types import Buffer, Path, Seekable, StorageOptions
-from ..abstract_io import nthreads_to_read
 from ..args import AnyLimits, Limits, effective_limits
 from ..constants import (
     BLOSC_HEADER_LENGTH,
@@ -98,9 +98,6 @@ from ..file_io import announced_bytes
 from ..headers import check_range, has_undo_record
 from ..serializers import user_metadata
 
-# Number, offset, next offset and plain size of a chunk.
-Extent = tuple[int, int, int, int]
-
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
 # Number of bytes of a local file that are read at once at its beginning, where most
@@ -112,72 +109,10 @@ REMOTE_READ = 2**20
 MAX_FILE_SIZE = 2**63 - 1
 # Maximum number of bytes by which Blosc makes a chunk longer.
 BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
-# Maximum number of plain bytes in a run of several chunks of a local file: a longer run
-# would leave threads without work.
-LOCAL_RUN = 512 * 2**10
-# Maximum number of bytes of a remote request for several chunks: two chunks of 1 MiB.
-# Larger requests are slower, because fewer run at once.
-REMOTE_RUN = 5 * 2**19
-# Maximum number of bytes between two chunks that are worth one remote request.
-REMOTE_GAP = 64 * 2**10
-# Maximum number of requests in a group, and about the bytes in their responses.
+# Maximum number of requests in a group.
 REQUESTS_AT_A_TIME = 32
-BYTES_AT_A_TIME = 16 * 2**20
 # Number of groups that are requested while the chunks of another one are decompressed.
 GROUPS_AHEAD = 1
-
-
-class Run:
-    """Chunks that one read fetches, or one chunk from the cache.
-
-    ``chunks`` has the number, the file positions and the plain size of each chunk,
-    ``nbytes`` is the plain size of all. ``offset`` and ``stop`` are file positions.
-    ``content`` is the bytes between them, None if a worker is to read them. ``plain``
-    is the plain bytes of the chunk if they come from the cache.
-    """
-
-    __slots__ = ("chunks", "content", "nbytes", "offset", "plain", "stop")
-
-    def __init__(self, chunk: Extent, plain: Buffer | None = None) -> None:
-        self.chunks = [chunk]
-        _, self.offset, self.stop, self.nbytes = chunk
-        self.content: Buffer | None = None
-        self.plain = plain
-
-
-def plan_runs(
-    extents: Iterator[Extent],
-    cached: Callable[[int, int], Buffer | None] | None,
-    is_remote: bool,
-) -> Iterator[Run]:
-    """Yield the runs of chunks, without their content.
-
-    Parameters
-    ----------
-    extents
-        The chunks, in the order of the file.
-    cached
-        Returns the plain bytes of a chunk by its number and plain size, None if they
-        are not in memory; None if no chunk is.
-    is_remote
-        Whether each read is a round trip.
-    """
-    gap, most = (REMOTE_GAP, REMOTE_RUN) if is_remote else (0, LOCAL_RUN)
-    run = None
-    for chunk in extents:
-        number, offset, stop, size = chunk
-        plain = cached(number, size) if cached is not None else None
-        if run is not None:
-            in_all = stop - run.offset if is_remote else run.nbytes + size
-            is_near = in_all <= most and 0 <= offset - run.stop <= gap
-            if is_near and plain is None and run.plain is None:
-                run.chunks.append(chunk)
-                run.stop, run.nbytes = stop, run.nbytes + size
-                continue
-            yield run
-        run = Run(chunk, plain)
-    if run is not None:
-        yield run
 
 
 class FileState(ChunkSpans):
@@ -369,7 +304,7 @@ class FileState(ChunkSpans):
             for run in runs:
                 group.append(run)
                 nbytes += run.stop - run.offset
-                if len(group) == most or nbytes >= BYTES_AT_A_TIME:
+                if len(group) == most or nbytes >= REMOTE_RUN_NBYTES:
                     tasks.append(ahead.submit(partial(fetch, group)))
                     group, nbytes = [], 0
                 if len(tasks) > nahead:
@@ -385,7 +320,33 @@ class FileState(ChunkSpans):
             # must not delay the error.
             ahead.drop()
 
-    def wrong_size(self, number: int, expected: int, found: int) -> DamageError:
+    def set_witness(self, run: Run, frame: memoryview) -> None:
+        """Note the digest of the first chunk of a run, or the chunk if it has none."""
+        number, _, stop, _ = run.chunks[0]
+        if number + 1 < self.nchunks:
+            proof = frame[-self.header.checksum_impl.size :]
+            self.witness = stop - len(proof), len(proof), zlib.crc32(proof)
+
+    def explain(
+        self,
+        run: Run,
+        frames: Sequence[memoryview],
+        error: FormatError,
+        number: int,
+    ) -> FormatError:
+        """Return the error for a damaged chunk of a run: its extent may be wrong."""
+        i = next(i for i, chunk in enumerate(run.chunks) if chunk[0] == number)
+        offset, stop = run.chunks[i][1:3]
+        try:
+            size = decode_header(frames[i]).ctbytes + self.header.checksum_impl.size
+            if not size == stop - offset == len(frames[i]):
+                error = self._wrong_size(number, size, len(frames[i]))
+        except FormatError as problem:
+            error = problem
+        error.locate(number, offset)
+        return error
+
+    def _wrong_size(self, number: int, expected: int, found: int) -> DamageError:
         """Return the error for a chunk and its digest of another size than `expected`.
 
         `found` is the number of bytes that were read for them.
@@ -404,7 +365,7 @@ class FileState(ChunkSpans):
         return cut_off(expected, found)
 
 
-class OpenedFile(Closing, ChunkSource):
+class OpenedFile(Closing, ChunkLoader):
     """A file whose chunks are read. Many threads may use it.
 
     Parameters
@@ -456,8 +417,7 @@ class OpenedFile(Closing, ChunkSource):
             check_range("nthreads", nthreads, 1, MAX_THREADS)
         self._nthreads = nthreads
         self._limits = effective_limits(limits)
-        self._cache = ChunkCache(cache_nbytes)
-        self._workspace = Workspace()
+        super().__init__(cache_nbytes)
         self._lock = ForkSafeLock()
         # A chunk that was read before the file changed.
         self._witness: tuple[int, int, int] | None = None
@@ -482,6 +442,7 @@ class OpenedFile(Closing, ChunkSource):
         self.chunk_size, self.starts = state.chunk_size, state.starts
         self._offsets = state.offsets  # stay, also if headers replace the table
         self.cbytes = state.storage.size
+        self.is_far = state.storage.is_remote
         self.identity: Hashable = state.storage.identity
         self._version: Hashable = state.storage.version
         if not self.nbytes:
@@ -620,7 +581,12 @@ class OpenedFile(Closing, ChunkSource):
                 state, left = self.state, numbers[done:] if done else numbers
                 digested = state.header.checksum_impl.size
                 try:
-                    self._load(state, left, use, room, needs, deliver_run, nthreads)
+                    if left:
+                        loading = self._loading(left, use, room, needs)
+                        collects = deliver is not None
+                        self._load(
+                            state, left, loading, deliver_run, collects, nthreads
+                        )
                 except (FormatError, StorageError):
                     if not self._has_changed(state):
                         raise
@@ -640,52 +606,44 @@ class OpenedFile(Closing, ChunkSource):
         self,
         state: FileState,
         numbers: Sequence[int],
-        use: Callable[[int, memoryview], Any],
-        room: Room | None,
-        needs: Needs | None,
+        loading: Loading,
         deliver: Callable[[tuple[list[Any], FormatError | None]], None],
+        collects: bool,
         nthreads: int | None,
     ) -> None:
         """Do the work of `load` in one state of the file.
 
-        `deliver` gets the results for the chunks of a run, and the error that ended it.
+        `deliver` gets the results for the chunks of a run, none unless it `collects`
+        them, and the error that ended it.
         """
-        if not numbers:
-            return
         storage, first, last = state.storage, numbers[0], numbers[-1]
+        checksum = state.header.checksum_impl
         if last + 1 == state.nchunks:
             # This may replace the table: no extent of it may be used before. An error
             # is raised again when the last chunk is reached.
             with suppress(FormatError):
                 state.check_end()
-        # If the cache has no room for all chunks, each would be removed before it is
-        # used again, and decompressing into memory that is in use already is faster.
-        # Only the last chunk is kept then, where the next read may go on.
-        size = self.chunk_size or self.nbytes // self.nchunks
-        keep_from = first if len(numbers) * size <= self._cache.limit else last
 
         def use_run(run: Run) -> tuple[list[Any], FormatError | None]:
             """Return the results for the chunks, and the error that ended the run."""
-            content: Any = run.content if run.plain is None else run.plain
-            if content is None:
+            content, cached, how = run.content, {}, loading
+            results: list[Any] = []
+            if collects:
+                how = loading._replace(use=lambda *of: results.append(loading.use(*of)))
+            if run.plain is not None:
+                cached[run.chunks[0][0]] = run.plain
+            elif content is None:
                 content = self._workspace.view(run.stop - run.offset)
                 content = content[: storage.read_into(content, run.offset)]
-            content, results = memoryview(content), []
+            frames, numbers, sizes = run.frames(memoryview(content or b""))
+            explain = partial(state.explain, run, frames)
+            fetched = Fetched(numbers, sizes, frames, cached, None, checksum, explain)
             try:
-                for chunk in run.chunks:
-                    number, offset, stop, _ = chunk
-                    target = room(number) if room is not None else None
-                    if run.plain is None:
-                        frame = content[offset - run.offset : stop - run.offset]
-                        keep = number >= keep_from
-                        plain = self._decode(state, chunk, frame, target, needs, keep)
-                    else:
-                        plain = content
-                        if target is not None:
-                            target[:] = plain
-                    results.append(use(number, plain))
+                self._place(how, fetched)
             except FormatError as error:
                 return results, error
+            if state.witness is None and not cached:
+                state.set_witness(run, frames[0])
             return results, None
 
         by_caller = storage.is_remote or not storage.concurrent
@@ -693,86 +651,30 @@ class OpenedFile(Closing, ChunkSource):
             # The plan and the threads would take longer than a block.
             chunk = state.extent(first)
             with own_settings:
-                deliver(use_run(Run(chunk, self._cache.get(first, chunk[3]))))
+                deliver(use_run(Run(chunk, self._kept(first, chunk[3]))))
             return
-        # An empty cache has no chunk.
-        cached = self._cache.get if self._cache else None
-        runs = plan_runs(map(state.extent, numbers), cached, storage.is_remote)
-        if by_caller:
-            runs = state.with_content(runs)
-        # From the first chunk to the last one.
-        nbytes = state.span(last)[1] - state.span(first)[0]
-        nruns, batch = len(numbers), 1  # about
-        if not storage.is_remote:
-            nruns = max(1, min(nruns, -(-nbytes // LOCAL_RUN)))
         with own_settings:
+            count, has_room = len(numbers), loading.room is not None
             nthreads = self._nthreads if nthreads is None else nthreads
-            count = nthreads_to_read(nthreads, len(numbers), self.chunk_size)
-            count = min(nruns, count)
-            if room is not None and not storage.is_remote:
-                batch = run_length(nruns, nbytes // nruns, count)
-            ordered(runs, use_run, deliver, count, batch)
+            most = 1 if storage.is_remote else count
+            limit, nthreads, batch = self._plan(count, has_room, nthreads, most)
+            # An empty cache has no chunk.
+            kept, nbytes = self._kept if self._cache else None, limit * self._usual_size
+            extents = map(state.extent, numbers)
+            runs = plan_runs(extents, kept, storage.is_remote, nbytes)
+            if by_caller:
+                runs = state.with_content(runs)
+            ordered(runs, use_run, deliver, nthreads, 1 if by_caller else batch)
 
-    def _decode(
-        self,
-        state: FileState,
-        chunk: Extent,
-        frame: memoryview,
-        target: memoryview | None,
-        needs: Needs | None,
-        keep: bool,
-    ) -> memoryview:
-        """Return the plain bytes of a chunk, which are in `target` if that is given.
-
-        Otherwise only the bytes that are needed are defined, and they are valid until
-        this thread calls the method again. To `keep` all of them, they are put into the
-        cache. Raises `FormatError` unless chunk and digest fill the extent, and the
-        digest fits.
-        """
-        number, offset, stop, size = chunk
-        checksum, part = state.header.checksum_impl, None
-        # The last chunk may have grown since the file was opened: it is not kept.
-        start, end = self.span(number) if number + 1 == self.nchunks else (0, size)
-        has_grown = end - start < size
-        fits = size <= self._cache.limit
-        keep = keep and fits and target is None and not has_grown
-        is_far = state.storage.is_remote  # reading it again would take a request
-        is_again = keep and (is_far or self._cache.count_read(number, size) > 1)
-        memory = None if has_grown else target
-        try:
-            header = decode_header(frame)
-            after = header.ctbytes
-            if not after + checksum.size == stop - offset == len(frame):
-                raise state.wrong_size(number, after + checksum.size, len(frame))
-            check_digest(frame[:after], frame[after:], checksum)
-            if state.witness is None and number + 1 < state.nchunks:
-                proof = frame[after:] or frame
-                state.witness = stop - len(proof), len(proof), zlib.crc32(proof)
-            if memory is None:
-                check_plain_size(header, size)  # before memory is allocated
-                memory = self._cache.memory(size, is_new=is_again)
-            if needs is not None and target is None and not is_again:
-                part = partial(needs, number)
-            is_whole = decompress_into(frame[:after], memory, header, part)
-        except FormatError as error:
-            error.locate(number, offset)
-            raise
-        if is_again:
-            self._cache.put(number, memory.toreadonly())
-        elif keep and is_whole:
-            self._cache.note(number, size)
-        if has_grown:
-            memory = memory[: end - start]
-            if target is not None:
-                target[:] = memory
-        return memory
+    def _kept(self, number: int, size: int) -> Buffer | None:
+        return self._cache.get((number, None), size)
 
     def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory.
 
         They are valid until this thread reads another chunk.
         """
-        return self._cache.get(number, size, briefly=True)
+        return self._cache.get((number, None), size, briefly=True)
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""

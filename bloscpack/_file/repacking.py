@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import defaults, log
-from .._arrays.source import CACHE_NBYTES
+from .._arrays.loader import CACHE_NBYTES
 from .._commit.undo import settled_file
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import RUN, ordered

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BLOSC_HEADER = struct.Struct("<BBBBIII")
 # The field `nbytes` alone.
 PLAIN_SIZE = struct.Struct("<4xI")
+# The fields `nbytes` and `ctbytes`.
+SIZES = struct.Struct("<4xI4xI")
 FIELDS = (
     *("version", "versionlz", "flags", "typesize", "nbytes", "blocksize"),
     "ctbytes",
@@ -159,6 +161,20 @@ def decode_header(head: Buffer) -> BloscHeader:
     largest = header.nbytes + BLOSC_HEADER_LENGTH
     _last_valid = raw[:-4], range(header.ctbytes, largest + 1)
     return header
+
+
+def is_like_last(chunk: Buffer, nbytes: int) -> bool:
+    """Return whether a whole chunk has the header of one of `nbytes` plain bytes.
+
+    False also if it has, but not the same as the last one that was decoded.
+    """
+    begin, sizes = _last_valid
+    size = len(chunk)
+    return (
+        size in sizes
+        and chunk[: BLOSC_HEADER_LENGTH - 4] == begin
+        and SIZES.unpack_from(chunk) == (nbytes, size)
+    )
 
 
 def find_problem(header: BloscHeader) -> tuple[str, object, int] | None:

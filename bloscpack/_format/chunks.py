@@ -15,6 +15,7 @@ from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
     MAX_BUFFERSIZE,
+    METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
 from ..exceptions import (
@@ -37,11 +38,12 @@ from .blosc_header import (
     decode_block_starts,
     decode_header,
     encode_block_starts,
+    is_like_last,
     unpack_header,
 )
 from .codecs import CODECS
 from .crc32c import crc32c
-from .sections import check_limit
+from .sections import check_limit, stored_section_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ _accepted: set[tuple[object, ...]] = set()
 
 
 def plain_size(compressed: Buffer) -> int:
-    """Return the number of plain bytes in a chunk that Blosc has just compressed."""
+    """Return the number of plain bytes that a chunk states."""
     nbytes: int = PLAIN_SIZE.unpack_from(compressed)[0]
     return nbytes
 
@@ -88,6 +90,20 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
             % (bytes(digest).hex(), expected.hex()),
             section="chunks",
         )
+
+
+def verified_chunk(frame: memoryview, checksum: Hash, nbytes: int) -> memoryview:
+    """Return the chunk of `nbytes` plain bytes in a frame.
+
+    Raises `FormatError` unless its digest and its header are right.
+    """
+    end = max(0, len(frame) - checksum.size)
+    chunk = frame[:end]
+    if checksum.size and checksum(chunk) != frame[end:]:
+        check_digest(chunk, frame[end:], checksum)
+    if not is_like_last(chunk, nbytes):
+        check_plain_size(_check_whole(chunk, None), nbytes)
+    return chunk
 
 
 def cut_off(expected: int, found: int) -> DamageError:
@@ -193,34 +209,46 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
 
 
 def decompress_into(
-    compressed: Buffer,
-    destination: memoryview,
-    known: BloscHeader | None = None,
-    part: Part | None = None,
-) -> bool:
+    compressed: Buffer, destination: memoryview, known: BloscHeader | None = None
+) -> None:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
-    `known` is its header, if it was decoded before. `part` returns the spans of the
-    bytes that are needed: if they are in at most half of the blocks, Blosc gets chunks
-    of these blocks alone, and the other bytes are undefined. These chunks are made in
-    `compressed` during the call, if that is writable: no other thread may use it.
-
-    Return whether all bytes were written. Raises `FormatError` if the chunk is damaged,
-    its codec is missing, or its plain size is not that of `destination`, whose content
-    is then undefined.
+    `known` is its header, if it was decoded before. Raises `FormatError` if the chunk
+    is damaged, its codec is missing, or its plain size is not that of `destination`,
+    whose content is then undefined.
     """
-    header = _check_whole(compressed, known)
-    check_plain_size(header, destination.nbytes)
-    if part is not None and _decompress_part(compressed, destination, part, header):
-        return False
-    if not header.nbytes:
+    _check_whole(compressed, known)
+    decompress_verified(compressed, destination)
+
+
+def decompress_verified(
+    compressed: Buffer, destination: memoryview, part: Part | None = None
+) -> bool:
+    """Write the plain bytes of a chunk whose header and size were checked.
+
+    `part` returns the spans of the bytes that are needed: if they are in at most half
+    of the blocks, Blosc gets chunks of these blocks alone, and the other bytes are
+    undefined. These chunks are made in `compressed` during the call, if that is
+    writable: no other thread may use it.
+
+    Return whether all bytes were written. Enter `own_settings` first. Raises
+    `FormatError` if the chunk is damaged, or its codec is missing; the content of
+    `destination` is undefined then.
+    """
+    size = destination.nbytes
+    if plain_size(compressed) != size:
+        check_plain_size(unpack_header(compressed), size)
+    if not size:
         return True
+    if part is not None and _decompress_part(compressed, destination, part):
+        return False
     ctypes = own_settings.ctypes
     try:
         own_settings.functions.decompress_ptr(
             compressed, ctypes.addressof(ctypes.c_char.from_buffer(destination))
         )
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
+        header = unpack_header(compressed)
         _decompress_without_blosc(compressed, destination, header, error)
     return True
 
@@ -229,12 +257,12 @@ def _decompress_part(
     compressed: Buffer,
     destination: memoryview,
     part: Part,
-    header: BloscHeader,
 ) -> bool:
     """Write the plain bytes in spans of a chunk to their positions in `destination`.
 
     Return whether this was possible, and worth it.
     """
+    header = unpack_header(compressed)
     if header.nblocks < 2:
         return False
     runs = blocks_of(part(), header.blocksize, header.nblocks)
@@ -474,26 +502,30 @@ def plain_of(frame: Frame, checksum: Hash, compressed: Buffer | None = None) -> 
         raise
 
 
-def plain_of_only_chunk(data: bytes) -> bytes | None:
-    """Return the plain bytes of a file with one chunk and no metadata, for speed.
+def only_chunk(data: bytes) -> tuple[bytes, BloscHeader, bytes] | None:
+    """Return the verified chunk of a file that has one, for speed.
 
+    With it come its header, and the metadata section, which is empty if there is none.
     None for every other file, and for a damaged one: reading it step by step raises the
-    error. Enter `own_settings` first.
+    error.
     """
     try:
         header = decode_file_header(data[:BLOSCPACK_HEADER_LENGTH], len(data))
         checksum, start = header.checksum_impl, BLOSCPACK_HEADER_LENGTH
+        if header.metadata:
+            start += stored_section_size(data[start : start + METADATA_HEADER_LENGTH])
+        section = data[BLOSCPACK_HEADER_LENGTH:start]
         if header.offsets:
             start += OFFSET_LENGTH * (1 + header.max_app_chunks)
         end = len(data) - checksum.size
-        if header.nchunks != 1 or header.metadata or start >= end:
+        if header.nchunks != 1 or start >= end:
             return None
         chunk = data[start:end]
         known = decode_header(chunk)
         if known.nbytes != header.nbytes or known.ctbytes != end - start:
             return None
         check_digest(chunk, data[end:], checksum)
-        return decompress(chunk, known)
+        return chunk, known, section
     except FormatError:
         return None
 

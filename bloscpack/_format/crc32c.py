@@ -6,8 +6,6 @@ reflected order: bit 31 is x**0.
 
 from __future__ import annotations
 
-from functools import cache
-
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any
@@ -20,32 +18,31 @@ POLYNOMIAL = 0x82F63B78
 SHORT = 512
 
 
+# Functions that the first call imports: a statement that imports them would take
+# longer than the checksum of a short chunk.
+_extend: Any = None
+_frombuffer: Any = None
+
+
 def crc32c(data: Buffer, value: int = 0) -> int:
     """Return the checksum of a buffer; `value` is that of the bytes in front of it."""
+    if _extend is None:
+        _import()
     # `extend` refuses a memoryview, but not an array of NumPy.
     if len(data) > SHORT and not isinstance(data, bytes):
-        data = _frombuffer()(data, "u1")
+        data = _frombuffer(data, "u1")
     else:
         data = bytes(data)
-    checksum: int = _extend()(value, data)
+    checksum: int = _extend(value, data)
     return checksum
 
 
-# Statements that import the functions take longer than the checksum of a short chunk.
-
-
-@cache
-def _extend() -> Any:
+def _import() -> None:
+    global _extend, _frombuffer
     import google_crc32c  # type: ignore[import-not-found,unused-ignore]
-
-    return google_crc32c.extend
-
-
-@cache
-def _frombuffer() -> Any:
     import numpy
 
-    return numpy.frombuffer
+    _frombuffer, _extend = numpy.frombuffer, google_crc32c.extend
 
 
 # Arithmetic in GF(2)[x] modulo the polynomial

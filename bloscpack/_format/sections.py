@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 
 from .. import log
-from ..checksums import CHECKSUMS_LOOKUP
+from ..checksums import ALL_CHECKSUMS, CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
@@ -35,6 +35,7 @@ from ..exceptions import (
 from ..headers import (
     FIELD_OFFSETS,
     HEADER_LENGTHS,
+    METADATA_HEADER,
     BloscpackHeader,
     MetadataHeader,
     decode_header,
@@ -227,6 +228,15 @@ def section_size(header: MetadataHeader) -> int:
     """Return the size of the section in bytes, header and digest included."""
     digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
     return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
+
+
+def stored_section_size(head: bytes) -> int:
+    """Return the size that a metadata header states; 0 for one that is wrong."""
+    if len(head) < METADATA_HEADER_LENGTH or head[9] >= len(ALL_CHECKSUMS):
+        return 0
+    _, _, checksum, _, _, _, room, _, _ = METADATA_HEADER.unpack(head)
+    size: int = METADATA_HEADER_LENGTH + room + ALL_CHECKSUMS[checksum].size
+    return size
 
 
 def encode_section(

@@ -19,7 +19,7 @@ from .._format.dtypes import Key, check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type, fitting_unit, metadata_of, native
-from .layouts.shard_files import REMOTE_FILES
+from .layouts.array_files import REMOTE_FILES
 from .rows import (
     check_different,
     converted,

@@ -57,8 +57,7 @@ class Boxes(ChunkSource):
             if place is not None:
                 place[:] = plain.tobytes()
             else:
-                place = only_needed(plain.tobytes(), needs(number))
-            use(number, place)
+                use(number, only_needed(plain.tobytes(), needs(number)))
 
 
 class Chunks(ChunkSource):
@@ -84,12 +83,10 @@ class Chunks(ChunkSource):
             place = room(number) if room is not None else None
             if place is not None:
                 place[:] = plain
-                plain = place
                 self.in_place.append(number)
             else:
-                plain = only_needed(plain, needs(number))
+                use(number, only_needed(plain, needs(number)))
             self.loaded.append(number)
-            use(number, plain)
 
     def cached(self, number, size):
         return PLAIN[slice(*self.span(number))] if number in self.kept else None

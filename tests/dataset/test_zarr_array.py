@@ -1086,7 +1086,7 @@ def test_a_removed_shard_is_not_read_with_new_ones(tmp_path):
 def test_a_shard_that_is_removed_during_a_read(tmp_path, monkeypatch, others):
     """Only then are the shards read again, not after any other change."""
     cut = {"chunks": 4, "shards": 4, "dtype": "i8"}
-    load, calls = shard_files.ShardFiles._load, []
+    load, calls = shard_files.ShardFiles._work_on, []
 
     def changed_meanwhile(self, *args):
         load(self, *args)
@@ -1103,7 +1103,7 @@ def test_a_shard_that_is_removed_during_a_read(tmp_path, monkeypatch, others):
         with group.change():
             pass
         reader = dataset.open(tmp_path / "g" / "a")
-        monkeypatch.setattr(shard_files.ShardFiles, "_load", changed_meanwhile)
+        monkeypatch.setattr(shard_files.ShardFiles, "_work_on", changed_meanwhile)
         found = reader[:].tolist()
     assert ([1] * 12 if others else [0] * 4 + [2] * 8) == found
     assert (1 if others else 2) == len(calls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -930,3 +931,24 @@ def test_as_many_axes_as_numpy_has(dtype):
     )
     with pytest.raises(FormatError, match="expected a shape"):
         unpack(described(bytes(0), dtype, shape=[0] * (most + 1)))
+
+
+@pytest.mark.parametrize("settings", [{}, {"checksum": "None"}, {"offsets": False}])
+def test_short_arrays_in_memory_are_read_as_all_others(settings):
+    """Bytes are unpacked in one step, any other buffer step by step."""
+    chance = random.Random(4)
+    arrays = np.arange(99.0), np.ones((4, 6), ">i2", "F"), np.array(3), np.arange(0)
+    for array in arrays:
+        packed = pack(array, **settings)
+        same_array(array, unpack(packed))
+        for _ in range(500):
+            data = bytearray(packed[: chance.choice([None, None, -1, len(packed) - 9])])
+            data[chance.randrange(min(len(data), chance.choice([40, 120, 9999])))] ^= 8
+            found = []
+            for kind in (bytes, memoryview):
+                try:
+                    result = unpack(kind(data))
+                    found.append((result.dtype, result.shape, result.tobytes()))
+                except FormatError as error:
+                    found.append((type(error), str(error)))
+            assert found[0] == found[1]

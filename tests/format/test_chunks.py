@@ -20,6 +20,7 @@ from bloscpack._format.chunks import (
     compress,
     decompress,
     decompress_into,
+    decompress_verified,
     in_block_order,
 )
 from bloscpack._format.codecs import BY_NUMBER
@@ -307,7 +308,7 @@ def test_codec_that_this_blosc_lacks(monkeypatch, function):
 
 
 def parts(chunk):
-    """Yield plain positions and the bytes between them, read by `decompress_into`.
+    """Yield plain positions and the bytes between them, read by `decompress_verified`.
 
     The bytes around them are 0xaa before.
     """
@@ -318,9 +319,9 @@ def parts(chunk):
                 plain = bytearray(b"\xaa") * size
                 stop = min(size, start + length)
                 spans = partial(list, [(start, stop)])
-                decompress_into(chunk, memoryview(plain), part=spans)
+                decompress_verified(chunk, memoryview(plain), spans)
                 writable, other = bytearray(chunk), bytearray(plain)
-                decompress_into(writable, memoryview(other), part=spans)
+                decompress_verified(writable, memoryview(other), spans)
                 assert (chunk, plain[start:stop]) == (writable, other[start:stop])
                 yield start, stop, plain
 
@@ -351,7 +352,7 @@ def test_parts_of_a_chunk():
         size = decode_header(chunk).blocksize
         spans = [(3, 5), (size - 1, size + 1), (4 * size, 4 * size + 1)]
         found = bytearray(b"\xaa") * len(plain)
-        assert not decompress_into(chunk, memoryview(found), part=lambda: spans)
+        assert not decompress_verified(chunk, memoryview(found), lambda: spans)
     for start, stop in [(0, 2 * size), (4 * size, 5 * size)]:
         assert plain[start:stop] == found[start:stop]
     assert found[2 * size : 4 * size] == b"\xaa" * 2 * size
@@ -379,7 +380,7 @@ def test_part_of_a_chunk_with_a_wrong_table(start):
         struct.pack_into("<I", chunk, 16, start)
         plain = memoryview(bytearray(len(PLAIN)))
         with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):
-            decompress_into(bytes(chunk), plain, part=lambda: [(0, 1)])
+            decompress_verified(bytes(chunk), plain, lambda: [(0, 1)])
 
 
 # The settings of Blosc belong to the process

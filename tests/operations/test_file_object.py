@@ -28,8 +28,8 @@ from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack import exceptions
-from bloscpack._file import opened, stream_writing
-from bloscpack._format import chunks
+from bloscpack._arrays import loader
+from bloscpack._file import stream_writing
 from bloscpack._storage.base import MemoryStorage
 
 CHUNK = 4096
@@ -444,13 +444,13 @@ def test_reading_up_to_a_damaged_chunk_takes_no_quadratic_work(monkeypatch):
     data = bytearray(bp.pack_bytes_to_bytes(bytes(500 * 4096), 4096))
     data[-1] ^= 1
     calls = []
-    genuine = chunks.decompress_into
+    genuine = loader.decompress_verified
 
     def counted(*arguments):
         calls.append(1)
         return genuine(*arguments)
 
-    monkeypatch.setattr(opened, "decompress_into", counted)
+    monkeypatch.setattr(loader, "decompress_verified", counted)
     parts = []
 
     def read_all(file):

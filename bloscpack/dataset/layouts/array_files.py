@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import re
 import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..._arrays.source import CACHE_NBYTES, ChunkCache, ChunkSource
+from ..._arrays.loader import LEAST_NBYTES, REMOTE_RUN_NBYTES, ChunkLoader
+from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock, cached_property
+from ..._engine.threads import ordered
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
 from ..._format.dtypes import Array, DType
@@ -23,11 +26,14 @@ from ..._storage.base import Storage
 from ..._storage.folder_store import StaleDataset
 from ..._storage.store import too_long
 from ..._types import Buffer, Json
+from ...abstract_io import effective_nthreads
 from ...exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..folder import Folder
 
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6
+# Maximum number of files at a URL that are read at once.
+REMOTE_FILES = 16
 # Maximum number of files that are kept, with what was read of them, such as the index.
 LIMIT = 128
 # Size in bytes from which an array is allocated only if the sizes of the files show
@@ -129,7 +135,7 @@ class FileNames:
                 yield name[len(start) :].partition("/")[0]
 
 
-class ChunkFiles(ChunkSource):
+class ChunkFiles(ChunkLoader):
     """The chunks of one state of an array, and the files that they are in.
 
     Parameters
@@ -161,7 +167,9 @@ class ChunkFiles(ChunkSource):
         itemsize: int,
         check_description: Callable[[], object],
     ) -> None:
+        super().__init__()
         self.folder = folder
+        self.is_far = folder.is_remote
         self.names = names
         self.cut = cut
         self.chunk_size = math.prod(cut.chunk) * itemsize
@@ -170,7 +178,6 @@ class ChunkFiles(ChunkSource):
         self.slots = cut.slots
         self.nfiles = cut.nshards if itemsize else 0
         self._check_description = check_description
-        self._cache = ChunkCache(CACHE_NBYTES)
 
     def has_file(self, index: Shape) -> bool:
         """Return whether the array has the file with an index in the names."""
@@ -197,6 +204,38 @@ class ChunkFiles(ChunkSource):
     def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return self._cache.get(number)
+
+    def _work_on(
+        self,
+        numbers: Sequence[int],
+        work: Callable[[Sequence[int]], object],
+        has_room: bool,
+    ) -> None:
+        """Call `work` for chunks of one file, and the next ones, on several threads."""
+        count, size, slots = len(numbers), self.chunk_size, self.slots
+        with own_settings:
+            is_small = count == 1 or count * size <= LEAST_NBYTES
+            if is_small and numbers[0] // slots == numbers[-1] // slots:
+                work(numbers)
+                return
+            limit, nthreads, batch = self._plan(count, has_room, None, slots)
+            if self.is_far:  # the threads wait for answers
+                limit = max(1, REMOTE_RUN_NBYTES // max(1, size))
+                nfiles = len({number // slots for number in numbers})
+                nruns = max(nfiles, -(-count // limit))
+                nthreads = effective_nthreads(None, nruns)
+                nthreads, batch = max(nthreads, min(nruns, REMOTE_FILES)), 1
+            runs = self._runs(numbers, limit)
+            ordered(runs, work, lambda _: None, nthreads, batch, waits=self.is_far)
+
+    def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
+        """Yield the numbers in lists of chunks of one file, which are read together."""
+        start, count = 0, len(numbers)
+        while start < count:
+            end = (numbers[start] // self.slots + 1) * self.slots
+            stop = bisect_left(numbers, end, start, min(start + limit, count))
+            yield numbers[start:stop]
+            start = stop
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""

@@ -22,13 +22,13 @@ import numpy
 
 from ..._arrays.source import Needs, Room
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import ordered, run_length
+from ..._engine.threads import ordered
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
 from ..._format.dtypes import Array, Key
 from ..._format.grid import Grid
 from ..._types import Buffer
-from ...abstract_io import effective_nthreads, nthreads_to_read
+from ...abstract_io import effective_nthreads
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError, ObjectDtypeFound, UsageValueError
@@ -66,24 +66,21 @@ class SingleChunks(ChunkFiles):
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
 
-        def work(number: int) -> None:
-            target = None if room is None else room(number)
-            plain = self._cache.get(number)
-            if plain is None:
-                plain = self.plain(number, target)
+        def work(run: Sequence[int]) -> None:
+            for number in run:
+                target = None if room is None else room(number)
+                plain = self._cache.get(number)
+                if plain is None:
+                    plain = self.plain(number, target)
+                    if target is None:
+                        self._cache.put(number, plain)
+                elif target is not None:
+                    target[:] = plain
                 if target is None:
-                    self._cache.put(number, plain)
-            elif target is not None:
-                target[:] = plain
-            use(number, memoryview(plain))
+                    use(number, memoryview(plain))
 
-        count, waits = len(numbers), self.folder.is_remote
-        with own_settings:
-            nthreads = nthreads_to_read(None, count, self.chunk_size)
-            if waits:  # the threads wait for answers
-                nthreads = effective_nthreads(None, count)
-            batch = 1 if room is None else run_length(count, self.chunk_size, nthreads)
-            ordered(numbers, work, lambda _: None, nthreads, batch, waits=waits)
+        if numbers:
+            self._work_on(numbers, work, room is not None)
 
 
 class FileChunks(SingleChunks):

@@ -11,53 +11,41 @@ file that has got more rows reads as before.
 from __future__ import annotations
 
 import errno
-import itertools
 import math
 import time
-from bisect import bisect_left
 from collections.abc import (
     Callable,
     Collection,
     Container,
-    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import suppress
 from functools import partial
+from itertools import count, repeat
 
 import numpy
 
+from ..._arrays.loader import REMOTE_RUN_NBYTES, Fetched, Loading, plan_runs
 from ..._arrays.source import Needs, Room
 from ..._commit.tree import Snapshot
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
-from ..._engine.threads import Workspace, ordered, run_length
-from ..._file.opened import plan_runs
 from ..._format.block_table import BlockRow, blocks_of
 from ..._format.blosc_header import decode_header
-from ..._format.chunks import check_digest, decompress, decompress_into, read_blocks
+from ..._format.chunks import decompress, read_blocks, verified_chunk
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
 from ..._format.text import least_nbytes
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._types import Buffer
-from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, check_whole
 from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding, largest_frame
 
-# Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
-# and about the least number for which another thread is of use.
-RUN_NBYTES = 2 * 2**20
-LEAST_NBYTES = 256 * 2**10
-# The same for files at a URL, where each read is a round trip.
-REMOTE_RUN_NBYTES = 16 * 2**20
-# Maximum number of such files that are read at once.
-REMOTE_FILES = 16
 # Number of chunks up to which the missing files of a sparse array are looked for one by
 # one. For more chunks, the folder is listed.
 LISTED_FROM = 64
@@ -73,9 +61,6 @@ RELOAD_SECONDS = 30
 READS_OF_BLOCKS, REMOTE_READS_OF_BLOCKS = 8, 2
 # The chunks of an array without changes that wait.
 NONE_WAITING: Mapping[int, Array] = {}
-# Minimum size in bytes of each of several chunks from which it takes less time to find
-# out which part of them is needed than to decompress the rest.
-PART_NBYTES = 128 * 2**10
 
 
 class ShardFiles(ChunkFiles):
@@ -130,7 +115,6 @@ class ShardFiles(ChunkFiles):
         self._state = folder.tree.snapshot.state
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
-        self._workspace = Workspace()
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
@@ -299,22 +283,23 @@ class ShardFiles(ChunkFiles):
         slots, tree = self.slots, self.folder.tree
         if self._waiting:
             numbers = self._load_waiting(numbers, use, room)
-        used: dict[int, set[object]] = {}  # the versions of each file that were read
-        is_one = not numbers or numbers[0] // slots == numbers[-1] // slots
-        if self.folder.is_remote:
-            try:
-                self._load(numbers, use, room, needs, used)
-            except FormatError:
-                self._check_missing()  # another dataset may have replaced this one
-                raise
+        if not numbers:
             return
-        if is_one:
-            self._load(numbers, use, room, needs, used)
+        used: dict[int, set[object]] = {}  # the versions of each file that were read
+        loading = self._loading(numbers, use, room, needs)
+        work, has_room = partial(self._load_run, loading, used), room is not None
+        if self.is_far or numbers[0] // slots == numbers[-1] // slots:
+            try:
+                self._work_on(numbers, work, has_room)
+            except FormatError:
+                if self.is_far:  # another dataset may have replaced this one
+                    self._check_missing()
+                raise
             return
         before = self._close_older_files()
         since, wanted, absent = before.state, numbers, set[int]()
         end = time.monotonic() + RELOAD_SECONDS
-        for attempt in itertools.count():
+        for attempt in count():
             if attempt >= RELOADS and time.monotonic() > end:
                 raise StorageError(
                     errno.EAGAIN,
@@ -323,7 +308,8 @@ class ShardFiles(ChunkFiles):
                 )
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, use, room, absent)
-            self._load(wanted, use, room, needs, used)
+            if wanted:
+                self._work_on(wanted, work, has_room)
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew()
             moving = now.files if now.files != before.files else ()
@@ -375,46 +361,6 @@ class ShardFiles(ChunkFiles):
             full, names = self.folder.full, self.names
             found |= {n for n in absent if full(names(n)) in moving}
         return found
-
-    def _load(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-        needs: Needs | None,
-        used: dict[int, set[object]],
-    ) -> None:
-        """Do what `load` does, while no program replaces a file."""
-        count, size, cache = len(numbers), self.chunk_size, self._cache.limit
-        if not count:
-            return
-        # If the cache has no room for all, each would be removed before its next use.
-        keep_from = numbers[0 if count * size <= cache else -1] + (size > cache)
-        if count > 1 and size < PART_NBYTES:
-            needs = None
-        work = partial(self._load_run, use, room, needs, keep_from, used)
-        waits, slots = self.folder.is_remote, self.slots
-        with own_settings:
-            is_small = count == 1 or count * size <= LEAST_NBYTES
-            if is_small and numbers[0] // slots == numbers[-1] // slots:
-                work(numbers)
-                return
-            batch = 1
-            if waits:  # the threads wait for answers
-                limit = max(1, REMOTE_RUN_NBYTES // max(1, size))
-                nruns = len({number // slots for number in numbers})
-                nruns = max(nruns, -(-count // limit))
-                nthreads = max(
-                    effective_nthreads(None, nruns), min(nruns, REMOTE_FILES)
-                )
-            else:
-                nthreads = nthreads_to_read(None, count, size)
-                limit = run_length(count, size, nthreads, RUN_NBYTES)
-                limit = max(limit, LEAST_NBYTES // max(1, size))
-                if room is not None:
-                    batch = run_length(-(-count // limit), limit * size, nthreads)
-            runs = self._runs(numbers, limit)
-            ordered(runs, work, lambda _: None, nthreads, batch, waits=waits)
 
     def _load_waiting(
         self,
@@ -471,22 +417,13 @@ class ShardFiles(ChunkFiles):
                 continue
             target = None if room is None else room(number)
             if target is not None:
-                self._decode(None, target, None)
+                self._fill(target)
             else:
                 if filled is None:
                     filled = self._cache.memory(self.chunk_size)
-                    self._decode(None, filled, None)
+                    self._fill(filled)
                 use(number, filled)
         return found
-
-    def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
-        """Yield the numbers in lists of chunks of one file, which are read together."""
-        start, count = 0, len(numbers)
-        while start < count:
-            end = (numbers[start] // self.slots + 1) * self.slots
-            stop = bisect_left(numbers, end, start, min(start + limit, count))
-            yield numbers[start:stop]
-            start = stop
 
     def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk in memory, of the file that is open."""
@@ -499,99 +436,84 @@ class ShardFiles(ChunkFiles):
         return self._cache.get(key, briefly=True)
 
     def _load_run(
-        self,
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-        needs: Needs | None,
-        keep_from: int,
-        used: dict[int, set[object]],
-        run: Sequence[int],
+        self, loading: Loading, used: dict[int, set[object]], run: Sequence[int]
     ) -> None:
         """Load chunks of a file, all from the same version of it."""
-        wholes: set[int] = set()
-        if needs is not None and self.sharding.has_blocks:
-            run = self._load_blocks(use, room, needs, keep_from, used, run, wholes)
+        if loading.needs is not None and self.sharding.has_blocks:
+            run = self._load_blocks(loading, used, run)
             if not run:
                 return
         version, cached, frames = self._content(run)
         used.setdefault(run[0] // self.slots, set()).add(version)
-        size = self.chunk_size
+        sizes, explain = repeat(self.chunk_size), self._explain
+        fetched = Fetched(run, sizes, frames, cached, version, CHECKSUM, explain)
+        if self.decode is None:
+            self._place(loading, fetched)
+            return
         for number, frame in zip(run, frames, strict=True):
-            target = None if room is None else room(number)
             plain = cached.get(number)
-            if plain is not None:
-                if target is None:
-                    use(number, memoryview(plain))
-                else:
-                    target[:] = memoryview(plain)
-                continue
-            key, part = (number, version), None
-            if self.decode is not None:
-                try:
-                    text = b"" if frame is None else self._text(frame)
-                    use(number, memoryview(text))  # which decodes it
-                    if text and number >= keep_from:
-                        self._cache.put(key, text)
-                except FormatError as error:
-                    self._locate(error, number)
-                    raise
-                continue
-            keep = target is None and frame is not None and number >= keep_from
-            is_far = self.folder.is_remote  # reading it again would take a request
-            is_again = keep and (is_far or self._cache.count_read(key, size) > 1)
-            memory = target
-            if memory is None:
-                memory = self._cache.memory(size, is_new=is_again)
-            is_part = not is_again and number not in wholes
-            if target is None and needs is not None and is_part:
-                part = partial(needs, number)
             try:
-                is_whole = self._decode(frame, memory, part)
+                text = plain or (b"" if frame is None else self._text(frame))
+                loading.use(number, memoryview(text))  # which decodes it
             except FormatError as error:
-                self._locate(error, number)
-                raise
-            if is_again:
-                self._cache.put(key, memory.toreadonly())
-            elif keep and is_whole:
-                self._cache.note(key, size)
-            if target is None:
-                use(number, memory)
+                raise self._explain(error, number) from error.__cause__
+            if text and plain is None and number >= loading.keep_from:
+                self._cache.put((number, version), text)
 
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
-        if self.sharding.has_blocks and not self.folder.is_remote:
-            number, begin = divmod(start, self.chunk_size)
-            if 0 < len(view) <= self.chunk_size - begin:
-                plain = self._plain_of_blocks(number, begin, begin + len(view))
-                if plain is not None:
-                    view[:] = plain
-                    return len(view)
+        number, begin = divmod(start, self.chunk_size)
+        if 0 < len(view) <= self.chunk_size - begin and not self.is_far:
+            plain = None
+            with suppress(StorageError):  # it was closed, and may have been replaced
+                plain = self._plain_in_open_file(number, begin, begin + len(view))
+            if plain is not None:
+                view[:] = plain
+                return len(view)
         return super().read_into(view, start)
 
-    def _plain_of_blocks(self, number: int, start: int, stop: int) -> Buffer | None:
+    def _plain_in_open_file(self, number: int, start: int, stop: int) -> Buffer | None:
         """Return plain bytes of a chunk in an open file: the usual case, for speed.
 
-        Return None if they are not read from blocks.
+        Return None if `load` has to read them.
         """
         kept = self._open.get(number // self.slots)
         if kept is None or kept[0] is None or number in self._waiting:
             return None
         file: ShardIndex = kept[0]
-        row = file.row(number)
-        if row is None or not (file.shape is None or self._has_items(file, (number,))):
+        slot = number % self.slots
+        size = file.sizes[slot]
+        if not (size and (file.shape is None or self._has_items(file, (number,)))):
             return None
         cache, key = self._cache, (number, file.storage.identity)
         if cache:
             plain = cache.get(key, briefly=True)
             if plain is not None:
                 return memoryview(plain)[start:stop]
-        runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
-        if not runs or self._is_kept_whole(key):
+        row = file.row(number) if self.sharding.has_blocks else None
+        if row is not None:
+            runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
+            if runs and not self._is_kept_whole(key):
+                memory = cache.memory(self.chunk_size)
+                with own_settings:
+                    done = self._read_blocks(file, number, row, runs, memory)
+                return memory[start:stop] if done else None
+        frame = self._workspace.view(size)
+        if file.storage.read_into(frame, file.starts[slot]) < size:
             return None
-        memory = cache.memory(self.chunk_size)
+        found: list[memoryview] = []
+        keep_from = number + (self.chunk_size > cache.limit)
+        loading = Loading(
+            lambda _, plain: found.append(plain),
+            None,
+            lambda _: [(start, stop)],
+            keep_from,
+        )
+        how = key[1], CHECKSUM, self._explain
         with own_settings:
-            done = self._read_blocks(file, number, row, runs, memory)
-        return memory[start:stop] if done else None
+            sizes = [self.chunk_size]
+            self._place(loading, Fetched([number], sizes, [frame], {}, *how))
+        return found[0][start:stop]
 
     def _is_kept_whole(self, key: tuple[int, object]) -> bool:
         """Return whether to read and keep a chunk of which blocks are read again."""
@@ -617,20 +539,14 @@ class ShardFiles(ChunkFiles):
         return read_blocks(read, self._workspace.view, row, runs, memory)
 
     def _load_blocks(
-        self,
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-        needs: Needs,
-        keep_from: int,
-        used: dict[int, set[object]],
-        run: Sequence[int],
-        wholes: set[int],
+        self, loading: Loading, used: dict[int, set[object]], run: Sequence[int]
     ) -> Sequence[int]:
         """Load chunks of which few blocks are needed; return the numbers of the others.
 
-        Those also give the reason if a block can't be read. `wholes` gets those of
-        which most blocks are needed.
+        Those also give the reason if a block can't be read.
         """
+        use, room, needs, keep_from = loading
+        assert needs is not None
         shard, cache, left = run[0] // self.slots, self._cache, []
         try:
             file = self.file(shard, run)
@@ -648,8 +564,6 @@ class ShardFiles(ChunkFiles):
             if not (row is None or has_target or is_kept):
                 header, keeps = row.header, number >= keep_from
                 runs = blocks_of(needs(number), header.blocksize, header.nblocks)
-                if not runs:
-                    wholes.add(number)
                 if is_far and runs and self._use_kept(use, key, header.blocksize, runs):
                     continue
                 if runs and keeps and self._is_kept_whole(key):
@@ -659,7 +573,7 @@ class ShardFiles(ChunkFiles):
                 whole = whole or not is_kept
             else:
                 plans.append((number, row, runs))
-        fetched: dict[int, Fetched] | None = {}
+        fetched: dict[int, BlockBytes] | None = {}
         if plans and is_far:
             # No more requests than for whole chunks.
             try:
@@ -724,8 +638,7 @@ class ShardFiles(ChunkFiles):
                 if 0 in sizes and not (self.sparse or is_foreign):
                     lost = run[sizes.index(0)]
                     error = self._missing("chunk", shard, self.cut.box(lost))
-                    self._locate(error, lost)
-                    raise error
+                    raise self._explain(error, lost)
                 version, cached = file.storage.identity, {}
                 if self._cache:
                     found = ((n, self._cache.get((n, version))) for n in run)
@@ -778,23 +691,14 @@ class ShardFiles(ChunkFiles):
                 frames[i] = content[start - first : stop - first]
         return frames
 
-    def _decode(
-        self,
-        frame: memoryview | None,
-        target: memoryview,
-        part: Callable[[], Sequence[tuple[int, int]]] | None,
-    ) -> bool:
-        """Write the plain bytes of a chunk; return whether it is more than a part."""
-        if frame is None:
-            items: Array = numpy.frombuffer(target, self.sharding.dtype)
-            items[...] = self.sharding.fill_value
-            return True
-        return decompress_into(_verified(frame), target, part=part)
+    def _fill(self, memory: memoryview) -> None:
+        items: Array = numpy.frombuffer(memory, self.sharding.dtype)
+        items[...] = self.sharding.fill_value
 
     def _text(self, frame: memoryview) -> bytes:
         """Return the plain bytes of a chunk of text."""
-        chunk = _verified(frame)
-        header = decode_header(chunk)
+        header = decode_header(frame)
+        chunk = verified_chunk(frame, CHECKSUM, header.nbytes)
         least = least_nbytes(math.prod(self.cut.chunk))
         if header.nbytes < least:
             raise DamageError(
@@ -804,9 +708,10 @@ class ShardFiles(ChunkFiles):
             )
         return decompress(chunk, header)
 
-    def _locate(self, error: FormatError, number: int) -> None:
+    def _explain(self, error: FormatError, number: int) -> FormatError:
         error.locate(number % self.slots, None)
         error.filename = self.path_of(number // self.slots)
+        return error
 
     def items(self, number: int) -> Array:
         """Return the items that the array has in a chunk."""
@@ -825,12 +730,12 @@ class ShardFiles(ChunkFiles):
 # The number of a chunk, its row, and the runs of its blocks that are needed.
 BlockPlan = tuple[int, BlockRow, list[tuple[int, int]]]
 # Bytes of a chunk that were read, by their position in the chunk.
-Fetched = dict[int, bytes]
+BlockBytes = dict[int, bytes]
 
 
 def _fetch_blocks(
     file: ShardIndex, plans: Sequence[BlockPlan]
-) -> dict[int, Fetched] | None:
+) -> dict[int, BlockBytes] | None:
     """Return the bytes of blocks of chunks, by number.
 
     Return None if that takes more requests than reading the chunks.
@@ -849,7 +754,7 @@ def _fetch_blocks(
     chunks = ((0, at, at + n, n) for at, n in sorted(zip(starts, sizes, strict=True)))
     if len(requests) > sum(1 for _ in plan_runs(chunks, None, True)):
         return None
-    found: dict[int, Fetched] = {}
+    found: dict[int, BlockBytes] = {}
     contents = file.read_many([(run.offset, run.stop) for run in requests])
     for run, content in zip(requests, contents, strict=True):
         for i, start, stop, _ in run.chunks:
@@ -859,14 +764,7 @@ def _fetch_blocks(
     return found
 
 
-def _read_fetched(fetched: Fetched, view: memoryview, position: int) -> int:
+def _read_fetched(fetched: BlockBytes, view: memoryview, position: int) -> int:
     content = fetched[position][: len(view)]
     view[: len(content)] = content
     return len(content)
-
-
-def _verified(frame: memoryview) -> memoryview:
-    """Return the chunk in a frame; raise `FormatError` if its digest is wrong."""
-    end = max(0, len(frame) - CHECKSUM.size)
-    check_digest(frame[:end], frame[end:], CHECKSUM)
-    return frame[:end]

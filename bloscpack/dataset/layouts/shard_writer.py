@@ -142,8 +142,9 @@ class NewShard:
             self._cover(number, lengths(old.box(number)))
         slots = [number % self._slots for number in numbers]
         self._used += slots
-        for number, slot in zip(numbers, slots, strict=True):
-            self._trailer.rows[slot] = self._row(file, number)
+        if self._sharding.has_blocks or file.has_rows:
+            for number, slot in zip(numbers, slots, strict=True):
+                self._trailer.rows[slot] = self._row(file, number)
         pairs = zip(*file.extents_of(numbers), strict=True)
         extents = [pair for pair in pairs if pair[1]]
         # File systems share whole blocks at the same offsets of both files. So copy the
@@ -345,23 +346,26 @@ class ShardWriter:
         corner = self.grid.corner(first)
         if old is None or not all(map(int.__lt__, corner, old.cut.shape)):
             return
-        before = old.cut.number(corner)
+        before, shape = old.cut.number(corner), self.grid.shape
+        has_shrunk = any(map(int.__lt__, shape, old.cut.shape))
         for number in old.cut.chunks_of(before // self.grid.slots):
             new = first + number - before
-            if all(map(int.__lt__, self.grid.corner(new), self.grid.shape)):
-                yield new, number
+            if has_shrunk and any(map(int.__ge__, self.grid.corner(new), shape)):
+                continue
+            yield new, number
 
     def _kept(self, stop: int) -> Iterator[Piece]:
         """Yield the chunks in front of the number `stop` that the shard keeps.
 
         A chunk that the file lacks has the fill value.
         """
-        old, run = self._old, Kept(self._shard, [])
+        old, run, file = self._old, Kept(self._shard, []), None
+        if self._first_kept is not None and old is not None:
+            file = old.file(self._first_kept[1] // old.slots)  # that of all of them
         while self._first_kept is not None and self._first_kept[0] < stop:
             assert old is not None
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
-            file = old.file(before // old.slots)
             if file is not None and self._keeps(file, before):
                 run.numbers.append(before)
                 continue
@@ -415,7 +419,8 @@ class ShardWriter:
 
     def _keeps(self, file: ShardIndex, number: int) -> bool:
         """Return whether a file has a chunk, with other items than fill values."""
-        (offset,), (size,) = file.extents_of([number])
+        slot = number % len(file.starts)
+        offset, size = file.starts[slot], file.sizes[slot]
         if not (self._leaves_out and size):
             return bool(size)
         frame = b"".join(self._fill_frame[:2])

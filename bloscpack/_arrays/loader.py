@@ -1,0 +1,369 @@
+"""The loader of chunks in files: they are verified, decompressed, and perhaps kept.
+
+Flow: chunk numbers → runs of chunks that are neighbours in a file → one read for each
+run → `ChunkLoader._place`, which verifies each digest, decompresses into memory of the
+caller or of the thread, and keeps chunks that are read again.
+
+A file with many chunks (`_file.opened`) and the files of a dataset (`dataset.layouts`)
+say where chunks are, and what an error means; how much is read at once, by how many
+threads, and what is kept, is decided here.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy
+
+from .._engine.forks import renew_after_fork
+from .._engine.threads import Workspace, run_length
+from .._format.chunks import decompress_verified, verified_chunk
+from .._types import Buffer
+from ..abstract_io import nthreads_to_read
+from ..checksums import Hash
+from ..exceptions import FormatError
+from .source import ChunkSource, Needs, Room
+
+# Default number of plain bytes that a source keeps of the chunks used last.
+CACHE_NBYTES = 32 * 2**20
+# Number of chunks whose reads are counted: the maximum, and for chunks of this size or
+# more, of which a part can be read at much less cost.
+MAX_NOTED, FEW_NOTED = 2**16, 8
+LONG_NBYTES = 2**18
+# Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
+# and about the least number for which another thread is of use.
+RUN_NBYTES = 2**20
+LEAST_NBYTES = 256 * 2**10
+# The same for storages where each read is a round trip: plain bytes that are requested
+# at a time, in requests of at most so many bytes for several chunks (two of 1 MiB;
+# larger requests are slower, because fewer run at once).
+REMOTE_RUN_NBYTES = 16 * 2**20
+REMOTE_REQUEST = 5 * 2**19
+# Maximum number of bytes between two chunks that are worth one remote request.
+REMOTE_GAP = 64 * 2**10
+# Minimum size in bytes of each of several chunks from which it takes less time to find
+# out which part of them is needed than to decompress the rest.
+PART_NBYTES = 128 * 2**10
+
+# Number, offset, next offset and plain size of a chunk.
+Extent = tuple[int, int, int, int]
+
+
+# Reads
+
+
+class Run:
+    """Chunks that one read fetches, or one chunk from the cache.
+
+    ``chunks`` has the number, the file positions and the plain size of each chunk,
+    ``nbytes`` is the plain size of all. ``offset`` and ``stop`` are file positions.
+    ``content`` is the bytes between them, None if a worker is to read them. ``plain``
+    is the plain bytes of the chunk if they come from the cache.
+    """
+
+    __slots__ = ("chunks", "content", "nbytes", "offset", "plain", "stop")
+
+    def __init__(self, chunk: Extent, plain: Buffer | None = None) -> None:
+        self.chunks = [chunk]
+        _, self.offset, self.stop, self.nbytes = chunk
+        self.content: Buffer | None = None
+        self.plain = plain
+
+    def frames(
+        self, content: memoryview
+    ) -> tuple[list[memoryview], list[int], list[int]]:
+        """Return chunks and digests in the content, with their numbers and sizes."""
+        begin, frames, numbers, sizes = self.offset, [], [], []
+        for number, offset, stop, size in self.chunks:
+            frames.append(content[offset - begin : stop - begin])
+            numbers.append(number)
+            sizes.append(size)
+        return frames, numbers, sizes
+
+
+def plan_runs(
+    extents: Iterator[Extent],
+    cached: Callable[[int, int], Buffer | None] | None,
+    is_remote: bool,
+    most: int = RUN_NBYTES,
+) -> Iterator[Run]:
+    """Yield the runs of chunks, without their content.
+
+    Parameters
+    ----------
+    extents
+        The chunks, in the order of the file.
+    cached
+        Returns the plain bytes of a chunk by its number and plain size, None if they
+        are not in memory; None if no chunk is.
+    is_remote
+        Whether each read is a round trip.
+    most
+        Maximum number of plain bytes of a run of several chunks, if it is not.
+    """
+    gap, most = (REMOTE_GAP, REMOTE_REQUEST) if is_remote else (0, most)
+    run = None
+    for chunk in extents:
+        number, offset, stop, size = chunk
+        plain = cached(number, size) if cached is not None else None
+        if run is not None:
+            in_all = stop - run.offset if is_remote else run.nbytes + size
+            is_near = in_all <= most and 0 <= offset - run.stop <= gap
+            if is_near and plain is None and run.plain is None:
+                run.chunks.append(chunk)
+                run.stop, run.nbytes = stop, run.nbytes + size
+                continue
+            yield run
+        run = Run(chunk, plain)
+    if run is not None:
+        yield run
+
+
+# Loading
+
+
+class Loading(NamedTuple):
+    """What a call of `ChunkSource.load` does with its chunks.
+
+    Chunks from the number `keep_from` on are kept if they are read again.
+    """
+
+    use: Callable[[int, memoryview], object]
+    room: Room | None
+    needs: Needs | None
+    keep_from: int
+
+
+class Fetched(NamedTuple):
+    """Chunks of one state of a file, in memory.
+
+    Attributes
+    ----------
+    numbers, sizes
+        Their numbers and plain sizes.
+    frames
+        Each chunk and its digest; None if it is missing, or `cached`. They are not used
+        when other chunks are fetched.
+    cached
+        The plain bytes of chunks that the cache has.
+    version
+        With the number, the key of a chunk in the cache.
+    checksum
+        That of the digests.
+    explain
+        Gets an error and the number of its chunk; returns the error to be raised.
+    """
+
+    numbers: Sequence[int]
+    sizes: Iterable[int]
+    frames: Sequence[memoryview | None]
+    cached: Mapping[int, Buffer]
+    version: Hashable
+    checksum: Hash
+    explain: Callable[[FormatError, int], FormatError]
+
+
+class ChunkLoader(ChunkSource):
+    """Chunks in files, which are verified, decompressed, and perhaps kept."""
+
+    is_far: bool = False
+
+    def __init__(self, cache_nbytes: int = CACHE_NBYTES) -> None:
+        self._cache = ChunkCache(cache_nbytes)
+        self._workspace = Workspace()
+
+    def _loading(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+        needs: Needs | None,
+    ) -> Loading:
+        """Return what to do with chunks; there is at least one."""
+        count, size, most = len(numbers), self._usual_size, self._cache.limit
+        # If the cache has no room for all chunks, each would be removed before it is
+        # used again, and decompressing into memory that is in use already is faster.
+        # Only the last chunk is kept then, where the next read may go on.
+        keep_from = numbers[0 if count * size <= most else -1] + (size > most)
+        is_part = count == 1 or size >= PART_NBYTES
+        return Loading(use, room, needs if is_part else None, keep_from)
+
+    @property
+    def _usual_size(self) -> int:
+        """The plain size of most chunks, or the average."""
+        return max(1, self.chunk_size or self.nbytes // self.nchunks)
+
+    def _plan(
+        self, count: int, has_room: bool, nthreads: int | None, most: int
+    ) -> tuple[int, int, int]:
+        """Return how to read chunks of which a read has at most `most`.
+
+        They are the number of chunks of a read, of threads, and of reads that a thread
+        does one after the other.
+        """
+        size = self._usual_size
+        nthreads = nthreads_to_read(nthreads, count, size)
+        limit = run_length(count, size, nthreads, RUN_NBYTES)
+        limit = min(max(limit, LEAST_NBYTES // size), most)
+        nruns = -(-count // limit)
+        batch = run_length(nruns, limit * size, nthreads) if has_room else 1
+        return limit, min(nthreads, nruns), batch
+
+    def _fill(self, memory: memoryview) -> None:
+        """Write the plain bytes of a chunk that is missing."""
+        raise NotImplementedError
+
+    def _place(self, loading: Loading, fetched: Fetched) -> None:
+        """Verify and decompress chunks to where they belong.
+
+        Raises `FormatError` for the first one that is damaged.
+        """
+        use, room, needs, keep_from = loading
+        numbers, sizes, frames, cached, version, checksum, explain = fetched
+        cache, last = self._cache, self.nchunks - 1
+        for number, size, frame in zip(numbers, sizes, frames, strict=False):
+            target = None if room is None else room(number)
+            plain = cached.get(number) if cached else None
+            if plain is not None:
+                if target is None:
+                    use(number, memoryview(plain))
+                else:
+                    target[:] = plain
+                continue
+            wanted = size
+            if target is not None:
+                wanted = len(target)
+            elif number >= last:  # it may have grown: then it is not kept
+                start, stop = self.span(number)
+                wanted = stop - start
+            try:
+                chunk = None
+                if frame is not None:  # before memory is allocated
+                    chunk = verified_chunk(frame, checksum, size)
+                keep, is_again, part = False, False, None
+                if target is None:
+                    if chunk is not None and wanted == size:
+                        keep, key = number >= keep_from, (number, version)
+                    # Reading it again from afar would take a request.
+                    if keep and (self.is_far or cache.count_read(key, size) > 1):
+                        is_again = True
+                    elif needs is not None:
+                        part = partial(needs, number)
+                if target is None or wanted != size:
+                    memory = cache.memory(size, is_new=is_again)
+                else:
+                    memory = target
+                if chunk is None:
+                    self._fill(memory)
+                elif decompress_verified(chunk, memory, part) and keep:
+                    if is_again:
+                        cache.put(key, memory.toreadonly())
+                    else:
+                        cache.note(key, size)
+            except FormatError as error:
+                raise explain(error, number) from error.__cause__
+            if target is None:
+                use(number, memory if wanted == size else memory[:wanted])
+            elif wanted != size:
+                target[:] = memory[:wanted]
+
+
+# The cache
+
+
+class _Latest(Workspace):
+    """The memory of a thread for chunks, and the key of the chunk that is in it."""
+
+    key: Hashable = None
+    size = 0
+
+
+class ChunkCache:
+    """Plain chunks by key; the one that was not used for the longest time goes first.
+
+    ``limit`` is the number of bytes that are kept at most. Many threads may use it.
+
+    The first time that a chunk is read, it is decompressed into `memory`, where it is
+    found again until the thread reads another chunk. New memory would cost more than
+    decompressing it once more: only a chunk that is read again gets some.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._chunks: dict[Hashable, Buffer] = {}
+        self._counts: dict[Hashable, int] = {}  # how often others were read lately
+        self._latest = _Latest()
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one, and count the bytes again."""
+        self._lock = allocate_lock()
+        self._nbytes = sum(map(len, self._chunks.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks) or self._latest.key is not None
+
+    def get(
+        self, key: Hashable, size: int = -1, *, briefly: bool = False
+    ) -> Buffer | None:
+        """Return a chunk; None if it is not here, or has another size than `size`.
+
+        The last chunk of a file may have grown since it was put here. Bytes that are
+        returned `briefly` are valid until this thread reads another chunk.
+        """
+        with self._lock:
+            plain = self._chunks.pop(key, None)
+            if plain is not None:
+                self._chunks[key] = plain  # a dictionary keeps the order of insertion
+                if size not in (-1, len(plain)):
+                    return None
+                return plain
+        latest = self._latest
+        if latest.key != key or size not in (-1, latest.size):
+            return None
+        found = latest.view(latest.size)
+        if briefly:
+            return found
+        plain = bytes(found)
+        self.put(key, plain)
+        return plain
+
+    def put(self, key: Hashable, plain: Buffer) -> None:
+        """Keep a chunk, unless it exceeds the limit alone."""
+        if len(plain) > self.limit:
+            return
+        with self._lock:
+            self._counts.pop(key, None)
+            self._nbytes += len(plain) - len(self._chunks.pop(key, b""))
+            self._chunks[key] = plain
+            while self._nbytes > self.limit:
+                oldest = next(iter(self._chunks))
+                self._nbytes -= len(self._chunks.pop(oldest))
+
+    def count_read(self, key: Hashable, size: int) -> int:
+        """Count a read of a chunk of a size; return how many there were lately."""
+        most = FEW_NOTED if size >= LONG_NBYTES else self.limit // max(size, 1)
+        with self._lock:
+            count = self._counts[key] = self._counts.pop(key, 0) + 1
+            if len(self._counts) > min(most, MAX_NOTED):
+                del self._counts[next(iter(self._counts))]
+        return count
+
+    def memory(self, size: int, *, is_new: bool = False) -> memoryview:
+        """Return memory of any value for a chunk, until this thread calls this again.
+
+        If it `is_new`, it is for a chunk that is kept: nothing else uses it.
+        """
+        if is_new:
+            memory: Any = numpy.empty(size, "u1")  # which is not filled with zeros
+            return memoryview(memory)
+        self._latest.key = None
+        return self._latest.view(size)
+
+    def note(self, key: Hashable, size: int) -> None:
+        """Note that a whole chunk is in the `memory` of this thread."""
+        self._latest.key, self._latest.size = key, size
