@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import errno
 from _thread import RLock, get_ident
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from .._engine.forks import OwnLock, renew_after_fork
+from .._engine.threads import get_caller
 from .._format.committed import STAGING
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
@@ -54,9 +55,46 @@ Prepare = Callable[[Change], object]
 
 Result = TypeVar("Result")
 
-# The change that several calls make together, what takes it over, and what is kept
-# alive until it ends.
-Joint = tuple[Change, list[Callable[[], object]], list[object]]
+
+class Block:
+    """The change that several calls of a thread make together.
+
+    These calls, and the threads that work for them, see what it has staged; all other
+    threads see the state before.
+
+    Attributes
+    ----------
+    change
+        The change.
+    layouts
+        The layouts of the datasets that the calls use, by their paths: as the change
+        leaves them.
+    drafts
+        What the calls know of open datasets, by what others know of them (`id`): the
+        latter, and the former.
+    opened
+        The datasets that were opened or created in the block, by their addresses.
+    created
+        The paths of the latter.
+    shrunk
+        The arrays that have lost items, and the files that they had before.
+    is_committed
+        Whether the change was committed.
+    """
+
+    is_committed = False
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.layouts: dict[str, Any] = {}
+        self.drafts: dict[int, tuple[Any, Any]] = {}
+        self.opened: dict[str, Any] = {}
+        self.created: list[str] = []
+        self.shrunk: list[tuple[Any, Any]] = []
+
+    def has_created(self, path: str) -> bool:
+        """Return whether a call has created what is at a path, or something around."""
+        return any((path + "/").startswith(name + "/") for name in self.created)
 
 
 # Number of seconds that a change of a group waits for the changes of other writers.
@@ -97,8 +135,8 @@ class Writer:
         self.owner = OwnLock(path)
         self.buffer: Any = None
         self._changing = False
-        self._joint: Joint | None = None
-        self._joint_thread = 0
+        self._block: Block | None = None
+        self._block_thread = 0
         self.renew_locks()
         renew_after_fork(self)
 
@@ -113,14 +151,10 @@ class Writer:
         self._rule.release()
 
     @property
-    def is_joint(self) -> bool:
-        """Whether the changes of this thread are parts of one, see `together`."""
-        return self._joint is not None and self._joint_thread == get_ident()
-
-    def keep(self, part: object) -> None:
-        """Keep an object alive until the change ends that several calls make."""
-        if self._joint is not None and self.is_joint:
-            self._joint[2].append(part)
+    def block(self) -> Block | None:
+        """The block that this thread is in, or works for; see `together`."""
+        block = self._block
+        return block if block and self._block_thread == get_caller() else None
 
     def check_outside(self, path: str) -> None:
         """Raise `UsageError` in a change of several calls, also of a group around.
@@ -129,7 +163,7 @@ class Writer:
         """
         around: Writer | None = self
         while around is not None:
-            if around.is_joint:
+            if around.block is not None:
                 with around.turn():
                     raise UsageError(
                         "the document of the group '%s' does not commit '%s', which "
@@ -164,8 +198,8 @@ class Writer:
             try:
                 yield
             except BaseException:
-                if self._joint is not None:
-                    self._joint[0].has_failed_call = True
+                if self._block is not None:
+                    self._block.change.has_failed_call = True
                 raise
 
     @contextmanager
@@ -176,18 +210,15 @@ class Writer:
         disturbs: bool = True,
         flushes: bool = True,
         shard: str | None = None,
-        parts: Sequence[str] = (),
-        alone: bool = True,
     ) -> Iterator[Change]:
         """Yield a change, which is committed when the block ends without an error.
 
         `take_over` is called when the change is committed: the objects of the dataset
-        get its new state. `disturbs` says that a read that has begun before may find
-        new items. `flushes` says that the rows that wait are written first. `shard` is
-        the name of the shard that changes, by a rule for shards; if it raises
-        `Conflict`, another writer was faster. `parts` are what changes: folders, with
-        a slash at the end, or `items_part` and `attributes_part` of a layout. With
-        `alone`, no other call in `together` may change them.
+        get its new state. Within `together`, it is called at once, and the calls that
+        follow see the new state. `disturbs` says that a read that has begun before may
+        find new items. `flushes` says that the rows that wait are written first.
+        `shard` is the name of the shard that changes, by a rule for shards; if it
+        raises `Conflict`, another writer was faster.
         """
         self._check_outer()
         with self.turn():
@@ -198,13 +229,14 @@ class Writer:
                     "'%s' was opened with shared=True, and can only be assigned to: "
                     "open it without, to change anything else" % self.path
                 )
-            if self._joint is not None:
-                yield from self._part(*self._joint[:2], take_over, parts, alone)
-                return
             if flushes:
                 self.flush()
             self._changing = True
             try:
+                if self._block is not None:
+                    yield self._block.change
+                    take_over()
+                    return
                 with self._rule.changing() as change:
                     if shard is not None:
                         change.wait = self.wait
@@ -215,57 +247,41 @@ class Writer:
                 self._changing = False
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, take_over: Callable[[Block], object]) -> Iterator[Block]:
         """Let all changes in the block be one, which is committed at its end.
 
         Other threads wait. Raises `UsageError` if one of the changes has failed.
+        `take_over` is called with the block when it has ended.
         """
         self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
-            if self._joint is not None:
+            if self._block is not None:
                 raise UsageError("'%s' is being changed already" % self.path)
             self.flush()
             with self._rule.changing() as change:
-                joint: Joint = change, [], []
-                self._joint, change.is_joint = joint, True
-                self._joint_thread = get_ident()
+                block = self._block = Block(change)
+                self._block_thread, change.is_joint = get_ident(), True
                 try:
-                    yield
+                    try:
+                        yield block
+                    finally:
+                        self._block = None
+                    if change.has_failed_call:
+                        raise UsageError(
+                            "nothing of '%s' was changed: one of the changes has failed"
+                            % self.path
+                        )
+                    if not change.is_empty:
+                        self._commit(change, partial(self._end, block, take_over), True)
                 finally:
-                    self._joint = None
-                if change.has_failed_call:
-                    raise UsageError(
-                        "nothing of '%s' was changed: one of the changes has failed"
-                        % self.path
-                    )
-                if not joint[1]:
-                    return
+                    if not block.is_committed:
+                        take_over(block)
 
-                def take_over() -> None:
-                    for each in joint[1]:
-                        each()
-
-                self._commit(change, take_over, disturbs=True)
-
-    def _part(
-        self,
-        change: Change,
-        taking_over: list[Callable[[], object]],
-        take_over: Callable[[], object],
-        parts: Sequence[str],
-        alone: bool,
-    ) -> Iterator[Change]:
-        """Yield a change that several calls make together."""
-        change.begin_call(parts, alone)
-        self._changing = True
-        try:
-            yield change
-            change.end_call(parts, alone)
-            taking_over.append(take_over)
-        finally:
-            self._changing = False
+    def _end(self, block: Block, take_over: Callable[[Block], object]) -> None:
+        block.is_committed = True
+        take_over(block)
 
     def flush(self) -> None:
         """Write what waits in memory."""
@@ -344,7 +360,7 @@ class Writer:
             yield
             return
         with self.turn():
-            if self._joint is not None:  # it would be committed without a lock
+            if self._block is not None:  # it would be committed without a lock
                 raise UsageError(
                     "'%s' can't be closed within a change of it" % self.path
                 )

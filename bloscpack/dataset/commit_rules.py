@@ -12,7 +12,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any
 
 from .._commit import new_folder, objects
 from .._commit.change import Change, FolderChange, check_mode
@@ -32,7 +31,6 @@ from .folder import Folder, store_at
 from .layouts import (
     LAYOUTS,
     Found,
-    array_class,
     committing,
     document_of,
     find,
@@ -178,26 +176,24 @@ class Member(os.PathLike[str]):
         The writer of the group.
     folder, name
         The group, and the name of the member in it.
-    take_over
-        Called when the member was created: one that it replaces may be open.
+    close
+        Called before the member replaces another one, which may be open.
     """
 
     def __init__(
-        self, writer: Writer, folder: Folder, name: str, take_over: Callable[[], object]
+        self, writer: Writer, folder: Folder, name: str, close: Callable[[], object]
     ) -> None:
         self._writer = writer
         self._folder = folder
         self._name = name
-        self._take_over = take_over
+        self._close = close
         self.prefix = folder.full(name) + "/"
-        # Parameters of `ZarrArray.create`, for an array that is replaced.
-        self.replacing: dict[str, Any] = {}
 
     def __fspath__(self) -> str:
         return self._folder.path(self._name)
 
     @contextmanager
-    def creating(self, layout: str, kind: str, mode: str) -> Iterator[Change]:
+    def creating(self, layout: str, mode: str) -> Iterator[Change]:
         """Yield a change that creates the member. `mode` is that of `create_array`."""
         check_mode(mode)
         path = self.__fspath__()
@@ -210,15 +206,14 @@ class Member(os.PathLike[str]):
         if found is not None:
             if mode == "x":
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            if (found.layout, found.kind, kind) != ("zarr", "array", "array"):
+            if not found.folder.prefix:
                 raise UsageValueError(
-                    "'%s' (%s, %s) can't be replaced: in a group that commits its "
-                    "members, only an array replaces an array of the layout 'zarr'; "
-                    "remove it first" % (path, found.kind, found.layout)
+                    "'%s' (%s, %s) can't be replaced: the document of the group does "
+                    "not commit it; remove it first" % (path, found.kind, found.layout)
                 )
-            self.replacing = {"replaces": array_class("zarr")(found.folder)}
-        with self._writer.change(self._take_over, parts=[self.prefix]) as change:
-            if found is None:
+            self._close()
+        with self._writer.change() as change:
+            if not change.make_room(self.prefix[:-1]):
                 self._remove_leftover()
                 change.new_folders.append(self.prefix[:-1])
             yield change

@@ -263,8 +263,8 @@ def create_array(
         **settings,
     )
     if isinstance(path, Member):
-        with path.creating(layout, "array", mode) as change:
-            found.create(change, path.prefix, new, blocks, **path.replacing)
+        with path.creating(layout, mode) as change:
+            found.create(change, path.prefix, new, blocks)
         return None  # type: ignore[return-value]  # the group opens it
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, "", new, blocks)
@@ -398,7 +398,7 @@ def create_table(
         )
     attributes = given_attrs(labels_of(data)[1] if attrs is None else attrs)
     if isinstance(path, Member):
-        with path.creating(layout, "table", mode) as change:
+        with path.creating(layout, mode) as change:
             create: Any = found.create
             create(change, new, attributes, path.prefix)
         return None  # type: ignore[return-value]  # the group opens it

@@ -269,8 +269,7 @@ class WriteBuffer:
             for array in numbers:
                 array.committed(array.shape)
 
-        parts = [array.items_part for array in numbers]
-        with writer.change(take_over, flushes=False, parts=parts) as change:
+        with writer.change(take_over, flushes=False) as change:
             # Columns are read together.
             is_part = any(array.folder.prefix for array in numbers)
             change.renews_token = change.renews_token or is_part

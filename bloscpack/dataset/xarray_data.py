@@ -478,7 +478,7 @@ def _add_nodes(
     """Add groups to one that commits its members, each with all that is in it."""
 
     def create(member: Any, inner: Mapping[str, Encoded], **_: object) -> None:
-        with member.creating("zarr", "group", "x") as change:
+        with member.creating("zarr", "x") as change:
             _write(change, member.prefix, inner, settings)
 
     new: dict[str, dict[str, Encoded]] = {}
