@@ -34,7 +34,7 @@ import os
 import stat
 import tempfile
 from _thread import allocate_lock
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Protocol
@@ -434,11 +434,12 @@ class Change:
         self._sync()
         return version
 
-    def _clean(
-        self, files: Mapping[str, object], documents: Mapping[str, Json]
-    ) -> None:
-        """Remove the folders that are gone after the change."""
-        used = [name for name in (*files, *documents) if name not in self._removed]
+    def _clean(self, names: Iterable[str]) -> None:
+        """Remove the folders that are gone after the change.
+
+        `names` are those of files that it has or has removed.
+        """
+        used = [name for name in names if name not in self._removed]
         for folder in self._dropped:
             if not any(name.startswith(folder + "/") for name in used):
                 self._remove_tree(folder)
@@ -695,10 +696,8 @@ class FolderChange(Change):
                 self.store.remove_folder(folder)
                 self._folders.discard(folder)
 
-    def _clean(
-        self, files: Mapping[str, object], documents: Mapping[str, Json]
-    ) -> None:
-        super()._clean(files, documents)
+    def _clean(self, names: Iterable[str]) -> None:
+        super()._clean(names)
         for folder in self._replaced:
             self._prune(folder[:-1])
 

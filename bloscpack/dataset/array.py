@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -64,6 +64,9 @@ class Array(StoredArray, ItemsNode):
 
     # Operators of NumPy arrays leave it to `_refuse`; functions of NumPy convert it.
     __array_priority__ = 1000
+
+    if TYPE_CHECKING:
+        _layout: ArrayLayout
 
     def __init__(
         self, layout: ArrayLayout, writer: Writer | None = None, is_column: bool = False

@@ -606,19 +606,18 @@ class Group(Node, Mapping[str, Node]):
                 raise UsageError(NO_BUFFER % (address, self.path, "create"))
             with self._joined() as block:
                 close = partial(self._retire, last)
-                create(
-                    Member(writer, self._layout.folder, last, close), *data, **options
-                )
+                member = Member(writer, self._layout.folder, last, close)
+                create(member, *data, **options)
                 block.created.append(folder.full(last))
                 return self[last]
         self._check_writer().check_outside(self.path)
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):
-            member = self._adopted(address, create(address, *data, **options))
+            created = self._adopted(address, create(address, *data, **options))
         if self.closed:
-            member.close()
-        return member
+            created.close()
+        return created
 
     @one_call
     def __delitem__(self, key: str) -> None:
@@ -638,7 +637,7 @@ class Group(Node, Mapping[str, Node]):
             del owner[last]
         elif last not in self:
             raise KeyError(key)
-        elif (full := self._layout.folder.full(last)) in self._committed():
+        elif self._layout.folder.full(last) in self._committed():
             self._remove_part(last)
         else:
             folder, sync = self._layout.folder, self._options.sync
@@ -725,23 +724,21 @@ class Group(Node, Mapping[str, Node]):
         for address, member in block.opened.items():
             if not member.closed:
                 self._members.put(address, member)
-        for layout, parts in block.shrunk if block.is_committed else ():
-            if block.layouts.get(layout.folder.prefix) is layout:
-                layout.remove_unused(parts)
+        for array, parts in block.shrunk if block.is_committed else ():
+            is_there = block.layouts.get(array.folder.prefix) is array
+            if is_there:
+                array.remove_unused(parts)
 
     def _retire(self, name: str) -> None:
         """Close what is open of a member that a block removes or replaces."""
         block, members, folder = self._block, self._members, self._layout.folder
         assert block is not None
         address, prefix = folder.address_of(name)[0], folder.full(name) + "/"
-        opened = {
-            k: v for k, v in block.opened.items() if members.is_inside(k, address)
-        }
-        for member in [*members.inside(address), *opened.values()]:
+        opened = [path for path in block.opened if members.is_inside(path, address)]
+        new = [block.opened.pop(path) for path in opened]
+        for member in [*members.inside(address), *new]:
             if member._writer is self._writer:
                 member._now.close()
-        for path in opened:
-            del block.opened[path]
         for path in [path for path in block.layouts if path.startswith(prefix)]:
             del block.layouts[path]
 

@@ -198,7 +198,7 @@ class Node:
         return self._now.layout
 
     @_layout.setter
-    def _layout(self, layout: NodeLayout) -> None:
+    def _layout(self, layout: Any) -> None:
         self._now.layout = layout
 
     @property
@@ -269,7 +269,7 @@ class Node:
     def _reopened(self) -> NodeLayout:
         """Return the layout, opened again."""
         reopen, arguments = self._layout.__reduce__()[:2]
-        layout: NodeLayout = reopen(*arguments)  # type: ignore[operator, misc]
+        layout: NodeLayout = reopen(*arguments)
         return layout
 
     def _take_layout(self, layout: Any) -> None:
