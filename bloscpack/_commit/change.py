@@ -256,7 +256,7 @@ class Change:
                 self.drop(inner)
         if had:
             self._replaced.append(path + "/")
-        return bool(had)
+        return self._is_replaced(path)
 
     def _forget(self, path: str) -> list[str]:
         """Forget what is staged at a path; return what the old state has there."""
@@ -280,10 +280,10 @@ class Change:
         """Return whether the old state has nothing at a path."""
         return any((path + "/").startswith(n + "/") for n in self.new_folders)
 
-    def _shards(self, path: str, last: str = SHARDS) -> Iterator[str]:
+    def _shards(self, path: str) -> Iterator[str]:
         """Yield the names of the shards of an array, if one is at a path."""
-        folders = [path + "/" + last]
-        if self.store.exists(folders[0]) and not self.store.is_folder(folders[0]):
+        folders = [path + "/" + SHARDS]
+        if self._is_file(folders[0]):
             yield folders[0]
         for folder in folders:
             for name, kind in self.store.entries(folder):
@@ -298,8 +298,12 @@ class Change:
         It is not if the list of the change will have it.
         """
         is_staged = name in self._files and name not in self._early
-        is_replaced = any(map(name.startswith, self._replaced))
-        return not (is_staged or is_replaced or name in self._removed)
+        is_late = self._is_replaced(name) or name in self._removed
+        return not (is_staged or is_late)
+
+    def _is_replaced(self, name: str) -> bool:
+        """Return whether the old state has something at a name, or around it."""
+        return any(map((name + "/").startswith, self._replaced))
 
     def _take(self, name: str, staged: str | None, *, is_early: bool) -> None:
         """Note where the new content of a file is; None if it has its name."""
@@ -390,7 +394,7 @@ class Change:
         # Copies for readers of a member alone. Those of one that replaces another come
         # with its files.
         copies = {n: new for n, new in {**stale, **documents}.items() if new}
-        late = {n for n in copies if any(map(n.startswith, self._replaced))}
+        late = {name for name in copies if self._is_replaced(name)}
         for name in copies.keys() - late:
             self._copy(name, copies[name])
         if files:
@@ -441,10 +445,14 @@ class Change:
         """
         used = [name for name in names if name not in self._removed]
         for folder in self._dropped:
-            if not any(name.startswith(folder + "/") for name in used):
+            if not any((name + "/").startswith(folder + "/") for name in used):
                 self._remove_tree(folder)
 
     # What differs between stores
+
+    def _is_file(self, name: str) -> bool:
+        """Return whether there is a file of this name, and no folder."""
+        raise NotImplementedError
 
     def _remove_tree(self, folder: str) -> None:
         """Remove a folder and all in it, if there is one."""
@@ -535,7 +543,7 @@ class FolderChange(Change):
         A change that failed, or a writer that died, may have made it.
         """
         is_there = self.store.is_folder(name)
-        if not is_there and any(map((name + "/").startswith, self._replaced)):
+        if not is_there and self._is_replaced(name):
             with suppress(*GONE, FileExistsError):
                 self._make_folder(name)
             return  # a file has the name, which is removed by `_complete`
@@ -578,6 +586,9 @@ class FolderChange(Change):
         mode = 0o666 if like is None else PRIVATE
         fp = self._staging.create(staged.rpartition("/")[2], mode)
         return UnfinishedFile(name, staged, fp, like)
+
+    def _is_file(self, name: str) -> bool:
+        return self.store.exists(name) and not self.store.is_folder(name)
 
     def _open_staging(self) -> FolderStore:
         """Return the folder of changes; raise `StorageError` if it is not safe.
@@ -809,6 +820,9 @@ class ObjectChange(Change):
         if self.is_joint:  # the next calls read it
             self._store(staged)
         self._take(file.name, staged, is_early=False)
+
+    def _is_file(self, name: str) -> bool:
+        return bool(self.store.object_version(name))
 
     def _store(self, staged: str) -> None:
         self.store.put(staged, self._content(staged), "")

@@ -338,15 +338,17 @@ class Folder:
         A server of HTTP can't list folders. Then the document of the group is asked, if
         it has copies of theirs, as ``zarr.consolidate_metadata`` makes them.
         """
-        members = self.tree.snapshot.members
-        if not self.lists and members is not None:
-            start = len(self.prefix)
-            inside = [path[start:] for path in members if path.startswith(self.prefix)]
+        members = self.tree.snapshot.members or {}
+        # The folder of a new one may come with its files.
+        is_known = self.tree.is_draft or not self.lists
+        start = len(self.prefix)
+        inside = [p[start:] for p in members if is_known and p.startswith(self.prefix)]
+        if not self.lists and self.tree.snapshot.members is not None:
             return sorted(filter(is_member_name, inside))
         if not self.lists and (paths := self._copied_paths()):
             return sorted(path for path in paths if is_member_name(path))
         found = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
-        return list(filter(is_member_name, found))
+        return sorted(filter(is_member_name, {*found, *inside}))
 
     def _copied_paths(self) -> set[str]:
         """Return the paths of all members inside, from the documents of groups."""

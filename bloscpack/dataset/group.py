@@ -300,7 +300,7 @@ class Group(Node, Mapping[str, Node]):
         writer = None if self._is_part else self._writer
         with nullcontext() if writer is None else writer.closing():
             self._now.closed = True
-        self._members.close(self._layout.folder.address_of()[0])
+        self._members.close(self._opened.folder.address_of()[0])
         super().close()
 
     # Members

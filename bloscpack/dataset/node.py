@@ -111,9 +111,12 @@ class Opened:
     @property
     def layout(self) -> Any:
         """Its files."""
-        return self._layouts.get("") or self._layouts.setdefault(
-            "", self.open(self.folder)
-        )
+        layout = self._layouts.get("")
+        if layout is None:
+            if self.closed:
+                raise dataset_closed(self.folder.path())
+            layout = self._layouts.setdefault("", self.open(self.folder))
+        return layout
 
     @layout.setter
     def layout(self, layout: NodeLayout) -> None:
@@ -164,7 +167,7 @@ class Node:
         """What this thread knows: in a block, as the block leaves it."""
         opened = self._opened
         block = None if opened.writer is None else opened.writer.block
-        if block is None:
+        if block is None or opened.closed:
             return opened
         known = block.drafts.get(id(opened))
         if known is None:
@@ -329,7 +332,7 @@ class Node:
         if not self._is_part:
             if self._writer is not None:
                 self._writer.close()
-            self._layout.folder.close()
+            self._opened.folder.close()
         elif self._owner is not None and self._closes_owner:
             self._closes_owner = False  # the owner closes this
             self._owner.close()
@@ -337,7 +340,7 @@ class Node:
     @property
     def _is_part(self) -> bool:
         """Whether it is a part of a table or group, with which it has its writer."""
-        return bool(self._layout.folder.prefix)
+        return bool(self._opened.folder.prefix)
 
     def __enter__(self: Self) -> Self:
         return self
