@@ -5,7 +5,8 @@ A `Rule` has the right for one program; which one is used depends on the store:
 * `LockedFolder`: the folder is locked until the writer is closed, dropped, or its
   process ends. The first thing that a writer does is to complete the change of a writer
   that died.
-* `SharedFolder`: a group, which is locked during each change.
+* `SharedFolder`: a group, which is locked during each change. Then this program takes
+  over what others have changed since its last change.
 * `objects.ClaimedObjects` for stores of objects.
 * `shared.SharedShards` and `shared.SharedObjects` for several writers of one array.
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 import errno
 from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -32,7 +33,7 @@ from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change, FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
-from .tree import Tree
+from .tree import Snapshot, Tree
 
 
 class Rule(Protocol):
@@ -42,6 +43,13 @@ class Rule(Protocol):
     shared: bool
     # Whether each change is an assignment to one shard of an array.
     by_shard: bool
+
+    def holding(self) -> AbstractContextManager[Tree | None]:
+        """Return the context of changes between which no other writer has the dataset.
+
+        Its value is the documents, which others may have changed until now; None if
+        they have not.
+        """
 
     def changing(self) -> AbstractContextManager[Change]:
         """Return the context of a change, which is committed within the block."""
@@ -125,6 +133,10 @@ class Writer:
 
     wait = 60.0
     outer: Writer | None = None
+    # What is open of the dataset, whose `renew` takes over what others have changed, and
+    # the state that it has.
+    views: Any = None
+    seen: Snapshot | None = None
 
     def __init__(self, path: str, rule: Rule) -> None:
         self.path = path
@@ -164,7 +176,7 @@ class Writer:
         around: Writer | None = self
         while around is not None:
             if around.block is not None:
-                with around.turn():
+                with around.turn(holds=False):
                     raise UsageError(
                         "the document of the group '%s' does not commit '%s', which "
                         "has another layout or was made by another program: change it "
@@ -182,8 +194,11 @@ class Writer:
         return getattr(self._rule, "has_failed", False)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, *, holds: bool = True) -> Iterator[None]:
         """Keep the other threads from changing and closing the dataset.
+
+        With `holds`, other writers may not change it either, and what they have changed
+        is taken over.
 
         An error in the block lets the whole change fail that several calls make
         together. Raises `UsageError` in another process, and within a change of this
@@ -196,7 +211,17 @@ class Writer:
                     "produced" % self.path
                 )
             try:
-                yield
+                with self._rule.holding() if holds else nullcontext() as tree:
+                    if tree is None:
+                        yield
+                        return
+                    if self.views is not None:
+                        with self.replacing():
+                            self.views.renew(tree, self.seen)
+                    try:
+                        yield
+                    finally:
+                        self.seen = tree.snapshot
             except BaseException:
                 if self._block is not None:
                     self._block.change.has_failed_call = True
@@ -302,7 +327,7 @@ class Writer:
         if self.buffer is None:
             return False
         self._check_outer()
-        with self.turn():
+        with self.turn(holds=False):
             if self.closed:
                 raise dataset_closed(self.path)
             return not self.has_failed and put(self.buffer)
@@ -359,7 +384,7 @@ class Writer:
         if not self.owner.is_here:
             yield
             return
-        with self.turn():
+        with self.turn(holds=False):
             if self._block is not None:  # it would be committed without a lock
                 raise UsageError(
                     "'%s' can't be closed within a change of it" % self.path
@@ -390,6 +415,8 @@ class LockedFolder:
         Whether each change is on the disk when it has been made.
     prepare
         Called with the first change.
+    named
+        The folders whose names are on the disk, see `FolderChange`.
     """
 
     shared = False
@@ -401,6 +428,7 @@ class LockedFolder:
         document: str,
         sync: bool = True,
         prepare: Prepare | None = None,
+        named: set[str] | None = None,
     ) -> None:
         assert isinstance(tree.store, FolderStore)
         self._store = tree.store
@@ -410,7 +438,7 @@ class LockedFolder:
         self._sync = sync
         self.has_failed = False
         self._has_begun = False
-        self._named: set[str] = set()
+        self._named = set[str]() if named is None else named
         self._lock: FolderLock | None = FolderLock(self._store)
         try:
             recover(tree, document, sync)
@@ -418,6 +446,10 @@ class LockedFolder:
         except BaseException:
             self._lock.close()
             raise
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Return the context of changes: the folder is locked."""
+        return nullcontext()
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -463,10 +495,18 @@ class LockedFolder:
 
 
 class SharedFolder:
-    """A group, which several writers may have open. Each member has its own writer."""
+    """A group, which several writers may have open.
+
+    Attributes
+    ----------
+    wait
+        Number of seconds that a change waits for those of other writers.
+    """
 
     shared = True
     by_shard = False
+    wait = WAIT
+    _locked: LockedFolder | None = None
 
     def __init__(
         self,
@@ -475,20 +515,33 @@ class SharedFolder:
         sync: bool = True,
         prepare: Prepare | None = None,
     ) -> None:
-        self._open = partial(LockedFolder, tree, document, sync, prepare)
+        self._tree = tree
+        self._named: set[str] = set()
+        self._open = partial(LockedFolder, tree, document, sync, prepare, self._named)
         if tree.store.is_folder(STAGING):  # of a writer that died, or works now
             with suppress(StorageError):
                 self._open().release()
 
     @contextmanager
-    def changing(self) -> Iterator[Change]:
-        """Yield a change of the folder, which is locked until the block ends."""
-        locked = waiting(self._open, WAIT)
+    def holding(self) -> Iterator[Tree | None]:
+        """Lock the folder until the outermost of such contexts ends."""
+        if self._locked is not None:
+            yield None
+            return
+        self._locked = waiting(self._open, self.wait)
         try:
-            with locked.changing() as change:
-                yield change
+            yield self._tree
         finally:
+            locked, self._locked = self._locked, None
             locked.release()
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change of the folder, which is locked."""
+        with self.holding():
+            assert self._locked is not None
+            with self._locked.changing() as change:
+                yield change
 
     def release(self) -> None:
         """Return: the folder is locked only during a change."""

@@ -107,15 +107,14 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     """
     folder, (layout, kind) = found.folder, found[1:]
     tree = folder.tree
-    is_shared = kind == "group" and tree.snapshot.members is None
+    is_shared = kind == "group"
     check = partial(_check_independent, found)
     by_name = LAYOUTS[layout].prepare
     call = None if by_name is None else load(by_name)
 
     def prepare(change: Change) -> None:
-        # Another program may have united the group, or one around it, until now.
-        is_united = is_shared and tree.snapshot.members is not None
-        if is_united or (is_shared and committing(found) is not None):
+        # Another program may have united a group around it until now.
+        if is_shared and committing(found) is not None:
             raise _has_one_writer(folder)
         if call is not None:
             call(folder, _group_writer, change)
@@ -136,7 +135,9 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     except BaseException:
         rule.release()
         raise
-    return Writer(folder.root, rule)
+    writer = Writer(folder.root, rule)
+    writer.seen = tree.snapshot
+    return writer
 
 
 def _check_independent(found: Found) -> None:

@@ -25,7 +25,8 @@ from numpy.typing import DTypeLike
 
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.writer import WAIT, Block, Writer, dataset_closed
+from .._commit.tree import Snapshot, Tree
+from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
@@ -234,6 +235,19 @@ class OpenMembers(NamedLocks):
         with self._lock:
             self._opened[address] = member
 
+    def renew(self, tree: Tree, before: Snapshot | None) -> None:
+        """Take over what other programs have changed in a group since a state."""
+        now = tree.snapshot
+        old, new = (before and before.members) or {}, now.members or {}
+        changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
+        if before is None or before.content != now.content:
+            changed.add("")  # the group itself
+        with self._lock:
+            opened = list(self._opened.values())
+        for member in opened:
+            if member._opened.folder.tree is tree and not member._opened.closed:
+                member._renew(tree, changed)
+
     def is_inside(self, path: str, address: str) -> bool:
         """Return whether a path is that of a member, or inside of it."""
         return (path + self.end).startswith(address.rstrip(self.end) + self.end)
@@ -280,7 +294,11 @@ class Group(Node, Mapping[str, Node]):
     ) -> None:
         super().__init__(layout, writer)
         self._options = options
-        self._members = OpenMembers(layout.folder.is_remote)
+        folder = layout.folder
+        self._members = OpenMembers(folder.is_remote)
+        if writer is not None and not folder.prefix:
+            writer.views = self._members
+            self._members.put(folder.address_of()[0], self)
 
     @property
     def closed(self) -> bool:
@@ -371,6 +389,8 @@ class Group(Node, Mapping[str, Node]):
         """Note that a member was opened or created, and return it."""
         if isinstance(member, Group):
             member._members = self._members
+            if member._writer is not None:
+                member._writer.views = self._members
         member._group = self if self._writer is not None else self._group
         if member._writer is not None and member._writer is not self._writer:
             member._writer.outer = self._writer
@@ -695,11 +715,12 @@ class Group(Node, Mapping[str, Node]):
         ...     len(group['day']), len(group['rain'])
         (3, 3)
         """
-        self._check_writer()
-        with self._members.at(self._layout.folder.address_of()[0]):
-            if not self.commits_members:
-                self._unite()
-        with self._check_writer().together(self._end_block):
+        writer = self._check_writer()
+        if self._block is None:
+            with writer.turn():
+                if not self.commits_members:
+                    self._unite()
+        with writer.together(self._end_block):
             yield self
 
     @contextmanager
@@ -743,14 +764,27 @@ class Group(Node, Mapping[str, Node]):
             del block.layouts[path]
 
     def _unite(self) -> None:
-        """Let the document commit the members; take a writer of the group for it."""
-        folder = self._layout.folder
-        self._members.close(folder.address_of()[0], but=self)
-        found, sync = layouts.Found(folder, self.layout, "group"), self._options.sync
-        with ExitStack() as held, self._check_writer().change() as change:
+        """Let the document commit the members from now on, also those that are open."""
+        writer, folder, sync = (
+            self._check_writer(),
+            self._layout.folder,
+            self._options.sync,
+        )
+        address = folder.address_of()[0]
+        opened = {
+            m._opened.folder.address_of()[0]: m
+            for m in self._members.inside(address)
+            if m is not self and m.keeps_writers_away
+        }
+        with ExitStack() as held, writer.change() as change:
 
             def hold(member: layouts.Found) -> None:
-                held.enter_context(closing(writer_for(member, sync)))
+                known = opened.get(member.folder.address_of()[0])
+                if known is None:
+                    held.enter_context(closing(writer_for(member, sync)))
+                else:  # this program has locked it
+                    held.enter_context(known._check_writer().turn(holds=False))
+                    known.flush()
 
             try:
                 layouts.load("zarr.unite")(change, folder, hold)
@@ -759,16 +793,11 @@ class Group(Node, Mapping[str, Node]):
                 if error.errno not in NO_MORE:
                     raise
                 raise StorageError(error.errno, MANY_LOCKS, self.path) from None
-        self._check_writer().close()
-        # Another writer may lock it in between, and change it.
-        try:
-            self._opened.writer = waiting(partial(writer_for, found, sync), WAIT)
-        except BaseException:
-            self._opened.closed = True  # it has no writer
-            raise
-        if self._opened.closed:  # by another thread, which has closed the writer before
-            self._opened.writer.close()
-            raise dataset_closed(self.path)
+        members = folder.tree.snapshot.members or {}
+        for at, node in opened.items():
+            path = next((n for n in members if folder.address_of(n)[0] == at), None)
+            if path is not None:
+                node._join(writer, folder.child(path))
 
     def _remove_part(self, name: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

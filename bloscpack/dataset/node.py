@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
 from functools import partial, wraps
 from types import ModuleType
@@ -186,6 +186,38 @@ class Node:
         draft.layout = known
         return draft
 
+    def _join(self, writer: Writer, folder: Folder) -> None:
+        """Be a member of a group that commits it from now on, with one writer."""
+        before, opened = self._writer, self._opened
+        opened.folder, opened.writer = folder, writer
+        self._take_layout(opened.open(folder))
+        if before is not None and before is not writer:
+            before.close()
+
+    def _renew(self, tree: Tree, changed: Collection[str]) -> None:
+        """Take over what another program has changed, of which `tree` has the state.
+
+        `changed` are the paths of documents. Also files of the same names may be other
+        ones.
+        """
+        opened = self._opened
+        layout, folder = opened._layouts.get(""), opened.folder
+        for each in (layout, *getattr(layout, "columns", {}).values()):
+            if isinstance(each, ArrayLayout):
+                each.close_files()
+        if not any((path + "/").startswith(folder.prefix) for path in changed):
+            return
+        opened.values = {}
+        try:
+            new = opened.open(folder)
+            is_same = layout is None or layout.is_same(new)
+        except (FormatError, FileNotFoundError):
+            is_same = False
+        if is_same:
+            self._take_layout(new)
+        else:
+            opened.close()
+
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         """Take over the state after a block, in which it was `draft`."""
         opened, path = self._opened, draft.layout.folder.prefix
@@ -255,7 +287,8 @@ class Node:
         """
         if self.closed:
             raise dataset_closed(self.path)
-        if self._writer is None or self._writer.by_shard:
+        writer = self._writer
+        if writer is None or writer.by_shard or (writer.shared and not writer.block):
             folder = self._layout.folder
             folder.tree.read()
             try:
@@ -281,7 +314,7 @@ class Node:
     def _check_writer(self) -> Writer:
         outer = None if self._group is None else self._group._writer
         if self._writer is None:
-            with nullcontext() if outer is None else outer.turn():
+            with nullcontext() if outer is None else outer.turn(holds=False):
                 self._layout.check_writable()  # its error says what to do
         writer = checked(self._writer, self.path)
         if self._is_part and self.closed:  # the writer belongs to the group
@@ -304,7 +337,7 @@ class Node:
         if writer is None or not writer.owner.is_here:
             yield
             return
-        with writer.turn():
+        with writer.turn(holds=False):
             try:
                 writer.flush()
             except BaseException as error:
@@ -398,7 +431,8 @@ class ItemsNode(Node):
         files of one array.
         """
         tree, remote = self._layout.folder.tree, self._layout.folder.is_remote
-        knows_state = self._writer is not None and not self._writer.has_failed
+        writer = self._writer
+        knows_state = writer is not None and not (writer.has_failed or writer.shared)
         if knows_state or remote or not self._has_parts:
             return super()._read(function)
         for _ in range(RELOADS):

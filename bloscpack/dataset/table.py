@@ -135,6 +135,11 @@ class Table(StoredRows, ItemsNode):
         )
         return draft
 
+    def _join(self, writer: Writer, folder: Folder) -> None:
+        super()._join(writer, folder)
+        for column in self._columns.values():
+            column._opened.writer = writer
+
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         super()._settle(block, draft, tree)
         opened = self._opened
