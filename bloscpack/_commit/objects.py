@@ -82,7 +82,7 @@ class ClaimedObjects:
         prepare: Callable[[Change], object],
     ) -> None:
         self._tree = tree
-        self._store = store = tree.store
+        self._store = tree.store
         self.shared = is_shared
         self._claimed = claimed
         self._prepare = prepare

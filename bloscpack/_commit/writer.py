@@ -124,17 +124,17 @@ class Writer:
     wait
         Number of seconds that a change waits for another writer of the same shard.
         Compressing a large one takes long.
-    buffer
-        What waits in memory, see `write_buffer`; each other change writes it first.
-        None if each change is written when it is made.
+    buffers
+        What waits in memory, see `write_buffer`, by the path of an array or a table in
+        the dataset; each other change writes it first.
     outer
         The writer of the group, if its document does not commit this dataset.
     """
 
     wait = 60.0
     outer: Writer | None = None
-    # What is open of the dataset, whose `renew` takes over what others have changed, and
-    # the state that it has.
+    # What is open of the dataset, and the state that it has; `renew` takes over what
+    # others have changed.
     views: Any = None
     seen: Snapshot | None = None
 
@@ -145,7 +145,7 @@ class Writer:
         self.by_shard = rule.by_shard
         self.closed = False
         self.owner = OwnLock(path)
-        self.buffer: Any = None
+        self.buffers: dict[str, Any] = {}
         self._changing = False
         self._block: Block | None = None
         self._block_thread = 0
@@ -310,27 +310,37 @@ class Writer:
 
     def flush(self) -> None:
         """Write what waits in memory."""
-        if self.buffer is not None and self.buffer.count:
-            with self.turn():
-                self.buffer.flush(self)
+        for buffer in list(self.buffers.values()):
+            if buffer.count:
+                with self.turn():
+                    buffer.flush(self)
 
-    def flush_rows(self) -> None:
+    def buffer_of(self, path: str) -> Any:
+        """Return the buffer of an array or a table; None if it has none.
+
+        That of a table has the rows of its columns.
+        """
+        return self.buffers.get(path) or self.buffers.get(path.rpartition("/")[0])
+
+    def flush_rows(self, path: str) -> None:
         """Write the appended rows that wait in memory."""
-        if self.buffer is not None:
-            self.buffer.flush_rows(self)
+        buffer = self.buffer_of(path)
+        if buffer is not None:
+            buffer.flush_rows(self)
 
-    def buffered(self, put: Callable[[Any], bool]) -> bool:
+    def buffered(self, path: str, put: Callable[[Any], bool]) -> bool:
         """Let a change wait in memory, which `put` puts into the buffer, if it fits.
 
         Returns False if the change is to be written.
         """
-        if self.buffer is None:
+        buffer = self.buffer_of(path)
+        if buffer is None or self.block is not None:
             return False
         self._check_outer()
         with self.turn(holds=False):
             if self.closed:
                 raise dataset_closed(self.path)
-            return not self.has_failed and put(self.buffer)
+            return not self.has_failed and put(buffer)
 
     def _commit(
         self, change: Change, take_over: Callable[[], object], disturbs: bool

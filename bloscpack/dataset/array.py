@@ -309,8 +309,9 @@ class Array(StoredArray, ItemsNode):
                 rows = stream_of(values, self.dtype, self.shape[1:])
                 if rows.length == 0:
                     return
-                if not writer.buffered(lambda waits: waits.put(writer, {layout: rows})):
-                    append_rows(writer, {layout: rows})
+                new, part = {layout: rows}, self._part
+                if not writer.buffered(part, lambda waits: waits.put(writer, new)):
+                    append_rows(writer, new)
                 return
             check_mask(values)
             items = values if is_array(values) else items_of(values)
@@ -371,10 +372,11 @@ class Array(StoredArray, ItemsNode):
         if not writer.by_shard:
             with writer.turn():
                 self._check_writer()  # another thread may have replaced the array
-                layout = self._layout
-                writer.flush_rows()
+                layout, part = self._layout, self._part
+                writer.flush_rows(part)
                 given = self.selected(key, values)
-                if writer.buffered(lambda waits: waits.assign(writer, {layout: given})):
+                new = {layout: given}
+                if writer.buffered(part, lambda waits: waits.assign(writer, new)):
                     return
                 with writer.change(lambda: layout.committed(self.shape)) as change:
                     self.stage_items(change, *given)

@@ -44,6 +44,17 @@ def check_new_path(path: object) -> None:
     check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
 
 
+class CommitsMembers(UsageValueError):
+    """The document of the group around a new dataset commits all that is in it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            "the document of '%s' commits all that is in it: open it for changes, and "
+            "create the new member there" % path
+        )
+        self.path = path
+
+
 class _Datasets:
     """Answers what the rules of `_commit` ask; see `change.Datasets`."""
 
@@ -78,10 +89,7 @@ class _Datasets:
             )
         inner = found is not None and committing(Found(folder, *found)) is not None
         if inner or folder.tree.snapshot.members is not None:
-            raise UsageValueError(
-                "the document of '%s' commits all that is in it: open it for changes, "
-                "and create the new member there" % store.root
-            )
+            raise CommitsMembers(store.root)
 
     def claimed(self, content: bytes, start: str = "") -> bytes:
         """Return a document with a new token, which begins with `start`.
@@ -97,7 +105,16 @@ class _Datasets:
         return encode_json(document)
 
 
+class _OtherDatasets(_Datasets):
+    """The same for datasets of other layouts, which no group commits."""
+
+    def check_group(self, store: Store) -> None:
+        with suppress(CommitsMembers):
+            super().check_group(store)
+
+
 DATASETS = _Datasets()
+OTHER_DATASETS = _OtherDatasets()
 
 
 def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
@@ -276,6 +293,9 @@ def new_dataset(
     are settings for fsspec.
     """
     path = local_path(path)
+    if not is_url(path) and layout != "zarr":
+        name = NewName.of(os.path.abspath(os.fsdecode(path)), OTHER_DATASETS)
+        return creating(name, mode, sync)
     if not is_url(path) or layout != "zarr":
         return creating(path, mode, sync)
     return objects.creating(store_at(path, options), mode, DATASETS)

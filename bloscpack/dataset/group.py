@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 
 from numpy.typing import DTypeLike
 
+from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
 from .._commit.tree import Snapshot, Tree
@@ -45,7 +46,6 @@ from .commit_rules import (
     Member,
     check_new_path,
     drop_copies,
-    new_dataset,
     remove_dataset,
     writer_for,
 )
@@ -68,8 +68,11 @@ NOT_BUFFERED = (
     "buffered=True is for arrays and tables: 'create_array' and 'create_table' take it"
 )
 NO_BUFFER = (
-    "'%s' is committed by the document of '%s', which has one writer and no buffer: %s "
-    "it without shared and buffered"
+    "'%s' is a column, whose table has a buffer: open the table with buffered=True"
+)
+NOT_SHARED = (
+    "'%s' is committed by the document of '%s', and only one program at a time changes "
+    "it: open it without shared=True"
 )
 MANY_LOCKS = (
     "the first change of a group locks all members at once, which needs a file "
@@ -104,17 +107,21 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
 
 def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:
     """Open a part of a table or group for changes, which are closed with it."""
-    if options.shared or options.buffered:
-        raise UsageError(
-            NO_BUFFER % (outer.folder.path(name), outer.folder.path(), "open")
-        )
-    owner: Any = open_node(outer, options)
+    if options.shared:
+        raise UsageError(NOT_SHARED % (outer.folder.path(name), outer.folder.path()))
+    owner: Any = open_node(outer, options._replace(buffered=False))
     try:
         if isinstance(owner, Table):
+            if options.buffered:
+                raise UsageError(NO_BUFFER % outer.folder.path(name))
             path = outer.folder.path(name)
             (column,) = (c for c in owner.columns.values() if c.path == path)
             return column.detached(owner, closes_owner=True)
         member = owner[name]
+        if options.buffered and isinstance(member, Group):
+            raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
+        if options.buffered:
+            member._let_wait()
         member._owner, member._closes_owner = owner, True
         return member
     except BaseException as error:
@@ -173,12 +180,43 @@ def create_group(
             create(change, attributes, path.prefix)
         return None  # type: ignore[return-value]  # the group opens it
     check_new_path(path)
-    with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, attributes)
-    created = layouts.Found(Folder.open(path, storage_options), layout, "group")
-    opened = open_node(created, opening.Options(writable=True, sync=sync))
-    assert isinstance(opened, Group)
-    return opened
+
+    def create_at(change: Change, prefix: str) -> None:
+        found.create(change, attributes, prefix)
+
+    options = opening.Options(writable=True, sync=sync)
+    created: Group = opening.created_at(
+        path, layout, mode, options, storage_options, create_at
+    )
+    return created
+
+
+def create_inside(
+    around: layouts.Found,
+    path: Path,
+    layout: str,
+    mode: str,
+    options: opening.Options,
+    create: Callable[[Change, str], object],
+) -> Any:
+    """Create a member of a group that commits it; return it as if opened by its path.
+
+    `create` writes it for a change, to a folder in the group.
+    """
+
+    def write(member: Member, **_: object) -> None:
+        with member.creating(layout, mode) as change:
+            create(change, member.prefix)
+
+    owner: Any = open_node(around, options._replace(buffered=False))
+    try:
+        name = os.path.basename(os.fsdecode(path).rstrip("/" + os.sep))
+        member = owner._created(write, name, mode=mode, buffered=options.buffered)
+        member._owner, member._closes_owner = owner, True
+        return member
+    except BaseException:
+        owner.close()
+        raise
 
 
 def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> None:
@@ -316,6 +354,8 @@ class Group(Node, Mapping[str, Node]):
         Changes of other threads are made before.
         """
         writer = None if self._is_part else self._writer
+        if writer is not None and writer.owner.is_here and not writer.closed:
+            writer.flush()
         with nullcontext() if writer is None else writer.closing():
             self._now.closed = True
         self._members.close(self._opened.folder.address_of()[0])
@@ -620,17 +660,21 @@ class Group(Node, Mapping[str, Node]):
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
         replaces = options.get("mode") == "w"
-        if self.commits_members:
+        is_other = options.get("layout", "zarr") != "zarr"
+        if self.commits_members and not is_other:
             writer = self._check_writer()
-            if options.get("buffered"):
-                raise UsageError(NO_BUFFER % (address, self.path, "create"))
             with self._joined() as block:
                 close = partial(self._retire, last)
                 member = Member(writer, self._layout.folder, last, close)
                 create(member, *data, **options)
                 block.created.append(folder.full(last))
-                return self[last]
-        self._check_writer().check_outside(self.path)
+                made = self[last]
+            if options.get("buffered"):
+                made._let_wait()
+            return made
+        self._check_writer().check_outside(folder.path(last))
+        if replaces and folder.full(last) in self._committed():
+            self._remove_part(last)
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):

@@ -29,6 +29,7 @@ from .description import DatasetInfo
 from .folder import Folder
 from .layouts.base import ArrayLayout, NodeLayout
 from .layouts.shard_files import RELOADS
+from .write_buffer import WriteBuffer
 
 Self = TypeVar("Self", bound="Node")
 
@@ -193,6 +194,8 @@ class Node:
         self._take_layout(opened.open(folder))
         if before is not None and before is not writer:
             before.close()
+            if before.buffers:
+                self._let_wait()
 
     def _renew(self, tree: Tree, changed: Collection[str]) -> None:
         """Take over what another program has changed, of which `tree` has the state.
@@ -344,7 +347,8 @@ class Node:
                 if not writer.has_failed:
                     raise
                 failure = error
-                writer.buffer.clear()
+                for buffer in writer.buffers.values():
+                    buffer.clear()
             yield
         if failure is not None:
             raise failure
@@ -366,14 +370,27 @@ class Node:
             if self._writer is not None:
                 self._writer.close()
             self._opened.folder.close()
-        elif self._owner is not None and self._closes_owner:
+            return
+        if self._writer is not None:
+            self._writer.buffers.pop(self._part, None)
+        if self._owner is not None and self._closes_owner:
             self._closes_owner = False  # the owner closes this
             self._owner.close()
+
+    def _let_wait(self) -> None:
+        """Let changes wait in memory, as with ``buffered=True``."""
+        writer = self._check_writer()
+        writer.buffers[self._part] = WriteBuffer(writer)
+
+    @property
+    def _part(self) -> str:
+        """Its path in the table or group with which it has its writer, if any."""
+        return self._opened.folder.prefix[:-1]
 
     @property
     def _is_part(self) -> bool:
         """Whether it is a part of a table or group, with which it has its writer."""
-        return bool(self._opened.folder.prefix)
+        return bool(self._part)
 
     def __enter__(self: Self) -> Self:
         return self

@@ -411,7 +411,8 @@ class Table(StoredRows, ItemsNode):
         """
         writer = self._check_writer()
         with writer.turn():
-            waiting = 0 if writer.buffer is None else writer.buffer.count
+            buffer = writer.buffer_of(self._part)
+            waiting = 0 if buffer is None else buffer.count
             starts = 0, len(self) + waiting, self._next_number
             given = frames.columns_of(rows, starts)
             given = rows.columns if isinstance(rows, Table) else given
@@ -422,7 +423,8 @@ class Table(StoredRows, ItemsNode):
             self._add_masks(added)
             new = {self._columns[n]._layout: stream for n, stream in streams.items()}
             some = any(stream.length for stream in new.values())
-            if some and not writer.buffered(lambda waits: waits.put(writer, new)):
+            part = self._part
+            if some and not writer.buffered(part, lambda waits: waits.put(writer, new)):
                 append_rows(writer, new)
             self._next_number = frames.next_number(rows)
 
@@ -492,7 +494,7 @@ class Table(StoredRows, ItemsNode):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
-            writer.flush_rows()
+            writer.flush_rows(self._part)
             if isinstance(key, str):
                 if key not in self._columns:
                     raise KeyError("no column '%s': add_column adds one" % key)
@@ -506,7 +508,8 @@ class Table(StoredRows, ItemsNode):
             values = all_columns(rows, list(columns), masks)
             given = {n: c.selected(key, values[n]) for n, c in columns.items()}
             waiting = {columns[name]._layout: given[name] for name in columns}
-            if writer.buffered(lambda waits: waits.assign(writer, waiting)):
+            part = self._part
+            if writer.buffered(part, lambda waits: waits.assign(writer, waiting)):
                 return
             with writer.change(lambda: self._committed(len(self))) as change:
                 for name, column in columns.items():
