@@ -3,7 +3,9 @@
 New contents are written to files in the folder ``.bloscpack`` of the dataset, or in a
 store of objects to temporary files. A content that does not disturb the old state
 (`Change.write`) gets its name at once. The others (`Change.stage`) get their names in
-`Change.commit`. The documents of members are part of the document of the dataset.
+`Change.commit`. The documents of members are part of the document of the dataset. Who
+makes the change reads what it has staged in its `Draft`: so it may change the same
+files several times.
 
 Commit point
     One file is replaced: the document of the dataset, or the only staged file, before
@@ -32,7 +34,7 @@ import os
 import stat
 import tempfile
 from _thread import allocate_lock
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Protocol
@@ -54,12 +56,14 @@ from ..exceptions import DamageError, StorageError, UsageError, UsageValueError
 from ..serializers import encode_document, parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, is_new_folder
-from .tree import Tree
+from .tree import Draft, Tree
 
 # The message about names of folders that differ only in case, for example.
 SAME_NAME = "the file system can't tell the names %.200r and %.200r apart: change one"
-# The end of the part of a change that is the items of an array. No member has its name.
-ITEMS = STAGING + "/items/"
+# The folder of the shards of an array of Zarr.
+SHARDS = "c"
+# Errors about a file that is not there, of which another one has the name.
+GONE = FileNotFoundError, NotADirectoryError, IsADirectoryError
 # Permission bits of a file and a folder until they get the access of others.
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -96,11 +100,6 @@ class UnfinishedFile:
         self.like = like
 
 
-def _folders_of(name: str) -> list[str]:
-    """Return the folders in the path of a name, each with a slash at the end."""
-    return [name[: at + 1] for at, character in enumerate(name) if character == "/"]
-
-
 class Change:
     """New contents of files in a dataset; `commit` applies them, all or none.
 
@@ -122,6 +121,9 @@ class Change:
         Whether one of these calls has failed, so that nothing is committed.
     new_folders
         The folders of new members, whose first files have their names at once.
+    disturbed
+        The folders of arrays of which the change has replaced or removed items: no more
+        of their files get their names at once.
     tree
         What has the documents before the change, and takes over those after it; None
         for a new dataset.
@@ -145,18 +147,38 @@ class Change:
         self.owner = Owner()
         self.is_committing = False
         self._lock = allocate_lock()
+        self._numbers = count()
         # Documents of the dataset and of members, by their names; None to remove one.
         self._documents: dict[str, bytes | None] = {}
-        self._staged: dict[str, str | None] = {}  # name → name of its new content
-        self._numbers = count()
-        # The files that a joint change has, and the folders around them; folders of
-        # which no more may change.
-        self._noted: set[str] = set()
-        self._sealed: set[str] = set()
+        self._files: dict[str, str] = {}  # name → name of its new content
+        self._removed: set[str] = set()
+        self._draft: Draft | None = None
+        # The names of files that get their names before the commit.
+        self._early: set[str] = set()
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
         self.new_folders: list[str] = []
+        self.disturbed: set[str] = set()
+        # The folders, with a slash at the end, whose files the change replaces, and
+        # those that are gone after it.
+        self._replaced: list[str] = []
+        self._dropped: list[str] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was staged, nor written at once."""
+        return not (self._documents or self._files or self._removed)
+
+    def draft_of(self, tree: Tree) -> Draft:
+        """Return the documents and files as the change leaves those of a tree."""
+        if tree.is_draft:
+            return tree  # type: ignore[return-value]
+        with self._lock:
+            if self._draft is None:
+                known = self._documents, self._files, self._removed
+                self._draft = Draft(tree, *known)
+        return self._draft
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -168,47 +190,9 @@ class Change:
         Of the contents of a document, the last one counts.
         """
         if name == self.document or self._member_of(name):
-            self._noted.update(_folders_of(name))
-            self._documents[name] = content
+            self._stage_document(name, content)
         else:
             self.finish(self._begin_with(name, content), at_once=False)
-
-    def staged(self, name: str) -> bytes | None:
-        """Return the content that a document gets; None if it does not change."""
-        return self._documents.get(name)
-
-    def _note(self, name: str) -> None:
-        """Note that a file changes in a joint change, where that is possible once."""
-        if not self.is_joint:
-            return
-        if name in self._noted:
-            raise self._twice(name)
-        self._noted.update((name, *_folders_of(name)))
-
-    def _twice(self, name: str) -> UsageError:
-        return UsageError(
-            "'%s' would be changed twice in one change: join what you append or "
-            "assign to it" % self.store.path(name)
-        )
-
-    def begin_call(self, parts: Sequence[str], alone: bool) -> None:
-        """Begin one of the calls that make a joint change, which change some parts.
-
-        A part is a folder, or the items or attributes of a dataset. Each call sees the
-        state before. Raises `UsageError` if another call has changed a part, and one of
-        both must be `alone`.
-        """
-        for part in parts:
-            is_sealed = not self._sealed.isdisjoint(_folders_of(part))
-            if is_sealed or (alone and part in self._noted):
-                raise self._twice(part.removesuffix(ITEMS).rstrip("/"))
-
-    def end_call(self, parts: Sequence[str], alone: bool) -> None:
-        """End the call that `begin_call` has begun."""
-        for part in parts:
-            self._noted.update(_folders_of(part))
-        if alone:
-            self._sealed.update(parts)
 
     def _member_of(self, name: str) -> str:
         """Return the name of the member whose document has this name; '' for others."""
@@ -230,10 +214,109 @@ class Change:
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
-        self._note(name)
-        self._staged[name] = None
+        self._take(name, None, is_early=False)
+        self._removed.add(name)
         if self._member_of(name):
-            self._documents[name] = None
+            self._stage_document(name, None)
+
+    def _stage_document(self, name: str, content: bytes | None) -> None:
+        self._documents[name] = content
+        if content is not None:
+            self._removed.discard(name)
+        if self._draft is not None:
+            self._draft.take(name)
+
+    def drop(self, folder: str) -> None:
+        """Remove a folder and all in it when the change was committed."""
+        self._dropped.append(folder)
+
+    def remove_member(self, path: str) -> None:
+        """Remove a member, with all that is in it.
+
+        The documents inside come first: a crash leaves nothing that looks complete.
+        """
+        was_new = self._is_new(path)
+        had = self._forget(path) or ([] if was_new else [path])
+        for inner in sorted(had, reverse=True):
+            self.remove("%s/%s" % (inner, ZARR_JSON))
+            self.drop(inner)
+
+    def make_room(self, path: str) -> bool:
+        """Let a new member be at a path; return whether the old state has one there.
+
+        Then the files of that are removed when the change is committed, and all of the
+        new one are staged.
+        """
+        had = self._forget(path)
+        for inner in had:
+            self.remove("%s/%s" % (inner, ZARR_JSON))
+            for name in self._shards(inner):
+                self.remove(name)
+            if inner != path:
+                self.drop(inner)
+        if had:
+            self._replaced.append(path + "/")
+        return self._is_replaced(path)
+
+    def _forget(self, path: str) -> list[str]:
+        """Forget what is staged at a path; return what the old state has there."""
+        start = path + "/"
+        for name in [n for n in self._files if n.startswith(start)]:
+            self._take(name, None, is_early=False)
+        for name in [n for n in self._documents if n.startswith(start)]:
+            del self._documents[name]
+            if self._draft is not None:
+                self._draft.take(name)
+        if self._is_new(path):
+            self._remove_tree(path)
+        inside = [n for n in self.new_folders if (n + "/").startswith(start)]
+        for folder in inside:
+            self.new_folders.remove(folder)
+            self._remove_tree(folder)
+        members = (self.tree and self.tree.snapshot.members) or {}
+        return [inner for inner in members if (inner + "/").startswith(start)]
+
+    def _is_new(self, path: str) -> bool:
+        """Return whether the old state has nothing at a path."""
+        return any((path + "/").startswith(n + "/") for n in self.new_folders)
+
+    def _shards(self, path: str) -> Iterator[str]:
+        """Yield the names of the shards of an array, if one is at a path."""
+        folders = [path + "/" + SHARDS]
+        if self._is_file(folders[0]):
+            yield folders[0]
+        for folder in folders:
+            for name, kind in self.store.entries(folder):
+                if name.isdecimal() and kind == stat.S_IFDIR:
+                    folders.append(folder + "/" + name)
+                elif name.isdecimal():
+                    yield folder + "/" + name
+
+    def _can_move(self, name: str) -> bool:
+        """Return whether the old state has the file under its name, or none.
+
+        It is not if the list of the change will have it.
+        """
+        is_staged = name in self._files and name not in self._early
+        is_late = self._is_replaced(name) or name in self._removed
+        return not (is_staged or is_late)
+
+    def _is_replaced(self, name: str) -> bool:
+        """Return whether the old state has something at a name, or around it."""
+        return any(map((name + "/").startswith, self._replaced))
+
+    def _take(self, name: str, staged: str | None, *, is_early: bool) -> None:
+        """Note where the new content of a file is; None if it has its name."""
+        older = self._files.pop(name, None)
+        if staged is not None:
+            self._files[name] = staged
+        self._removed.discard(name)
+        (self._early.add if is_early else self._early.discard)(name)
+        if older is not None:
+            self._drop(older)
+
+    def _drop(self, staged: str) -> None:
+        """Remove a content that another one has replaced, before it got its name."""
 
     def lock(self, name: str) -> None:
         """Let no other writer of shards change a file before this change ends.
@@ -273,9 +356,10 @@ class Change:
         would be too long, say.
         """
         self.owner.check(self.store.root)
-        self.is_joint = False
         self._sync_files()
-        documents, files = self._documents, self._staged
+        self.is_joint = False
+        documents = {**self._documents}
+        files = {**dict.fromkeys(sorted(self._removed)), **self._files}
         staged = documents.pop(self.document, None)
         if (
             staged is None
@@ -290,7 +374,7 @@ class Change:
             for name, new_file in files.items():
                 self._move(new_file, name)  # commit point
             self._sync()
-            files.clear()
+            self._files.clear()
             return
         root = self._root(staged)
         members: dict[str, bytes | None] = {}
@@ -310,14 +394,25 @@ class Change:
         self._sync()
         version = self._replace(new.content)  # commit point
         self._sync()
-        for name, content in {**stale, **documents}.items():
-            if content is not None:  # a copy for readers of the member alone
-                self._copy(name, content)
+        # Copies for readers of a member alone. Those of one that replaces another come
+        # with its files.
+        copies = {n: new for n, new in {**stale, **documents}.items() if new}
+        late = {name for name in copies if self._is_replaced(name)}
+        for name in copies.keys() - late:
+            self._copy(name, copies[name])
         if files:
             version = self._complete(files, root.content)
+        for name in late:
+            self._copy(name, copies[name])
         if self.tree is not None:
-            self.tree.committed(self.document, root, members, version)
+            document = self.draft_of(self.tree).document
+            values = {
+                path: None if new is None else document(path + "/" + ZARR_JSON)[1]
+                for path, new in members.items()
+            }
+            self.tree.committed(self.document, root, values, version)
             self.tree.stale -= {*members, *map(self._member_of, stale)}
+        self._clean([*files, *documents])
 
     def complete(self, tree: Tree) -> None:
         """Give the pending files in the document their names."""
@@ -333,15 +428,38 @@ class Change:
 
         Returns what `_replace` returns.
         """
+        removed = [name for name, staged in files.items() if staged is None]
+        for name in removed:  # a folder, or a file, may get the name
+            with suppress(*GONE):  # it is removed already
+                self._move(None, name)
         for name, staged in files.items():
-            with suppress(FileNotFoundError):  # it has its name, or is removed already
-                self._move(staged, name)
+            if staged is not None:
+                with suppress(FileNotFoundError):  # it has its name already
+                    self._move(staged, name)
         self._sync()
         version = self._replace(root)
         self._sync()
         return version
 
+    def _clean(self, names: Iterable[str]) -> None:
+        """Remove the folders that are gone after the change.
+
+        `names` are those of files that it has or has removed.
+        """
+        used = [name for name in names if name not in self._removed]
+        for folder in self._dropped:
+            if not any((name + "/").startswith(folder + "/") for name in used):
+                self._remove_tree(folder)
+
     # What differs between stores
+
+    def _is_file(self, name: str) -> bool:
+        """Return whether there is a file of this name, and no folder."""
+        raise NotImplementedError
+
+    def _remove_tree(self, folder: str) -> None:
+        """Remove a folder and all in it, if there is one."""
+        self.store.remove_tree(folder)
 
     def _root(self, staged: bytes | None = None) -> Root:
         """Return the document: the `staged` one, or the one that is there now.
@@ -416,8 +534,6 @@ class FolderChange(Change):
         self._unnamed: set[str] = set()  # folders in use that are not in `_named`
         self._inodes: dict[int, str] = {}  # and the names of the folders in use
         self._staging: FolderStore | None = None  # the folder of changes, held open
-        # Files that are not synced yet, by their staged names; None for a staged one.
-        self._unsynced: dict[str, str | None] = {}
 
     def model_of(self, name: str) -> Model | None:
         """Return the access of a dataset inside of a new one."""
@@ -430,6 +546,10 @@ class FolderChange(Change):
         A change that failed, or a writer that died, may have made it.
         """
         is_there = self.store.is_folder(name)
+        if not is_there and self._is_replaced(name):
+            with suppress(*GONE, FileExistsError):
+                self._make_folder(name)
+            return  # a file has the name, which is removed by `_complete`
         # One that was removed, as with a member, may have been on the disk before.
         if not is_there or name not in self._named:
             self._unnamed.add(name)
@@ -463,7 +583,6 @@ class FolderChange(Change):
         `finish` or `abandon` must follow.
         """
         with self._lock:
-            self._note(name)
             if self._staging is None:
                 self._staging = self._open_staging()
         staged = self._staged_name()
@@ -471,6 +590,9 @@ class FolderChange(Change):
         mode = 0o666 if like is None else PRIVATE
         fp = self._staging.create(staged.rpartition("/")[2], mode)
         return UnfinishedFile(name, staged, fp, like)
+
+    def _is_file(self, name: str) -> bool:
+        return self.store.exists(name) and not self.store.is_folder(name)
 
     def _open_staging(self) -> FolderStore:
         """Return the folder of changes; raise `StorageError` if it is not safe.
@@ -494,14 +616,19 @@ class FolderChange(Change):
 
         If several calls make the change, their files are synced together.
         """
-        is_late = self.is_joint and self._does_sync
+        is_late, name = self.is_joint and self._does_sync, file.name
         self._close(file, self._does_sync and not is_late)
-        if is_late:
-            self._unsynced[file.staged] = file.name if at_once else None
-        elif at_once:
-            self._move(file.staged, file.name)
-        if not at_once:
-            self._staged[file.name] = file.staged
+        with self._lock:
+            at_once = at_once and self._can_move(name)
+            if at_once and not is_late:
+                self._move(file.staged, name)
+                self._take(name, None, is_early=False)
+            else:
+                self._take(name, file.staged, is_early=at_once)
+
+    def _drop(self, staged: str) -> None:
+        with suppress(FileNotFoundError):
+            self.store.remove(staged)
 
     def _renew_token(self) -> None:
         root = self._root().changed({}, self._token)
@@ -510,11 +637,13 @@ class FolderChange(Change):
         self.tree.committed(self.document, root, {}, version)
 
     def _sync_files(self) -> None:
-        self.store.sync_files(self._unsynced)
-        for staged, name in self._unsynced.items():
-            if name is not None:
-                self._move(staged, name)
-        self._unsynced.clear()
+        files = self._files
+        if self.is_joint and self._does_sync:
+            self.store.sync_files(files.values())
+        for name in list(files):  # in the order in which they were written
+            if name in self._early:
+                self._move(files.pop(name), name)
+        self._early.clear()
 
     def _close(self, file: UnfinishedFile, sync: bool) -> None:
         with file.fp:
@@ -537,9 +666,8 @@ class FolderChange(Change):
         """
         if not self.owner.is_here:
             return
-        for name in {*self._staged.values(), *self._unsynced} - {None}:
-            with suppress(FileNotFoundError):
-                self.store.remove(str(name))
+        for staged in self._files.values():
+            self._drop(staged)
         for name in self.new_folders:
             self.store.remove_tree(name)
 
@@ -551,8 +679,42 @@ class FolderChange(Change):
         if staged is None:
             self.store.remove(name)
         else:
-            self.store.rename(staged, name)
+            self._rename(staged, name)
         self._folders.add(folder_of(name))
+
+    def _rename(self, staged: str, name: str) -> None:
+        try:
+            self.store.rename(staged, name)
+        except OSError:
+            if not self.store.exists(staged):
+                raise
+            # A member of another kind had other folders.
+            self._prune(name)
+            parts = name.split("/")[:-1]
+            for count in range(1, len(parts) + 1):
+                self.make_folder("/".join(parts[:count]))
+            self.store.rename(staged, name)
+
+    def _remove_tree(self, folder: str) -> None:
+        super()._remove_tree(folder)
+        start = folder + "/"
+        for known in self._folders, self._unnamed, self._named:
+            known.difference_update([n for n in known if (n + "/").startswith(start)])
+        inodes = self._inodes.items()
+        self._inodes = {i: n for i, n in inodes if not (n + "/").startswith(start)}
+
+    def _prune(self, name: str) -> None:
+        """Remove the empty folders in a folder, and then that."""
+        found = [n for n, kind in self.store.walk(name) if kind == stat.S_IFDIR]
+        for folder in [*reversed(found), name]:
+            with suppress(OSError):
+                self.store.remove_folder(folder)
+                self._folders.discard(folder)
+
+    def _clean(self, names: Iterable[str]) -> None:
+        super()._clean(names)
+        for folder in self._replaced:
+            self._prune(folder[:-1])
 
     def _replace(self, content: bytes) -> object:
         file = self._begin_with(self.document, content)
@@ -620,9 +782,9 @@ class ObjectChange(Change):
     def __init__(self, store: Store, document: str, version: str) -> None:
         super().__init__(store, document)
         self._versions = {document: version}
-        # Whether the staged files are objects, and not only in one temporary file.
-        self._is_stored = False
-        # Their extents there, by the names that they get.
+        # The staged files that are objects, and not only in one temporary file.
+        self._stored: set[str] = set()
+        # The extents of all of them there.
         self._extents: dict[str, tuple[int, int]] = {}
         self._spool: BinaryIO | None = None
 
@@ -640,7 +802,6 @@ class ObjectChange(Change):
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a new object."""
-        self._note(name)
         self.lock(name)
         return UnfinishedFile(name, name, temporary_file())
 
@@ -649,27 +810,49 @@ class ObjectChange(Change):
         with file.fp as fp:
             fp.seek(0)
             content = fp.read()
-        if at_once:
+        if at_once and self._can_move(file.name):
             self._put(file.name, content)
+            self._take(file.name, None, is_early=False)
             return
+        staged = self._staged_name()
         with self._lock:
             if self._spool is None:
                 self._spool = temporary_file()
             offset = self._spool.seek(0, os.SEEK_END)
             self._spool.write(content)
-            self._extents[file.name] = offset, len(content)
-            self._staged[file.name] = self._staged_name()
+            self._extents[staged] = offset, len(content)
+        if self.is_joint:  # the next calls read it
+            self._store(staged)
+        self._take(file.name, staged, is_early=False)
+
+    def _is_file(self, name: str) -> bool:
+        return bool(self.store.object_version(name))
+
+    def _store(self, staged: str) -> None:
+        self.store.put(staged, self._content(staged), "")
+        self._stored.add(staged)
+
+    def _drop(self, staged: str) -> None:
+        if staged in self._stored:
+            self._stored.discard(staged)
+            self.store.remove(staged)
 
     def _put(self, name: str, content: bytes) -> None:
         self._versions[name] = self.store.put(name, content, self._versions[name])
 
-    def _content(self, name: str, staged: str) -> bytes:
-        if name not in self._extents:  # of a change that another writer has committed
+    def _content(self, staged: str) -> bytes:
+        if staged not in self._extents:  # of a change that another writer has committed
             return self.store.read(staged)[0]
         assert self._spool is not None
-        offset, size = self._extents[name]
-        self._spool.seek(offset)
-        return self._spool.read(size)
+        offset, size = self._extents[staged]
+        with self._lock:
+            self._spool.seek(offset)
+            return self._spool.read(size)
+
+    def discard(self) -> None:
+        """Remove the objects that have not got their names."""
+        for staged in [*self._stored]:
+            self._drop(staged)
 
     def close(self) -> None:
         """Release what was not stored."""
@@ -677,10 +860,9 @@ class ObjectChange(Change):
             self._spool.close()
 
     def _stage_all(self) -> None:
-        self._is_stored = True
-        for name, staged in self._staged.items():
-            if staged is not None:
-                self.store.put(staged, self._content(name, staged), "")
+        for staged in self._files.values():
+            if staged not in self._stored:
+                self._store(staged)
 
     def _move(self, staged: str | None, name: str) -> None:
         if staged is None:
@@ -689,12 +871,13 @@ class ObjectChange(Change):
             self.store.check_version(self.document, self.version)
             self.store.remove(name, version)
             return
-        content = self._content(name, staged)
+        content = self._content(staged)
         if name not in self._versions:
             self.lock(name)
         self._put(name, content)
-        if self._is_stored or name not in self._extents:
+        if staged in self._stored or staged not in self._extents:
             self.store.remove(staged)
+            self._stored.discard(staged)
 
     def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
         try:

@@ -57,8 +57,8 @@ def is_leftover(store: Store) -> bool:
 class ClaimedObjects:
     """The right to change a dataset: its document has a token of this writer.
 
-    Any program may change a group: each change finds the document anew, and raises
-    `Conflict` if another writer changes the group.
+    Any program may change a group: a change claims it if another program has changed it
+    since the last change, and raises `Conflict` if another one claims it meanwhile.
 
     Parameters
     ----------
@@ -82,16 +82,15 @@ class ClaimedObjects:
         prepare: Callable[[Change], object],
     ) -> None:
         self._tree = tree
-        self._store = store = tree.store
+        self._store = tree.store
         self.shared = is_shared
         self._claimed = claimed
         self._prepare = prepare
         self._is_prepared = False
         self.has_failed = False
-        if is_shared:
-            self._version = store.object_version(ZARR_JSON)
-        else:
-            self._version = recover_objects(tree, ZARR_JSON)
+        self._holds = False
+        # That of a shared one is found by its first change.
+        self._version = "" if is_shared else recover_objects(tree, ZARR_JSON)
 
     def _claim(self) -> None:
         """Store the document with a new token, before the first change.
@@ -104,36 +103,58 @@ class ClaimedObjects:
         self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
 
     @contextmanager
+    def holding(self) -> Iterator[Tree | None]:
+        """Let the changes of all other writers fail, if they have changed a group.
+
+        A group that does not commit its members is not claimed.
+        """
+        if not self.shared or self._holds:
+            yield None
+            return
+        if not self._version or self._version != self._store.object_version(ZARR_JSON):
+            with suppress(FileNotFoundError):  # a folder becomes a group
+                self._version = recover_objects(self._tree, ZARR_JSON)
+                if self._tree.snapshot.members is not None:
+                    self._claim()
+        self._holds = True
+        try:
+            yield self._tree
+        except BaseException:
+            self._version = ""  # it is found again
+            raise
+        finally:
+            self._holds = False
+
+    @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
         if self.has_failed:
             raise StorageError(
                 errno.EIO, "an earlier change failed: open it again", self._store.root
             )
-        if self.shared:
-            self._version = self._store.object_version(ZARR_JSON)
-            with suppress(FileNotFoundError):  # a folder becomes a group
-                self._tree.read(ZARR_JSON)  # after its version is known
-        else:
-            self.has_failed = True
-            if not self._is_prepared:
+        with self.holding():
+            self.has_failed = not self.shared
+            if not self.shared and not self._is_prepared:
                 self._claim()
-        change = ObjectChange(self._store, ZARR_JSON, self._version)
-        change.tree = self._tree
-        try:
-            if not self._is_prepared:
-                self._prepare(change)
-            yield change
-            self._is_prepared = not self.shared
-        except StorageError:  # another writer may have changed the dataset
-            raise
-        except BaseException:
-            self.has_failed = change.is_committing
-            raise
-        finally:
-            change.close()
-        self._version = change.version
-        self.has_failed = False
+            change = ObjectChange(self._store, ZARR_JSON, self._version)
+            change.tree = self._tree
+            try:
+                if not self._is_prepared:
+                    self._prepare(change)
+                yield change
+                self._is_prepared = not self.shared
+            except BaseException as error:
+                # Another writer may have changed the dataset.
+                if not isinstance(error, StorageError):
+                    self.has_failed = change.is_committing and not self.shared
+                if not change.is_committing:
+                    with suppress(StorageError):
+                        change.discard()
+                raise
+            finally:
+                change.close()
+            self._version = change.version
+            self.has_failed = False
 
     def release(self) -> None:
         """Do nothing: the token in the document keeps no other writer away."""

@@ -26,7 +26,14 @@ import os
 import stat
 from binascii import crc32
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 
 from .._format.committed import STAGING, Root
@@ -137,15 +144,23 @@ def _no_locks(path: str) -> StorageError:
     )
 
 
-class SharedShards:
+class ShardRule:
+    """What the rules for shards have in common."""
+
+    shared = False
+    by_shard = True
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Return the context of changes, between which others may change shards."""
+        return nullcontext()
+
+
+class SharedShards(ShardRule):
     """The right to assign to an array in a folder, beside other writers.
 
     `check` is called when the folder is locked. It raises `StorageError` if the array
     can't have several writers any more.
     """
-
-    shared = False
-    by_shard = True
 
     _lock: FolderLock | None = None
 
@@ -194,11 +209,8 @@ class SharedShards:
         self._lock = None
 
 
-class SharedObjects:
+class SharedObjects(ShardRule):
     """The right to assign to an array in a store of objects, beside other writers."""
-
-    shared = False
-    by_shard = True
 
     def __init__(self, tree: Tree, claimed: Callable[[bytes, str], bytes]) -> None:
         self._tree = tree

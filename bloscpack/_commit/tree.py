@@ -1,8 +1,9 @@
 """The documents of a tree: a dataset with all that its document commits.
 
-A `Snapshot` is one state of them, which is never changed. A `Tree` has the present one.
-All documents are read here: readers take over what another program has committed, and a
-writer makes the next state from its change without reading it.
+A `Snapshot` is one state of them, which is never changed. A `Tree` has the present one,
+and a `Draft` the one that a change is going to commit. All documents are read here:
+readers take over what another program has committed, and a writer makes the next state
+from its change without reading it.
 """
 
 from __future__ import annotations
@@ -122,11 +123,7 @@ class Snapshot:
         return found
 
     def after(
-        self,
-        name: str,
-        root: Root,
-        members: Mapping[str, bytes | None],
-        version: object,
+        self, name: str, root: Root, members: Mapping[str, Json], version: object
     ) -> Snapshot:
         """Return the state after a change, which has replaced the document by `root`.
 
@@ -140,8 +137,7 @@ class Snapshot:
         found.files, found.removed = {}, frozenset()
         found.state = stated_identity(root.document).rpartition(" ")[0]
         if self.members is not None and members:
-            changed = {n: c and parse_json(c) for n, c in members.items()}
-            after = {**self.members, **changed}
+            after = {**self.members, **members}
             found.members = {n: value for n, value in after.items() if value}
         return found
 
@@ -178,7 +174,11 @@ class Tree:
         about its members. A writer, and a check, read the documents themselves.
     stale
         The members whose own documents are old copies, as far as that was found.
+    is_draft
+        Whether it is a `Draft`.
     """
+
+    is_draft = False
 
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
         self.store = store
@@ -294,7 +294,7 @@ class Tree:
         self,
         name: str,
         root: Root,
-        members: Mapping[str, bytes | None],
+        members: Mapping[str, Json],
         version: object = None,
     ) -> None:
         """Take over the state after a change; see `Snapshot.after`."""
@@ -413,6 +413,86 @@ class Tree:
             with suppress(FileNotFoundError):  # the file has got its name meanwhile
                 return call(staged)
         return call(name)
+
+
+class Draft(Tree):
+    """The documents and files as a change leaves them that is not committed yet.
+
+    Only those who make the change see it. The rest is read as it is now.
+
+    Parameters
+    ----------
+    before
+        What has the present state; also an attribute.
+    documents
+        The documents that the change has staged, by name; None for one that it removes.
+    files, removed
+        As those of `Snapshot`. The change adds to all three.
+    """
+
+    is_draft = True
+
+    def __init__(
+        self,
+        before: Tree,
+        documents: Mapping[str, bytes | None],
+        files: dict[str, str],
+        removed: set[str],
+    ) -> None:
+        self.store, self.before = before.store, before
+        self.uses_copies = before.uses_copies
+        self._documents, self._files, self._removed = documents, files, removed
+        self._values: dict[str, Json] = {}
+        known = before.snapshot
+        self.snapshot = found = known.again(known.version, None)
+        # The only snapshot that changes: nobody else has it.
+        found.files, found.removed = files, removed  # type: ignore[assignment]
+        found.members = None if known.members is None else {**known.members}
+        for name in documents:
+            self.take(name)
+
+    def close(self) -> None:
+        """Do nothing: no file is kept open."""
+
+    forget = close
+
+    def read(self, name: str = "") -> Snapshot:
+        """Return the draft: no other program changes the dataset meanwhile."""
+        return self.snapshot
+
+    renew = now = read
+
+    def take(self, name: str) -> None:
+        """Take over a document that the change has staged."""
+        self._values.pop(name, None)
+        path, members = _path_of(name), self.snapshot.members
+        if path and members is not None:
+            if self._documents.get(name) is None:
+                members.pop(path, None)
+            else:
+                members[path] = self.document(name)[1]
+
+    def document(self, name: str) -> Document:
+        """Return a document as the change leaves it, and its value."""
+        if name not in self._documents:
+            if name in self._files or name in self._removed:
+                content = self.located(name, self._load)[0]
+                return content, decode_json(content, self.store.path(name))
+            return self.before.document(name)
+        staged = self._documents[name]
+        if staged is None:
+            raise missing(self.store.path(name))
+        if name not in self._values:
+            self._values[name] = decode_json(staged, self.store.path(name))
+        return staged, self._values[name]
+
+    def located(self, name: str, call: Callable[[str], Result]) -> Result:
+        """Return the result of a call with the name that has the content of a file."""
+        if name in self._removed:
+            raise missing(self.store.path(name))
+        if name in self._files:
+            return call(self._files[name])
+        return self.before.located(name, call)
 
 
 def _path_of(name: str) -> str | None:

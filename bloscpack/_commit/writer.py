@@ -5,7 +5,8 @@ A `Rule` has the right for one program; which one is used depends on the store:
 * `LockedFolder`: the folder is locked until the writer is closed, dropped, or its
   process ends. The first thing that a writer does is to complete the change of a writer
   that died.
-* `SharedFolder`: a group, which is locked during each change.
+* `SharedFolder`: a group, which is locked during each change. Then this program takes
+  over what others have changed since its last change.
 * `objects.ClaimedObjects` for stores of objects.
 * `shared.SharedShards` and `shared.SharedObjects` for several writers of one array.
 
@@ -20,18 +21,19 @@ from __future__ import annotations
 
 import errno
 from _thread import RLock, get_ident
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from .._engine.forks import OwnLock, renew_after_fork
+from .._engine.threads import get_caller
 from .._format.committed import STAGING
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change, FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
-from .tree import Tree
+from .tree import Snapshot, Tree
 
 
 class Rule(Protocol):
@@ -41,6 +43,13 @@ class Rule(Protocol):
     shared: bool
     # Whether each change is an assignment to one shard of an array.
     by_shard: bool
+
+    def holding(self) -> AbstractContextManager[Tree | None]:
+        """Return the context of changes between which no other writer has the dataset.
+
+        Its value is the documents, which others may have changed until now; None if
+        they have not.
+        """
 
     def changing(self) -> AbstractContextManager[Change]:
         """Return the context of a change, which is committed within the block."""
@@ -54,9 +63,46 @@ Prepare = Callable[[Change], object]
 
 Result = TypeVar("Result")
 
-# The change that several calls make together, what takes it over, and what is kept
-# alive until it ends.
-Joint = tuple[Change, list[Callable[[], object]], list[object]]
+
+class Block:
+    """The change that several calls of a thread make together.
+
+    These calls, and the threads that work for them, see what it has staged; all other
+    threads see the state before.
+
+    Attributes
+    ----------
+    change
+        The change.
+    layouts
+        The layouts of the datasets that the calls use, by their paths: as the change
+        leaves them.
+    drafts
+        What the calls know of open datasets, by what others know of them (`id`): the
+        latter, and the former.
+    opened
+        The datasets that were opened or created in the block, by their addresses.
+    created
+        The paths of the latter.
+    shrunk
+        The arrays that have lost items, and the files that they had before.
+    is_committed
+        Whether the change was committed.
+    """
+
+    is_committed = False
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.layouts: dict[str, Any] = {}
+        self.drafts: dict[int, tuple[Any, Any]] = {}
+        self.opened: dict[str, Any] = {}
+        self.created: list[str] = []
+        self.shrunk: list[tuple[Any, Any]] = []
+
+    def has_created(self, path: str) -> bool:
+        """Return whether a call has created what is at a path, or something around."""
+        return any((path + "/").startswith(name + "/") for name in self.created)
 
 
 # Number of seconds that a change of a group waits for the changes of other writers.
@@ -78,15 +124,19 @@ class Writer:
     wait
         Number of seconds that a change waits for another writer of the same shard.
         Compressing a large one takes long.
-    buffer
-        What waits in memory, see `write_buffer`; each other change writes it first.
-        None if each change is written when it is made.
+    buffers
+        What waits in memory, see `write_buffer`, by the path of an array or a table in
+        the dataset; each other change writes it first.
     outer
         The writer of the group, if its document does not commit this dataset.
     """
 
     wait = 60.0
     outer: Writer | None = None
+    # What is open of the dataset, and the state that it has; `renew` takes over what
+    # others have changed.
+    views: Any = None
+    seen: Snapshot | None = None
 
     def __init__(self, path: str, rule: Rule) -> None:
         self.path = path
@@ -95,10 +145,10 @@ class Writer:
         self.by_shard = rule.by_shard
         self.closed = False
         self.owner = OwnLock(path)
-        self.buffer: Any = None
+        self.buffers: dict[str, Any] = {}
         self._changing = False
-        self._joint: Joint | None = None
-        self._joint_thread = 0
+        self._block: Block | None = None
+        self._block_thread = 0
         self.renew_locks()
         renew_after_fork(self)
 
@@ -113,14 +163,10 @@ class Writer:
         self._rule.release()
 
     @property
-    def is_joint(self) -> bool:
-        """Whether the changes of this thread are parts of one, see `together`."""
-        return self._joint is not None and self._joint_thread == get_ident()
-
-    def keep(self, part: object) -> None:
-        """Keep an object alive until the change ends that several calls make."""
-        if self._joint is not None and self.is_joint:
-            self._joint[2].append(part)
+    def block(self) -> Block | None:
+        """The block that this thread is in, or works for; see `together`."""
+        block = self._block
+        return block if block and self._block_thread == get_caller() else None
 
     def check_outside(self, path: str) -> None:
         """Raise `UsageError` in a change of several calls, also of a group around.
@@ -129,8 +175,8 @@ class Writer:
         """
         around: Writer | None = self
         while around is not None:
-            if around.is_joint:
-                with around.turn():
+            if around.block is not None:
+                with around.turn(holds=False):
                     raise UsageError(
                         "the document of the group '%s' does not commit '%s', which "
                         "has another layout or was made by another program: change it "
@@ -148,8 +194,11 @@ class Writer:
         return getattr(self._rule, "has_failed", False)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, *, holds: bool = True) -> Iterator[None]:
         """Keep the other threads from changing and closing the dataset.
+
+        With `holds`, other writers may not change it either, and what they have changed
+        is taken over.
 
         An error in the block lets the whole change fail that several calls make
         together. Raises `UsageError` in another process, and within a change of this
@@ -162,10 +211,20 @@ class Writer:
                     "produced" % self.path
                 )
             try:
-                yield
+                with self._rule.holding() if holds else nullcontext() as tree:
+                    if tree is None:
+                        yield
+                        return
+                    if self.views is not None:
+                        with self.replacing():
+                            self.views.renew(tree, self.seen)
+                    try:
+                        yield
+                    finally:
+                        self.seen = tree.snapshot
             except BaseException:
-                if self._joint is not None:
-                    self._joint[0].has_failed_call = True
+                if self._block is not None:
+                    self._block.change.has_failed_call = True
                 raise
 
     @contextmanager
@@ -176,18 +235,15 @@ class Writer:
         disturbs: bool = True,
         flushes: bool = True,
         shard: str | None = None,
-        parts: Sequence[str] = (),
-        alone: bool = True,
     ) -> Iterator[Change]:
         """Yield a change, which is committed when the block ends without an error.
 
         `take_over` is called when the change is committed: the objects of the dataset
-        get its new state. `disturbs` says that a read that has begun before may find
-        new items. `flushes` says that the rows that wait are written first. `shard` is
-        the name of the shard that changes, by a rule for shards; if it raises
-        `Conflict`, another writer was faster. `parts` are what changes: folders, with
-        a slash at the end, or `items_part` and `attributes_part` of a layout. With
-        `alone`, no other call in `together` may change them.
+        get its new state. Within `together`, it is called at once, and the calls that
+        follow see the new state. `disturbs` says that a read that has begun before may
+        find new items. `flushes` says that the rows that wait are written first.
+        `shard` is the name of the shard that changes, by a rule for shards; if it
+        raises `Conflict`, another writer was faster.
         """
         self._check_outer()
         with self.turn():
@@ -198,13 +254,14 @@ class Writer:
                     "'%s' was opened with shared=True, and can only be assigned to: "
                     "open it without, to change anything else" % self.path
                 )
-            if self._joint is not None:
-                yield from self._part(*self._joint[:2], take_over, parts, alone)
-                return
             if flushes:
                 self.flush()
             self._changing = True
             try:
+                if self._block is not None:
+                    yield self._block.change
+                    take_over()
+                    return
                 with self._rule.changing() as change:
                     if shard is not None:
                         change.wait = self.wait
@@ -215,81 +272,75 @@ class Writer:
                 self._changing = False
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, take_over: Callable[[Block], object]) -> Iterator[Block]:
         """Let all changes in the block be one, which is committed at its end.
 
         Other threads wait. Raises `UsageError` if one of the changes has failed.
+        `take_over` is called with the block when it has ended.
         """
         self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
-            if self._joint is not None:
+            if self._block is not None:
                 raise UsageError("'%s' is being changed already" % self.path)
             self.flush()
             with self._rule.changing() as change:
-                joint: Joint = change, [], []
-                self._joint, change.is_joint = joint, True
-                self._joint_thread = get_ident()
+                block = self._block = Block(change)
+                self._block_thread, change.is_joint = get_ident(), True
                 try:
-                    yield
+                    try:
+                        yield block
+                    finally:
+                        self._block = None
+                    if change.has_failed_call:
+                        raise UsageError(
+                            "nothing of '%s' was changed: one of the changes has failed"
+                            % self.path
+                        )
+                    if not change.is_empty:
+                        self._commit(change, partial(self._end, block, take_over), True)
                 finally:
-                    self._joint = None
-                if change.has_failed_call:
-                    raise UsageError(
-                        "nothing of '%s' was changed: one of the changes has failed"
-                        % self.path
-                    )
-                if not joint[1]:
-                    return
+                    if not block.is_committed:
+                        take_over(block)
 
-                def take_over() -> None:
-                    for each in joint[1]:
-                        each()
-
-                self._commit(change, take_over, disturbs=True)
-
-    def _part(
-        self,
-        change: Change,
-        taking_over: list[Callable[[], object]],
-        take_over: Callable[[], object],
-        parts: Sequence[str],
-        alone: bool,
-    ) -> Iterator[Change]:
-        """Yield a change that several calls make together."""
-        change.begin_call(parts, alone)
-        self._changing = True
-        try:
-            yield change
-            change.end_call(parts, alone)
-            taking_over.append(take_over)
-        finally:
-            self._changing = False
+    def _end(self, block: Block, take_over: Callable[[Block], object]) -> None:
+        block.is_committed = True
+        take_over(block)
 
     def flush(self) -> None:
         """Write what waits in memory."""
-        if self.buffer is not None and self.buffer.count:
-            with self.turn():
-                self.buffer.flush(self)
+        for buffer in list(self.buffers.values()):
+            if buffer.count:
+                with self.turn():
+                    buffer.flush(self)
 
-    def flush_rows(self) -> None:
+    def buffer_of(self, path: str) -> Any:
+        """Return the buffer of an array or a table; None if it has none.
+
+        That of a table has the rows of its columns.
+        """
+        return self.buffers.get(path) or self.buffers.get(path.rpartition("/")[0])
+
+    def flush_rows(self, path: str) -> None:
         """Write the appended rows that wait in memory."""
-        if self.buffer is not None:
-            self.buffer.flush_rows(self)
+        buffer = self.buffer_of(path)
+        if buffer is not None:
+            buffer.flush_rows(self)
 
-    def buffered(self, put: Callable[[Any], bool]) -> bool:
+    def buffered(self, path: str, put: Callable[[Any], bool]) -> bool:
         """Let a change wait in memory, which `put` puts into the buffer, if it fits.
 
         Returns False if the change is to be written.
         """
-        if self.buffer is None:
+        buffer = self.buffer_of(path)
+        if buffer is None or self.block is not None:
             return False
         self._check_outer()
-        with self.turn():
+        with self.turn(holds=False):
             if self.closed:
                 raise dataset_closed(self.path)
-            return not self.has_failed and put(self.buffer)
+            return not self.has_failed and put(buffer)
 
     def _commit(
         self, change: Change, take_over: Callable[[], object], disturbs: bool
@@ -343,8 +394,8 @@ class Writer:
         if not self.owner.is_here:
             yield
             return
-        with self.turn():
-            if self._joint is not None:  # it would be committed without a lock
+        with self.turn(holds=False):
+            if self._block is not None:  # it would be committed without a lock
                 raise UsageError(
                     "'%s' can't be closed within a change of it" % self.path
                 )
@@ -374,6 +425,8 @@ class LockedFolder:
         Whether each change is on the disk when it has been made.
     prepare
         Called with the first change.
+    named
+        The folders whose names are on the disk, see `FolderChange`.
     """
 
     shared = False
@@ -385,6 +438,7 @@ class LockedFolder:
         document: str,
         sync: bool = True,
         prepare: Prepare | None = None,
+        named: set[str] | None = None,
     ) -> None:
         assert isinstance(tree.store, FolderStore)
         self._store = tree.store
@@ -394,7 +448,7 @@ class LockedFolder:
         self._sync = sync
         self.has_failed = False
         self._has_begun = False
-        self._named: set[str] = set()
+        self._named = set[str]() if named is None else named
         self._lock: FolderLock | None = FolderLock(self._store)
         try:
             recover(tree, document, sync)
@@ -402,6 +456,10 @@ class LockedFolder:
         except BaseException:
             self._lock.close()
             raise
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Return the context of changes: the folder is locked."""
+        return nullcontext()
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -447,10 +505,18 @@ class LockedFolder:
 
 
 class SharedFolder:
-    """A group, which several writers may have open. Each member has its own writer."""
+    """A group, which several writers may have open.
+
+    Attributes
+    ----------
+    wait
+        Number of seconds that a change waits for those of other writers.
+    """
 
     shared = True
     by_shard = False
+    wait = WAIT
+    _locked: LockedFolder | None = None
 
     def __init__(
         self,
@@ -459,20 +525,33 @@ class SharedFolder:
         sync: bool = True,
         prepare: Prepare | None = None,
     ) -> None:
-        self._open = partial(LockedFolder, tree, document, sync, prepare)
+        self._tree = tree
+        self._named: set[str] = set()
+        self._open = partial(LockedFolder, tree, document, sync, prepare, self._named)
         if tree.store.is_folder(STAGING):  # of a writer that died, or works now
             with suppress(StorageError):
                 self._open().release()
 
     @contextmanager
-    def changing(self) -> Iterator[Change]:
-        """Yield a change of the folder, which is locked until the block ends."""
-        locked = waiting(self._open, WAIT)
+    def holding(self) -> Iterator[Tree | None]:
+        """Lock the folder until the outermost of such contexts ends."""
+        if self._locked is not None:
+            yield None
+            return
+        self._locked = waiting(self._open, self.wait)
         try:
-            with locked.changing() as change:
-                yield change
+            yield self._tree
         finally:
+            locked, self._locked = self._locked, None
             locked.release()
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change of the folder, which is locked."""
+        with self.holding():
+            assert self._locked is not None
+            with self._locked.changing() as change:
+                yield change
 
     def release(self) -> None:
         """Return: the folder is locked only during a change."""

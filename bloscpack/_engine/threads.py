@@ -206,8 +206,17 @@ def run_length(nitems: int, item_nbytes: int, nthreads: int, most: int = RUN) ->
     return max(1, min(most // item_nbytes, fair)) if item_nbytes > 0 else 1
 
 
-# In a worker, ``buffers`` lists those that it has, and drops when it waits.
+# In a worker, ``buffers`` lists those that it has, and drops when it waits; ``caller``
+# is the thread that it works for.
 _kept = threading.local()
+
+
+def get_caller() -> int:
+    """Return the number of this thread; in a worker, of the thread that it works for.
+
+    A thread that works on the task of another call while it waits goes on as itself.
+    """
+    return getattr(_kept, "caller", 0) or threading.get_ident()
 
 
 class Workspace(threading.local):
@@ -284,6 +293,7 @@ class Ahead:
 
     def __init__(self, nthreads: int, *, spare: int = 0, waits: bool = False) -> None:
         self._pool = _pools[waits]
+        self._caller = get_caller()
         self._tasks: deque[Task] = deque()
         self._max_workers = nthreads - 1
         self._spare = spare
@@ -312,6 +322,7 @@ class Ahead:
         """Work on the tasks, in a worker, until there are none or others want help."""
         working = RLock()
         with working:
+            _kept.caller = self._caller
             self._working.append(working)
             while (task := self._take()) is not None:
                 with suppress(BaseException):  # raised where the result is needed
@@ -320,6 +331,7 @@ class Ahead:
                 if not self._pool.asked.empty():
                     break
             self._working.remove(working)
+            _kept.caller = 0
         self._unasked.append(None)
         if self._tasks:
             self._ask()

@@ -313,6 +313,8 @@ class ObjectStore(Store):
                 return ""
             if is_s3(fs):  # what a condition of a request compares
                 return str(info.get("ETag") or "unknown")
+        if info.get("type") == "directory":  # its name is free, as in other stores
+            return ""
         return " ".join(remote_files.version_in(info)) or "unknown"
 
     def put(self, name: str, content: bytes, version: str | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -65,7 +65,8 @@ class Array(StoredArray, ItemsNode):
     # Operators of NumPy arrays leave it to `_refuse`; functions of NumPy convert it.
     __array_priority__ = 1000
 
-    _layout: ArrayLayout
+    if TYPE_CHECKING:
+        _layout: ArrayLayout
 
     def __init__(
         self, layout: ArrayLayout, writer: Writer | None = None, is_column: bool = False
@@ -126,7 +127,7 @@ class Array(StoredArray, ItemsNode):
     @property
     def closed(self) -> bool:
         """Whether the array was closed."""
-        return self._layout.reader.closed
+        return self._now.closed
 
     @property
     def nchunks(self) -> int:
@@ -171,8 +172,7 @@ class Array(StoredArray, ItemsNode):
 
     def stop_reading(self) -> None:
         """Make each read an error from now on, and close the files."""
-        self._layout.reader.closed = True
-        self._layout.close_files()
+        self._now.close()
 
     # Reading
 
@@ -309,8 +309,9 @@ class Array(StoredArray, ItemsNode):
                 rows = stream_of(values, self.dtype, self.shape[1:])
                 if rows.length == 0:
                     return
-                if not writer.buffered(lambda waits: waits.put(writer, {layout: rows})):
-                    append_rows(writer, {layout: rows})
+                new, part = {layout: rows}, self._part
+                if not writer.buffered(part, lambda waits: waits.put(writer, new)):
+                    append_rows(writer, new)
                 return
             check_mask(values)
             items = values if is_array(values) else items_of(values)
@@ -327,8 +328,7 @@ class Array(StoredArray, ItemsNode):
             grid, read = layout.grid.resized(shape), layout.reader.get
             added = Selection((*map(slice, before), slice(old[axis], None)), shape)
             blocks = changed_blocks(grid, added, items, read, old, self.dtype)
-            parts = [layout.items_part]
-            with writer.change(lambda: layout.committed(shape), parts=parts) as change:
+            with writer.change(lambda: layout.committed(shape)) as change:
                 layout.stage(change, grid, blocks, extends=True)
 
     @one_call
@@ -350,8 +350,7 @@ class Array(StoredArray, ItemsNode):
         is_shape = isinstance(shape, (tuple, list))
         with writer.turn():
             new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
-            parts = [self._layout.items_part]
-            with writer.change(lambda: self.resized(new), parts=parts) as change:
+            with writer.change(lambda: self.resized(new)) as change:
                 self.stage_resize(change, new)
 
     def __setitem__(self, key: Key, values: object) -> None:
@@ -373,15 +372,13 @@ class Array(StoredArray, ItemsNode):
         if not writer.by_shard:
             with writer.turn():
                 self._check_writer()  # another thread may have replaced the array
-                writer.flush_rows()
+                layout, part = self._layout, self._part
+                writer.flush_rows(part)
                 given = self.selected(key, values)
-                if writer.buffered(lambda waits: waits.assign(writer, {layout: given})):
+                new = {layout: given}
+                if writer.buffered(part, lambda waits: waits.assign(writer, new)):
                     return
-                with writer.change(
-                    lambda: layout.committed(self.shape),
-                    parts=[layout.items_part],
-                    alone=False,
-                ) as change:
+                with writer.change(lambda: layout.committed(self.shape)) as change:
                     self.stage_items(change, *given)
             return
         selection, grid = Selection(key, self.shape), layout.grid
@@ -450,7 +447,10 @@ class Array(StoredArray, ItemsNode):
         old = self._layout.parts()
         shrinks = any(map(operator.lt, shape, self.shape))
         self._layout.committed(shape)
-        if shrinks:
+        block = None if self._writer is None else self._writer.block
+        if shrinks and block is not None:
+            block.shrunk.append((self._layout, old))
+        elif shrinks:
             self._layout.remove_unused(old)
 
     def selected(self, key: Key, values: object) -> tuple[Selection, Items]:

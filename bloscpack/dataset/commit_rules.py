@@ -12,7 +12,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any
 
 from .._commit import new_folder, objects
 from .._commit.change import Change, FolderChange, check_mode
@@ -32,7 +31,6 @@ from .folder import Folder, store_at
 from .layouts import (
     LAYOUTS,
     Found,
-    array_class,
     committing,
     document_of,
     find,
@@ -44,6 +42,17 @@ from .layouts import (
 def check_new_path(path: object) -> None:
     """Raise `UsageError` for a dataset with the name of a file of another format."""
     check_ending(path, "a dataset is a folder", ".zarr", FILE_CALLS)
+
+
+class CommitsMembers(UsageValueError):
+    """The document of the group around a new dataset commits all that is in it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            "the document of '%s' commits all that is in it: open it for changes, and "
+            "create the new member there" % path
+        )
+        self.path = path
 
 
 class _Datasets:
@@ -80,10 +89,7 @@ class _Datasets:
             )
         inner = found is not None and committing(Found(folder, *found)) is not None
         if inner or folder.tree.snapshot.members is not None:
-            raise UsageValueError(
-                "the document of '%s' commits all that is in it: open it for changes, "
-                "and create the new member there" % store.root
-            )
+            raise CommitsMembers(store.root)
 
     def claimed(self, content: bytes, start: str = "") -> bytes:
         """Return a document with a new token, which begins with `start`.
@@ -99,7 +105,16 @@ class _Datasets:
         return encode_json(document)
 
 
+class _OtherDatasets(_Datasets):
+    """The same for datasets of other layouts, which no group commits."""
+
+    def check_group(self, store: Store) -> None:
+        with suppress(CommitsMembers):
+            super().check_group(store)
+
+
 DATASETS = _Datasets()
+OTHER_DATASETS = _OtherDatasets()
 
 
 def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
@@ -109,15 +124,14 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     """
     folder, (layout, kind) = found.folder, found[1:]
     tree = folder.tree
-    is_shared = kind == "group" and tree.snapshot.members is None
+    is_shared = kind == "group"
     check = partial(_check_independent, found)
     by_name = LAYOUTS[layout].prepare
     call = None if by_name is None else load(by_name)
 
     def prepare(change: Change) -> None:
-        # Another program may have united the group, or one around it, until now.
-        is_united = is_shared and tree.snapshot.members is not None
-        if is_united or (is_shared and committing(found) is not None):
+        # Another program may have united a group around it until now.
+        if is_shared and committing(found) is not None:
             raise _has_one_writer(folder)
         if call is not None:
             call(folder, _group_writer, change)
@@ -138,7 +152,9 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
     except BaseException:
         rule.release()
         raise
-    return Writer(folder.root, rule)
+    writer = Writer(folder.root, rule)
+    writer.seen = tree.snapshot
+    return writer
 
 
 def _check_independent(found: Found) -> None:
@@ -178,26 +194,24 @@ class Member(os.PathLike[str]):
         The writer of the group.
     folder, name
         The group, and the name of the member in it.
-    take_over
-        Called when the member was created: one that it replaces may be open.
+    close
+        Called before the member replaces another one, which may be open.
     """
 
     def __init__(
-        self, writer: Writer, folder: Folder, name: str, take_over: Callable[[], object]
+        self, writer: Writer, folder: Folder, name: str, close: Callable[[], object]
     ) -> None:
         self._writer = writer
         self._folder = folder
         self._name = name
-        self._take_over = take_over
+        self._close = close
         self.prefix = folder.full(name) + "/"
-        # Parameters of `ZarrArray.create`, for an array that is replaced.
-        self.replacing: dict[str, Any] = {}
 
     def __fspath__(self) -> str:
         return self._folder.path(self._name)
 
     @contextmanager
-    def creating(self, layout: str, kind: str, mode: str) -> Iterator[Change]:
+    def creating(self, layout: str, mode: str) -> Iterator[Change]:
         """Yield a change that creates the member. `mode` is that of `create_array`."""
         check_mode(mode)
         path = self.__fspath__()
@@ -210,15 +224,14 @@ class Member(os.PathLike[str]):
         if found is not None:
             if mode == "x":
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            if (found.layout, found.kind, kind) != ("zarr", "array", "array"):
+            if not found.folder.prefix:
                 raise UsageValueError(
-                    "'%s' (%s, %s) can't be replaced: in a group that commits its "
-                    "members, only an array replaces an array of the layout 'zarr'; "
-                    "remove it first" % (path, found.kind, found.layout)
+                    "'%s' (%s, %s) can't be replaced: the document of the group does "
+                    "not commit it; remove it first" % (path, found.kind, found.layout)
                 )
-            self.replacing = {"replaces": array_class("zarr")(found.folder)}
-        with self._writer.change(self._take_over, parts=[self.prefix]) as change:
-            if found is None:
+            self._close()
+        with self._writer.change() as change:
+            if not change.make_room(self.prefix[:-1]):
                 self._remove_leftover()
                 change.new_folders.append(self.prefix[:-1])
             yield change
@@ -280,6 +293,9 @@ def new_dataset(
     are settings for fsspec.
     """
     path = local_path(path)
+    if not is_url(path) and layout != "zarr":
+        name = NewName.of(os.path.abspath(os.fsdecode(path)), OTHER_DATASETS)
+        return creating(name, mode, sync)
     if not is_url(path) or layout != "zarr":
         return creating(path, mode, sync)
     return objects.creating(store_at(path, options), mode, DATASETS)

@@ -21,7 +21,7 @@ from typing import TypeGuard, TypeVar
 
 from .._commit.change import Change
 from .._commit.objects import is_leftover
-from .._commit.tree import Tree, decode_json
+from .._commit.tree import Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.names import MAX_PART, check_name, is_safe_part, is_too_long
@@ -138,6 +138,10 @@ class Folder:
         """Return a folder inside that is a part of the dataset."""
         return Folder(self.store, self.full(name) + "/", self.tree)
 
+    def within(self, change: Change) -> Folder:
+        """Return the folder as a change leaves it."""
+        return Folder(self.store, self.prefix, change.draft_of(self.tree))
+
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
         full = self.full(name)
@@ -200,7 +204,11 @@ class Folder:
 
     def is_folder(self, name: str) -> bool:
         """Return whether there may be a folder of this name, and no link."""
-        return self.store.is_folder(self.full(name))
+        full = self.full(name)
+        if self.store.is_folder(full):
+            return True
+        # That of a new member may come with its files.
+        return any(n.startswith(full + "/") for n in self.tree.snapshot.files)
 
     def _located(self, name: str, call: Callable[[str], Result]) -> Result:
         return self.tree.located(self.full(name), call)
@@ -261,17 +269,11 @@ class Folder:
         """
         return self.read_document(name)[1]
 
-    def read_document(
-        self, name: str, change: Change | None = None
-    ) -> tuple[bytes, Json]:
+    def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it.
 
-        The content that an earlier call in the same `change` has staged counts first.
         At a URL, a document is read once, see `renew`.
         """
-        staged = None if change is None else change.staged(self.full(name))
-        if staged is not None:
-            return staged, decode_json(staged, self.path(name))
         return self.tree.document(self.full(name))
 
     def renew(self) -> None:
@@ -336,15 +338,17 @@ class Folder:
         A server of HTTP can't list folders. Then the document of the group is asked, if
         it has copies of theirs, as ``zarr.consolidate_metadata`` makes them.
         """
-        members = self.tree.snapshot.members
-        if not self.lists and members is not None:
-            start = len(self.prefix)
-            inside = [path[start:] for path in members if path.startswith(self.prefix)]
+        members = self.tree.snapshot.members or {}
+        # The folder of a new one may come with its files.
+        is_known = self.tree.is_draft or not self.lists
+        start = len(self.prefix)
+        inside = [p[start:] for p in members if is_known and p.startswith(self.prefix)]
+        if not self.lists and self.tree.snapshot.members is not None:
             return sorted(filter(is_member_name, inside))
         if not self.lists and (paths := self._copied_paths()):
             return sorted(path for path in paths if is_member_name(path))
         found = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
-        return list(filter(is_member_name, found))
+        return sorted(filter(is_member_name, {*found, *inside}))
 
     def _copied_paths(self) -> set[str]:
         """Return the paths of all members inside, from the documents of groups."""

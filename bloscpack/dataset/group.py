@@ -23,13 +23,14 @@ from weakref import WeakValueDictionary
 
 from numpy.typing import DTypeLike
 
+from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.writer import WAIT, Writer, dataset_closed
+from .._commit.tree import Snapshot, Tree
+from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
-from .._format.zarr_metadata import ZARR_JSON
 from .._storage.descriptors import NO_MORE
 from .._types import Json, Path, StorageOptions
 from ..exceptions import (
@@ -45,7 +46,6 @@ from .commit_rules import (
     Member,
     check_new_path,
     drop_copies,
-    new_dataset,
     remove_dataset,
     writer_for,
 )
@@ -68,8 +68,11 @@ NOT_BUFFERED = (
     "buffered=True is for arrays and tables: 'create_array' and 'create_table' take it"
 )
 NO_BUFFER = (
-    "'%s' is committed by the document of '%s', which has one writer and no buffer: %s "
-    "it without shared and buffered"
+    "'%s' is a column, whose table has a buffer: open the table with buffered=True"
+)
+NOT_SHARED = (
+    "'%s' is committed by the document of '%s', and only one program at a time changes "
+    "it: open it without shared=True"
 )
 MANY_LOCKS = (
     "the first change of a group locks all members at once, which needs a file "
@@ -104,17 +107,21 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
 
 def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:
     """Open a part of a table or group for changes, which are closed with it."""
-    if options.shared or options.buffered:
-        raise UsageError(
-            NO_BUFFER % (outer.folder.path(name), outer.folder.path(), "open")
-        )
-    owner: Any = open_node(outer, options)
+    if options.shared:
+        raise UsageError(NOT_SHARED % (outer.folder.path(name), outer.folder.path()))
+    owner: Any = open_node(outer, options._replace(buffered=False))
     try:
         if isinstance(owner, Table):
+            if options.buffered:
+                raise UsageError(NO_BUFFER % outer.folder.path(name))
             path = outer.folder.path(name)
             (column,) = (c for c in owner.columns.values() if c.path == path)
             return column.detached(owner, closes_owner=True)
         member = owner[name]
+        if options.buffered and isinstance(member, Group):
+            raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
+        if options.buffered:
+            member._let_wait()
         member._owner, member._closes_owner = owner, True
         return member
     except BaseException as error:
@@ -168,17 +175,48 @@ def create_group(
     found.check_layout()
     attributes = given_attrs({} if attrs is None else attrs)
     if isinstance(path, Member):
-        with path.creating(layout, "group", mode) as change:
+        with path.creating(layout, mode) as change:
             create: Any = found.create
             create(change, attributes, path.prefix)
         return None  # type: ignore[return-value]  # the group opens it
     check_new_path(path)
-    with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, attributes)
-    created = layouts.Found(Folder.open(path, storage_options), layout, "group")
-    opened = open_node(created, opening.Options(writable=True, sync=sync))
-    assert isinstance(opened, Group)
-    return opened
+
+    def create_at(change: Change, prefix: str) -> None:
+        found.create(change, attributes, prefix)
+
+    options = opening.Options(writable=True, sync=sync)
+    created: Group = opening.created_at(
+        path, layout, mode, options, storage_options, create_at
+    )
+    return created
+
+
+def create_inside(
+    around: layouts.Found,
+    path: Path,
+    layout: str,
+    mode: str,
+    options: opening.Options,
+    create: Callable[[Change, str], object],
+) -> Any:
+    """Create a member of a group that commits it; return it as if opened by its path.
+
+    `create` writes it for a change, to a folder in the group.
+    """
+
+    def write(member: Member, **_: object) -> None:
+        with member.creating(layout, mode) as change:
+            create(change, member.prefix)
+
+    owner: Any = open_node(around, options._replace(buffered=False))
+    try:
+        name = os.path.basename(os.fsdecode(path).rstrip("/" + os.sep))
+        member = owner._created(write, name, mode=mode, buffered=options.buffered)
+        member._owner, member._closes_owner = owner, True
+        return member
+    except BaseException:
+        owner.close()
+        raise
 
 
 def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> None:
@@ -235,15 +273,31 @@ class OpenMembers(NamedLocks):
         with self._lock:
             self._opened[address] = member
 
-    def _inside(self, address: str) -> list[Node]:
-        start = address.rstrip(self.end) + self.end
+    def renew(self, tree: Tree, before: Snapshot | None) -> None:
+        """Take over what other programs have changed in a group since a state."""
+        now = tree.snapshot
+        old, new = (before and before.members) or {}, now.members or {}
+        changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
+        if before is None or before.content != now.content:
+            changed.add("")  # the group itself
+        with self._lock:
+            opened = list(self._opened.values())
+        for member in opened:
+            if member._opened.folder.tree is tree and not member._opened.closed:
+                member._renew(tree, changed)
+
+    def is_inside(self, path: str, address: str) -> bool:
+        """Return whether a path is that of a member, or inside of it."""
+        return (path + self.end).startswith(address.rstrip(self.end) + self.end)
+
+    def inside(self, address: str) -> list[Node]:
+        """Return the members at a path and inside of it."""
         with self._lock:
             opened = list(self._opened.items())
-        return [
-            member
-            for path, member in opened
-            if (path + self.end).startswith(start) and member.keeps_writers_away
-        ]
+        return [member for path, member in opened if self.is_inside(path, address)]
+
+    def _inside(self, address: str) -> list[Node]:
+        return [each for each in self.inside(address) if each.keeps_writers_away]
 
     def close(self, address: str, but: Node | None = None) -> None:
         """Close the members at a path and inside of it, `but` one."""
@@ -270,8 +324,6 @@ class Group(Node, Mapping[str, Node]):
         it, which can only be read.
     """
 
-    _layout: GroupLayout
-
     def __init__(
         self,
         layout: GroupLayout,
@@ -280,18 +332,21 @@ class Group(Node, Mapping[str, Node]):
     ) -> None:
         super().__init__(layout, writer)
         self._options = options
-        self._closed = False
-        self._members = OpenMembers(layout.folder.is_remote)
+        folder = layout.folder
+        self._members = OpenMembers(folder.is_remote)
+        if writer is not None and not folder.prefix:
+            writer.views = self._members
+            self._members.put(folder.address_of()[0], self)
 
     @property
     def closed(self) -> bool:
         """Whether the group was closed."""
-        return self._closed
+        return self._now.closed
 
     @property
     def keeps_writers_away(self) -> bool:
         """Whether it is open for changes, only during which its folder is locked."""
-        return self._writer is not None and not self._closed
+        return self._writer is not None and not self.closed
 
     def close(self) -> None:
         """Close the group, and its members that are open for changes.
@@ -299,9 +354,11 @@ class Group(Node, Mapping[str, Node]):
         Changes of other threads are made before.
         """
         writer = None if self._is_part else self._writer
+        if writer is not None and writer.owner.is_here and not writer.closed:
+            writer.flush()
         with nullcontext() if writer is None else writer.closing():
-            self._closed = True
-        self._members.close(self._layout.folder.address_of()[0])
+            self._now.closed = True
+        self._members.close(self._opened.folder.address_of()[0])
         super().close()
 
     # Members
@@ -330,7 +387,7 @@ class Group(Node, Mapping[str, Node]):
         address = folder.address_of(first)[0]
         with self._members.at(address) if options.writable else nullcontext():
             found = layouts.find_member(folder, first)
-            member: Any = None if found is None else self._members.get(address)
+            member: Any = None if found is None else self._opened_at(address)
             if found is not None and member is None:
                 in_child = self._writer is not None and not self._writer.owner.is_here
                 if not found.writable or in_child:
@@ -341,8 +398,6 @@ class Group(Node, Mapping[str, Node]):
                 member = self._adopted(address, waiting(opening_it, DROPPED_WAIT))
         if member is None or (rest and isinstance(member, Array)):
             raise KeyError(key)
-        if self._writer is not None:  # who opens it in `change` gets this object
-            self._writer.keep(member)
         if not rest:
             return member
         try:
@@ -354,20 +409,35 @@ class Group(Node, Mapping[str, Node]):
         return inner
 
     def _checked_key(self, key: object) -> str:
-        if self._closed:
+        if self.closed:
             raise UsageValueError("the group is closed: '%s'" % self.path)
         if not isinstance(key, str):
             raise KeyError(key)
         return key.strip("/")
 
+    @property
+    def _block(self) -> Block | None:
+        return None if self._writer is None else self._writer.block
+
+    def _opened_at(self, address: str) -> Any:
+        """Return the member at a path; None if it is not open."""
+        block = self._block
+        member = None if block is None else block.opened.get(address)
+        return self._members.get(address) if member is None else member
+
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
         if isinstance(member, Group):
             member._members = self._members
+            if member._writer is not None:
+                member._writer.views = self._members
         member._group = self if self._writer is not None else self._group
         if member._writer is not None and member._writer is not self._writer:
             member._writer.outer = self._writer
-        if self._options.writable:
+        block, full = self._block, member._layout.folder.prefix[:-1]
+        if block is not None and full and block.has_created(full):
+            block.opened[path] = member  # other threads do not see it yet
+        elif self._options.writable:
             self._members.put(path, member)
         return member
 
@@ -405,7 +475,7 @@ class Group(Node, Mapping[str, Node]):
 
     def __repr__(self) -> str:
         title = "<%s>" % self._title()
-        if self._closed or not self._layout.folder.lists:
+        if self.closed or not self._layout.folder.lists:
             return title
         return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
 
@@ -531,8 +601,7 @@ class Group(Node, Mapping[str, Node]):
         given = {"shape": shape, "dtype": dtype, **options}
         array = self._required(Array, name, lambda: self.create_array(name, **given))
         expected = checked_shape(shape), dtype
-        # Within `change`, a new array is None: it is there when the block has ended.
-        if array is not None and (array.shape, array.dtype) != expected:
+        if (array.shape, array.dtype) != expected:
             raise UsageValueError(
                 "'%s': expected the shape %s and the dtype '%s', found %s and '%s'"
                 % (array.path, *expected, array.shape, array.dtype)
@@ -579,40 +648,40 @@ class Group(Node, Mapping[str, Node]):
     def _created(
         self, create: Callable[..., Any], name: str, *data: object, **options: object
     ) -> Any:
-        """Create a member and return it; within `change`, return None."""
+        """Create a member and return it."""
         *outer, last = name.split("/") if isinstance(name, str) else [""]
         for part in (*outer, last):
             check_member_name("member", part)
         if outer:
             group = self.require_group("/".join(outer))
-            if group is None:
-                raise UsageError(
-                    "the group '%s' is there when the change has ended: create it "
-                    "before, or create '%s' after it" % ("/".join(outer), name)
-                )
             return group._created(create, last, *data, **options)
         folder = self._layout.folder
         address, storage_options = folder.address_of(last)
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
         replaces = options.get("mode") == "w"
-        if self.commits_members:
+        is_other = options.get("layout", "zarr") != "zarr"
+        if self.commits_members and not is_other:
             writer = self._check_writer()
+            with self._joined() as block:
+                close = partial(self._retire, last)
+                member = Member(writer, self._layout.folder, last, close)
+                create(member, *data, **options)
+                block.created.append(folder.full(last))
+                made = self[last]
             if options.get("buffered"):
-                raise UsageError(NO_BUFFER % (address, self.path, "create"))
-            with self._members.closed_at(address) if replaces else nullcontext():
-                # The block of `change` may open the member that is replaced again.
-                close = partial(self._members.close, address)
-                create(Member(writer, folder, last, close), *data, **options)
-            return None if writer.is_joint else self[last]
-        self._check_writer().check_outside(self.path)
+                made._let_wait()
+            return made
+        self._check_writer().check_outside(folder.path(last))
+        if replaces and folder.full(last) in self._committed():
+            self._remove_part(last)
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):
-            member = self._adopted(address, create(address, *data, **options))
-        if self._closed:
-            member.close()
-        return member
+            created = self._adopted(address, create(address, *data, **options))
+        if self.closed:
+            created.close()
+        return created
 
     @one_call
     def __delitem__(self, key: str) -> None:
@@ -632,8 +701,8 @@ class Group(Node, Mapping[str, Node]):
             del owner[last]
         elif last not in self:
             raise KeyError(key)
-        elif (full := self._layout.folder.full(last)) in self._committed():
-            self._remove_part(full)
+        elif self._layout.folder.full(last) in self._committed():
+            self._remove_part(last)
         else:
             folder, sync = self._layout.folder, self._options.sync
             self._check_writer().check_outside(folder.path(last))
@@ -662,11 +731,9 @@ class Group(Node, Mapping[str, Node]):
     def change(self) -> Iterator[Group]:
         """Let all changes in the block be one: in a crash all of them happen, or none.
 
-        The block changes the items of each member once: it appends to it, assigns to
-        it or resizes it. It may set attributes, and create and remove members, which
-        are there when it has ended: creating returns None. Other threads wait. Reads in
-        the block return the state before. A member that the document does not commit,
-        of another layout than ``'zarr'`` say, can't be changed in the block.
+        The block reads what it has changed; other threads read the state before, and
+        wait to change the group. A member that the document does not commit, of another
+        layout than ``'zarr'`` say, can't be changed in the block.
 
         The first use lets the document of the group commit the members from now on,
         those of groups inside of it, too. The group then has one writer at a time.
@@ -692,22 +759,76 @@ class Group(Node, Mapping[str, Node]):
         ...     len(group['day']), len(group['rain'])
         (3, 3)
         """
-        self._check_writer()
-        with self._members.at(self._layout.folder.address_of()[0]):
-            if not self.commits_members:
-                self._unite()
-        with self._check_writer().together():
+        writer = self._check_writer()
+        if self._block is None:
+            with writer.turn():
+                if not self.commits_members:
+                    self._unite()
+        with writer.together(self._end_block):
             yield self
 
+    @contextmanager
+    def _joined(self) -> Iterator[Block]:
+        """Let the changes in the block be one, or a part of the one that is made."""
+        writer, block = self._check_writer(), self._block
+        if block is not None:
+            yield block
+            return
+        with writer.together(self._end_block) as block:
+            yield block
+
+    def _end_block(self, block: Block) -> None:
+        """Let all that is open have the state after a block."""
+        tree, settled = self._opened.layout.folder.tree, set[int]()
+        known = list(block.drafts.values())
+        for node, draft in sorted(known, key=lambda pair: isinstance(pair[0], Array)):
+            if id(node._opened) not in settled:
+                node._settle(block, draft, tree)
+            columns = (node._opened.columns or {}).values()  # those of a table
+            settled.update(id(column._opened) for column in columns)
+        for address, member in block.opened.items():
+            if not member.closed:
+                self._members.put(address, member)
+        for array, parts in block.shrunk if block.is_committed else ():
+            is_there = block.layouts.get(array.folder.prefix) is array
+            if is_there:
+                array.remove_unused(parts)
+
+    def _retire(self, name: str) -> None:
+        """Close what is open of a member that a block removes or replaces."""
+        block, members, folder = self._block, self._members, self._layout.folder
+        assert block is not None
+        address, prefix = folder.address_of(name)[0], folder.full(name) + "/"
+        opened = [path for path in block.opened if members.is_inside(path, address)]
+        new = [block.opened.pop(path) for path in opened]
+        for member in [*members.inside(address), *new]:
+            if member._writer is self._writer:
+                member._now.close()
+        for path in [path for path in block.layouts if path.startswith(prefix)]:
+            del block.layouts[path]
+
     def _unite(self) -> None:
-        """Let the document commit the members; take a writer of the group for it."""
-        folder = self._layout.folder
-        self._members.close(folder.address_of()[0], but=self)
-        found, sync = layouts.Found(folder, self.layout, "group"), self._options.sync
-        with ExitStack() as held, self._check_writer().change() as change:
+        """Let the document commit the members from now on, also those that are open."""
+        writer, folder, sync = (
+            self._check_writer(),
+            self._layout.folder,
+            self._options.sync,
+        )
+        address = folder.address_of()[0]
+        opened = {
+            m._opened.folder.address_of()[0]: m
+            for m in self._members.inside(address)
+            if m is not self and m.keeps_writers_away
+        }
+        with ExitStack() as held, writer.change() as change:
 
             def hold(member: layouts.Found) -> None:
-                held.enter_context(closing(writer_for(member, sync)))
+                known = opened.get(member.folder.address_of()[0])
+                if known is None:
+                    held.enter_context(closing(writer_for(member, sync)))
+                else:  # this program has locked it
+                    held.enter_context(known._check_writer().turn(holds=False))
+                    known.flush()
 
             try:
                 layouts.load("zarr.unite")(change, folder, hold)
@@ -716,34 +837,21 @@ class Group(Node, Mapping[str, Node]):
                 if error.errno not in NO_MORE:
                     raise
                 raise StorageError(error.errno, MANY_LOCKS, self.path) from None
-        self._check_writer().close()
-        # Another writer may lock it in between, and change it.
-        try:
-            self._writer = waiting(partial(writer_for, found, sync), WAIT)
-        except BaseException:
-            self._closed = True  # it has no writer
-            raise
-        if self._closed:  # by another thread, which has closed the writer before
-            self._writer.close()
-            raise dataset_closed(self.path)
+        members = folder.tree.snapshot.members or {}
+        for at, node in opened.items():
+            path = next((n for n in members if folder.address_of(n)[0] == at), None)
+            if path is not None:
+                node._join(writer, folder.child(path))
 
-    def _remove_part(self, full: str) -> None:
+    def _remove_part(self, name: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""
-        folder = self._layout.folder
-        address = folder.address_of(full[len(folder.prefix) :])[0]
-
-        def remove() -> None:
-            self._members.close(address)
-            folder.remove_tree(full[len(folder.prefix) :])
-
-        with (
-            self._members.closed_at(address),
-            self._check_writer().change(remove, parts=[full + "/"]) as change,
-        ):
-            # The documents inside first: a crash leaves nothing that looks complete.
-            for name in sorted(self._committed(), reverse=True):
-                if (name + "/").startswith(full + "/"):
-                    change.remove(name + "/" + ZARR_JSON)
+        with self._joined():
+            full = self._layout.folder.full(name)
+            if full not in self._committed():  # another thread has removed it
+                raise KeyError(name)
+            self._retire(name)
+            with self._check_writer().change() as change:
+                change.remove_member(full)
 
 
 def _open_part(

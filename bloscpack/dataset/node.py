@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from .._commit.writer import Writer, checked, dataset_closed
+from .._commit.tree import Draft, Tree
+from .._commit.writer import Block, Writer, checked, dataset_closed
 from .._compat import import_extra
 from .._format.dtypes import DType
 from .._format.zarr_metadata import encode_attributes
@@ -25,8 +26,10 @@ from .._types import Json, JsonObject
 from ..exceptions import FormatError, StorageError
 from ..serializers import parse_json
 from .description import DatasetInfo
+from .folder import Folder
 from .layouts.base import ArrayLayout, NodeLayout
 from .layouts.shard_files import RELOADS
+from .write_buffer import WriteBuffer
 
 Self = TypeVar("Self", bound="Node")
 
@@ -66,7 +69,7 @@ def one_call(method: Method) -> Method:
     @wraps(method)
     def called(self: Node, *args: Any, **options: Any) -> Any:
         writer = self._check_writer()
-        waits = writer.is_joint or isinstance(self, ItemsNode)
+        waits = writer.block is not None or isinstance(self, ItemsNode)
         with writer.turn() if waits else nullcontext():
             self._check_writer()
             return method(self, *args, **options)
@@ -74,14 +77,83 @@ def one_call(method: Method) -> Method:
     return cast(Method, called)
 
 
+class Opened:
+    """What is known of an open array, table or group; its objects share it.
+
+    Attributes
+    ----------
+    writer
+        The right to change it; None for reading.
+    open
+        Opens its files in a folder.
+    folder
+        Its folder.
+    columns
+        The columns of a table, as soon as they are used.
+    values
+        The attributes under the key "known", once they are read. `setdefault` does not
+        replace the values of a change by another thread.
+    read_state
+        What `Snapshot.state` was when the files were read that are open.
+    closed
+        Whether it was closed.
+    """
+
+    columns: Any = None
+    closed = False
+
+    def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
+        self.writer = writer
+        self.values: dict[str, JsonObject] = {}
+        self.layout = layout
+        if isinstance(self.folder.tree, Draft):  # others must not see this state
+            self.open_again(layout, self.folder.tree.before)
+
+    @property
+    def layout(self) -> Any:
+        """Its files."""
+        layout = self._layouts.get("")
+        if layout is None:
+            if self.closed:
+                raise dataset_closed(self.folder.path())
+            layout = self._layouts.setdefault("", self.open(self.folder))
+        return layout
+
+    @layout.setter
+    def layout(self, layout: NodeLayout) -> None:
+        kind: Any = type(layout)
+        self._layouts: dict[str, Any] = {"": layout}
+        self.open = partial(kind, allow_pickle=layout.allow_pickle)
+        self.folder = layout.folder
+        self.read_state = self.folder.tree.snapshot.state
+
+    def open_again(self, like: NodeLayout, tree: Tree) -> None:
+        """Let `layout` open the files of the state that a tree has, when it is used."""
+        old, self.layout = self._layouts.get(""), like
+        self._layouts = {}
+        self.folder = Folder(self.folder.store, self.folder.prefix, tree)
+        self.read_state = tree.snapshot.state
+        if isinstance(old, ArrayLayout) and old is not like:
+            old.close_files()
+
+    def close(self) -> None:
+        """Let its objects be closed, and close the files."""
+        self.closed = True
+        found = self._layouts.get("")
+        for layout in (found, *getattr(found, "columns", {}).values()):
+            if isinstance(layout, ArrayLayout):
+                layout.reader.closed = True
+                layout.close_files()
+
+
 class Node:
     """An array, a table or a group in a folder."""
 
-    _layout: NodeLayout
-
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
-        self._layout = layout
-        self._writer = writer
+        self._opened = Opened(layout, writer)
+        block = None if writer is None else writer.block
+        if block is not None and layout.folder.tree.is_draft:
+            block.layouts[layout.folder.prefix] = layout
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
         # The table or group that commits it, if it was opened without it, and whether
@@ -90,9 +162,87 @@ class Node:
         self._closes_owner = False
         # The group around it that is open for changes.
         self._group: Node | None = None
-        # The values of `attrs` under the key "known", once they are read. `setdefault`
-        # does not replace the values of a change by another thread.
-        self._values: dict[str, JsonObject] = {}
+
+    @property
+    def _now(self) -> Opened:
+        """What this thread knows: in a block, as the block leaves it."""
+        opened = self._opened
+        block = None if opened.writer is None else opened.writer.block
+        if block is None or opened.closed:
+            return opened
+        known = block.drafts.get(id(opened))
+        if known is None:
+            known = block.drafts[id(opened)] = self, self._open_draft(block)
+        draft: Opened = known[1]
+        return draft
+
+    def _open_draft(self, block: Block) -> Opened:
+        """Return what a block knows that uses this for the first time."""
+        opened = self._opened
+        folder = opened.folder.within(block.change)
+        known = block.layouts.get(folder.prefix)
+        if known is None:
+            known = block.layouts[folder.prefix] = opened.open(folder)
+        draft = Opened(known, opened.writer)
+        draft.layout = known
+        return draft
+
+    def _join(self, writer: Writer, folder: Folder) -> None:
+        """Be a member of a group that commits it from now on, with one writer."""
+        before, opened = self._writer, self._opened
+        opened.folder, opened.writer = folder, writer
+        self._take_layout(opened.open(folder))
+        if before is not None and before is not writer:
+            before.close()
+            if before.buffers:
+                self._let_wait()
+
+    def _renew(self, tree: Tree, changed: Collection[str]) -> None:
+        """Take over what another program has changed, of which `tree` has the state.
+
+        `changed` are the paths of documents. Also files of the same names may be other
+        ones.
+        """
+        opened = self._opened
+        layout, folder = opened._layouts.get(""), opened.folder
+        for each in (layout, *getattr(layout, "columns", {}).values()):
+            if isinstance(each, ArrayLayout):
+                each.close_files()
+        if not any((path + "/").startswith(folder.prefix) for path in changed):
+            return
+        opened.values = {}
+        try:
+            new = opened.open(folder)
+            is_same = layout is None or layout.is_same(new)
+        except (FormatError, FileNotFoundError):
+            is_same = False
+        if is_same:
+            self._take_layout(new)
+        else:
+            opened.close()
+
+    def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
+        """Take over the state after a block, in which it was `draft`."""
+        opened, path = self._opened, draft.layout.folder.prefix
+        if block.is_committed and not draft.closed:
+            opened.open_again(draft.layout, tree)
+            opened.values = draft.values
+        elif block.is_committed or block.has_created(path):
+            opened.close()
+
+    @property
+    def _layout(self) -> Any:
+        """Its files."""
+        return self._now.layout
+
+    @_layout.setter
+    def _layout(self, layout: Any) -> None:
+        self._now.layout = layout
+
+    @property
+    def _writer(self) -> Writer | None:
+        """The right to change it; None if it was opened for reading."""
+        return self._opened.writer
 
     @property
     def attrs(self) -> Attributes:
@@ -140,7 +290,8 @@ class Node:
         """
         if self.closed:
             raise dataset_closed(self.path)
-        if self._writer is None or self._writer.by_shard:
+        writer = self._writer
+        if writer is None or writer.by_shard or (writer.shared and not writer.block):
             folder = self._layout.folder
             folder.tree.read()
             try:
@@ -152,12 +303,12 @@ class Node:
             if folder.is_remote and not self._layout.is_same(layout):
                 raise StaleDataset(self.path)
             self._take_layout(layout)
-        self._values = {}
+        self._now.values = {}
 
     def _reopened(self) -> NodeLayout:
         """Return the layout, opened again."""
         reopen, arguments = self._layout.__reduce__()[:2]
-        layout: NodeLayout = reopen(*arguments)  # type: ignore[operator, misc]
+        layout: NodeLayout = reopen(*arguments)
         return layout
 
     def _take_layout(self, layout: Any) -> None:
@@ -166,7 +317,7 @@ class Node:
     def _check_writer(self) -> Writer:
         outer = None if self._group is None else self._group._writer
         if self._writer is None:
-            with nullcontext() if outer is None else outer.turn():
+            with nullcontext() if outer is None else outer.turn(holds=False):
                 self._layout.check_writable()  # its error says what to do
         writer = checked(self._writer, self.path)
         if self._is_part and self.closed:  # the writer belongs to the group
@@ -189,14 +340,15 @@ class Node:
         if writer is None or not writer.owner.is_here:
             yield
             return
-        with writer.turn():
+        with writer.turn(holds=False):
             try:
                 writer.flush()
             except BaseException as error:
                 if not writer.has_failed:
                     raise
                 failure = error
-                writer.buffer.clear()
+                for buffer in writer.buffers.values():
+                    buffer.clear()
             yield
         if failure is not None:
             raise failure
@@ -217,15 +369,28 @@ class Node:
         if not self._is_part:
             if self._writer is not None:
                 self._writer.close()
-            self._layout.folder.close()
-        elif self._owner is not None and self._closes_owner:
+            self._opened.folder.close()
+            return
+        if self._writer is not None:
+            self._writer.buffers.pop(self._part, None)
+        if self._owner is not None and self._closes_owner:
             self._closes_owner = False  # the owner closes this
             self._owner.close()
+
+    def _let_wait(self) -> None:
+        """Let changes wait in memory, as with ``buffered=True``."""
+        writer = self._check_writer()
+        writer.buffers[self._part] = WriteBuffer(writer)
+
+    @property
+    def _part(self) -> str:
+        """Its path in the table or group with which it has its writer, if any."""
+        return self._opened.folder.prefix[:-1]
 
     @property
     def _is_part(self) -> bool:
         """Whether it is a part of a table or group, with which it has its writer."""
-        return bool(self._layout.folder.prefix)
+        return bool(self._part)
 
     def __enter__(self: Self) -> Self:
         return self
@@ -261,11 +426,6 @@ class ItemsNode(Node):
     # What the files were when Dask got an array for reading; None before.
     _token: object = None
 
-    def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
-        super().__init__(layout, writer)
-        # What `Snapshot.state` was when the files were read that are open.
-        self._read_state = layout.folder.tree.snapshot.state
-
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
         return reopened, (type(self), self._layout, self.shape[:1])
@@ -288,15 +448,16 @@ class ItemsNode(Node):
         files of one array.
         """
         tree, remote = self._layout.folder.tree, self._layout.folder.is_remote
-        knows_state = self._writer is not None and not self._writer.has_failed
+        writer = self._writer
+        knows_state = writer is not None and not (writer.has_failed or writer.shared)
         if knows_state or remote or not self._has_parts:
             return super()._read(function)
         for _ in range(RELOADS):
             state = tree.renew().state
-            if self._read_state != state:
+            if self._opened.read_state != state:
                 self._close_files()
                 self._check_rows()
-                self._read_state = state
+                self._opened.read_state = state
             result = function()
             if tree.renew().state == state:
                 return result
@@ -334,32 +495,30 @@ class Attributes(MutableMapping[str, "Json"]):
         self._node = node
 
     def _loaded(self) -> JsonObject:
-        values = self._node._values
+        values = self._node._now.values
         known = values.get("known")
         if known is None:
             known = values.setdefault("known", self._node._layout.read_attributes())
         return known
 
     def _change(self, edit: Callable[[JsonObject], JsonObject]) -> None:
-        node = self._node
-        writer = node._check_writer()
+        with self._node._check_writer().turn():
+            self._change_in_turn(edit)
 
+    def _change_in_turn(self, edit: Callable[[JsonObject], JsonObject]) -> None:
+        node = self._node
+        writer = node._check_writer()  # another thread may have replaced the node
         layout = node._layout
         # Another program has written the document: the array gets its identity again.
         renews = isinstance(layout, ArrayLayout) and layout.changed_elsewhere
 
         def take_over() -> None:
-            node._values["known"] = values
+            node._now.values["known"] = values
             if isinstance(layout, ArrayLayout) and renews:
                 layout.committed(layout.shape)
 
-        parts = [layout.attributes_part]
-        with writer.change(
-            take_over, disturbs=renews, parts=parts, alone=False
-        ) as change:
-            node._check_writer()  # another thread may have replaced the node
-            # Other programs, other writers of a group, and earlier calls in a block of
-            # `change` may have changed them.
+        with writer.change(take_over, disturbs=renews) as change:
+            # Other programs, or other writers of a group, may have changed them.
             values = edit(layout.read_attributes(change))
             layout.stage_attributes(change, values)
             values = parse_json(encode_attributes(values))  # as all read them

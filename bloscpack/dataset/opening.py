@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy
 
+from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.writer import WAIT
 from .._format.dtypes import Array as Items
@@ -16,7 +18,13 @@ from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import Member, check_new_path, new_dataset, writer_for
+from .commit_rules import (
+    CommitsMembers,
+    Member,
+    check_new_path,
+    new_dataset,
+    writer_for,
+)
 from .folder import Folder
 from .frames import columns_of
 from .labels import Dims, array_dims, column_dims, given_attrs, labels_of
@@ -98,7 +106,8 @@ def _open(found: Found, options: Options) -> Array | Table:
         _check_shareable(found)
     writer = writer_for(found, options.sync, shared=options.shared)
     writer.wait = writer.wait if options.timeout is None else options.timeout
-    writer.buffer = WriteBuffer(writer) if options.buffered else None
+    if options.buffered:
+        writer.buffers[""] = WriteBuffer(writer)
     try:
         if is_array:
             array = kind(folder, allow_pickle=allow_pickle)
@@ -264,16 +273,38 @@ def create_array(
         **settings,
     )
     if isinstance(path, Member):
-        with path.creating(layout, "array", mode) as change:
-            found.create(change, path.prefix, new, blocks, **path.replacing)
+        with path.creating(layout, mode) as change:
+            found.create(change, path.prefix, new, blocks)
         return None  # type: ignore[return-value]  # the group opens it
-    with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, "", new, blocks)
-    created = Found(Folder.open(path, storage_options), layout, "array")
+
+    def create(change: Change, prefix: str) -> None:
+        found.create(change, prefix, new, blocks)
+
     options = Options(writable=True, sync=sync, buffered=buffered)
-    opened = open_array_or_table(created, options)
-    assert isinstance(opened, Array)
-    return opened
+    created: Array = created_at(path, layout, mode, options, storage_options, create)
+    return created
+
+
+def created_at(
+    path: Path,
+    layout: str,
+    mode: str,
+    options: Options,
+    storage_options: StorageOptions | None,
+    create: Callable[[Change, str], object],
+) -> Any:
+    """Return a new dataset, open for changes, which `create` writes.
+
+    If the document of the group around it commits its members, it is one of them.
+    """
+    group: Any = import_module(__package__ + ".group")  # which imports this module
+    try:
+        with new_dataset(path, layout, mode, options.sync, storage_options) as change:
+            create(change, "")
+    except CommitsMembers as error:
+        around = detect(Folder.open(error.path, storage_options))
+        return group.create_inside(around, path, layout, mode, options, create)
+    return group.open_node(detect(Folder.open(path, storage_options)), options)
 
 
 def new_array(
@@ -399,17 +430,18 @@ def create_table(
         )
     attributes = given_attrs(labels_of(data)[1] if attrs is None else attrs)
     if isinstance(path, Member):
-        with path.creating(layout, "table", mode) as change:
+        with path.creating(layout, mode) as change:
             create: Any = found.create
             create(change, new, attributes, path.prefix)
         return None  # type: ignore[return-value]  # the group opens it
-    with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, new, attributes)
-    created = Found(Folder.open(path, storage_options), layout, "table")
+
+    def write(change: Change, prefix: str) -> None:
+        create_table: Any = found.create
+        create_table(change, new, attributes, *([prefix] if prefix else []))
+
     options = Options(writable=True, sync=sync, buffered=buffered)
-    opened = open_array_or_table(created, options)
-    assert isinstance(opened, Table)
-    return opened
+    created: Table = created_at(path, layout, mode, options, storage_options, write)
+    return created
 
 
 def _of_column(given: object, name: str, columns: Mapping[str, object]) -> object:

@@ -848,10 +848,7 @@ def append_rows(
             layout.committed(shape_of(layout))
         taken_over()
 
-    parts = [layout.items_part for layout in rows]
-    with writer.change(
-        take_over, disturbs=False, flushes=flushes, parts=parts
-    ) as change:
+    with writer.change(take_over, disturbs=False, flushes=flushes) as change:
         # Each file waits for the disk, which writes several of them at once. The files
         # of a single column are written on several threads, too: with those of other
         # columns, they would need too many descriptors.

@@ -13,7 +13,8 @@ import numpy
 from .. import exceptions, log
 from .._arrays.selection import is_names
 from .._arrays.stored import StoredRows
-from .._commit.writer import Writer
+from .._commit.tree import Tree
+from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
@@ -25,7 +26,7 @@ from .arrow_arrays import metadata_of
 from .folder import Folder
 from .labels import given_attrs
 from .layouts.base import NewArray, NewColumn, TableLayout
-from .node import ItemsNode, Result, import_dask, one_call
+from .node import ItemsNode, Opened, Result, import_dask, one_call
 from .rows import (
     MASK_NAME,
     MASK_OF,
@@ -95,22 +96,60 @@ class Table(StoredRows, ItemsNode):
         The folder.
     layout
         The name of the layout.
-    columns
-        The columns: a mapping by name, which takes positions, too.
     """
 
-    _layout: TableLayout
-    _writer: Writer | None
     _next_number = 0  # the first index of the next part of a DataFrame
 
-    def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
-        super().__init__(layout, writer)
-        self.columns = Columns()
-        self._set_columns()
+    @property
+    def columns(self) -> Columns:
+        """The columns: a mapping by name, which takes positions, too."""
+        now = self._now
+        if now.columns is None:
+            columns = Columns()
+            columns._columns = self._made_of(now.layout, {})
+            vars(now).setdefault("columns", columns)
+        found: Columns = now.columns
+        return found
 
     @property
     def _columns(self) -> dict[str, Array]:
         return self.columns._columns
+
+    def _made_of(
+        self, layout: TableLayout, known: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return objects for the columns of a layout: those that are known, or new."""
+        return {
+            name: known.get(name) or Array(column, self._writer, is_column=True)
+            for name, column in layout.columns.items()
+        }
+
+    def _open_draft(self, block: Block) -> Opened:
+        draft = super()._open_draft(block)
+        columns, known = draft.layout.columns, self._opened.columns
+        for name, layout in columns.items():  # a column may be open without its table
+            columns[name] = block.layouts.setdefault(layout.folder.prefix, layout)
+        draft.columns = Columns()
+        draft.columns._columns = self._made_of(
+            draft.layout, {} if known is None else known._columns
+        )
+        return draft
+
+    def _join(self, writer: Writer, folder: Folder) -> None:
+        super()._join(writer, folder)
+        for column in self._columns.values():
+            column._opened.writer = writer
+
+    def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
+        super()._settle(block, draft, tree)
+        opened = self._opened
+        if not block.is_committed or opened.closed:
+            return
+        opened.columns = opened.columns or Columns()
+        opened.columns._columns = {**opened.columns._columns, **draft.columns._columns}
+        for column in draft.columns.values():
+            column._opened.values = {}
+        self._set_columns()
 
     def _set_columns(self) -> None:
         """Make objects for new columns; the other columns keep their objects.
@@ -118,14 +157,15 @@ class Table(StoredRows, ItemsNode):
         Those of removed columns are closed when the table does not have them any more:
         a table with a closed column is closed, and another thread would open it again.
         """
-        old, new = self._columns, {}
-        for name, layout in self._layout.columns.items():
-            column = old.get(name)
-            if column is None:
-                column = Array(layout, self._writer, is_column=True)
-            elif column._layout is not layout:
-                column._take_layout(layout)
-            new[name] = column
+        old, layout = self._columns, self._layout
+        block = None if self._writer is None else self._writer.block
+        if block is not None:
+            inside = layout.columns.values()
+            block.layouts.update({each.folder.prefix: each for each in inside})
+        new = self._made_of(layout, old)
+        for name, column in new.items():
+            if column._layout is not layout.columns[name]:
+                column._take_layout(layout.columns[name])
         self.columns._columns = new
         for name in old.keys() - new.keys():
             old[name].stop_reading()
@@ -171,7 +211,7 @@ class Table(StoredRows, ItemsNode):
     @property
     def closed(self) -> bool:
         """Whether the table was closed."""
-        return any(c._layout.reader.closed for c in self._columns.values())
+        return self._now.closed or any(c.closed for c in self._columns.values())
 
     def __repr__(self) -> str:
         counts = len(self), len(self._columns)
@@ -197,6 +237,7 @@ class Table(StoredRows, ItemsNode):
         with self._closing():
             for column in self._columns.values():
                 column.close()
+            self._now.close()
             super().close()
 
     # Reading
@@ -370,7 +411,8 @@ class Table(StoredRows, ItemsNode):
         """
         writer = self._check_writer()
         with writer.turn():
-            waiting = 0 if writer.buffer is None else writer.buffer.count
+            buffer = writer.buffer_of(self._part)
+            waiting = 0 if buffer is None else buffer.count
             starts = 0, len(self) + waiting, self._next_number
             given = frames.columns_of(rows, starts)
             given = rows.columns if isinstance(rows, Table) else given
@@ -381,7 +423,8 @@ class Table(StoredRows, ItemsNode):
             self._add_masks(added)
             new = {self._columns[n]._layout: stream for n, stream in streams.items()}
             some = any(stream.length for stream in new.values())
-            if some and not writer.buffered(lambda waits: waits.put(writer, new)):
+            part = self._part
+            if some and not writer.buffered(part, lambda waits: waits.put(writer, new)):
                 append_rows(writer, new)
             self._next_number = frames.next_number(rows)
 
@@ -403,13 +446,7 @@ class Table(StoredRows, ItemsNode):
     def _add_masks(self, masks: Mapping[str, str]) -> None:
         """Add columns which say that no item of another column is missing."""
         if masks:
-            writer = self._check_writer()
-            if writer.is_joint:
-                raise exceptions.UsageError(
-                    "'%s': the first missing text of a column adds a column, which is "
-                    "a change of its own: do it before the block" % self.path
-                )
-            writer.flush()
+            self._check_writer().flush()
         for name, mask in masks.items():
             self.add_column(
                 mask,
@@ -423,8 +460,7 @@ class Table(StoredRows, ItemsNode):
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
         (rows,) = checked_shape(length)
-        parts = [column._layout.items_part for column in self._columns.values()]
-        with writer.change(lambda: self._committed(rows), parts=parts) as change:
+        with writer.change(lambda: self._committed(rows)) as change:
             for column in self._columns.values():
                 column.stage_resize(change, (rows, *column.shape[1:]))
 
@@ -458,7 +494,7 @@ class Table(StoredRows, ItemsNode):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
-            writer.flush_rows()
+            writer.flush_rows(self._part)
             if isinstance(key, str):
                 if key not in self._columns:
                     raise KeyError("no column '%s': add_column adds one" % key)
@@ -472,12 +508,10 @@ class Table(StoredRows, ItemsNode):
             values = all_columns(rows, list(columns), masks)
             given = {n: c.selected(key, values[n]) for n, c in columns.items()}
             waiting = {columns[name]._layout: given[name] for name in columns}
-            if writer.buffered(lambda waits: waits.assign(writer, waiting)):
+            part = self._part
+            if writer.buffered(part, lambda waits: waits.assign(writer, waiting)):
                 return
-            parts = [column._layout.items_part for column in columns.values()]
-            with writer.change(
-                lambda: self._committed(len(self)), parts=parts, alone=False
-            ) as change:
+            with writer.change(lambda: self._committed(len(self))) as change:
                 for name, column in columns.items():
                     column.stage_items(change, *given[name])
 
@@ -507,9 +541,10 @@ class Table(StoredRows, ItemsNode):
         chunks, shards, fill_value, attrs, settings
             As in `create_array`.
         """
-        writer, layout = self._check_writer(), self._layout
+        writer = self._check_writer()
         with writer.turn():
             writer.flush()
+            layout = self._layout
             layout.check_column_name(name)
             given, new = with_masks({name: values}), {}
             self._check_free(given)
@@ -585,8 +620,7 @@ class Table(StoredRows, ItemsNode):
             layout.columns_committed(names)
             self._set_columns()
 
-        whole = [layout.folder.prefix]  # the columns that stay have the old length
-        with self._check_writer().change(take_over, parts=whole) as change:
+        with self._check_writer().change(take_over) as change:
             for name, column in new.items():
                 layout.create_column(change, name, column)
             layout.stage_columns(change, names)
@@ -607,8 +641,15 @@ class Selection(Table):
         vars(self).update(vars(table))
         check_different(list(names))
         self.table = table
-        self.columns = Columns()
-        self.columns._columns = {name: table[name] for name in names}
+        self._names = list(names)
+        self.columns  # noqa: B018 - raises the error of a wrong name
+
+    @property
+    def columns(self) -> Columns:
+        """The columns."""
+        columns = Columns()
+        columns._columns = {name: self.table[name] for name in self._names}
+        return columns
 
     def _all_columns(self) -> dict[str, Array]:
         return self.table._columns

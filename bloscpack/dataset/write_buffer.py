@@ -153,11 +153,11 @@ class WriteBuffer:
         before them. If writing fails, the new rows are not there.
         """
         if not self._nrows:
-            writer.flush()
+            self.flush(writer)
         start, count = self._nrows, next(iter(rows.values())).length
         step = min(map(_most_rows, rows))
         if count is None or count > step:
-            writer.flush()
+            self.flush(writer)
             return False
         if not start:  # room up to the end of a file, and for the rows put last
             shapes = {array: (2 * step, *array.shape[1:]) for array in rows}
@@ -167,7 +167,7 @@ class WriteBuffer:
         self._nrows += count
         try:
             if next(iter(rows)).shape[0] % step + self._nrows >= step:
-                writer.flush()
+                self.flush(writer)
         except BaseException:
             self._nrows = min(start, self._nrows)
             raise
@@ -269,8 +269,7 @@ class WriteBuffer:
             for array in numbers:
                 array.committed(array.shape)
 
-        parts = [array.items_part for array in numbers]
-        with writer.change(take_over, flushes=False, parts=parts) as change:
+        with writer.change(take_over, flushes=False) as change:
             # Columns are read together.
             is_part = any(array.folder.prefix for array in numbers)
             change.renews_token = change.renews_token or is_part

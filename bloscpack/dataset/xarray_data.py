@@ -427,7 +427,6 @@ def _change(
             "append_dim and region change groups that exist, and there is no '%s'"
             % min(nodes.keys() - there.keys())
         )
-    is_locked = whole.commits_members
     plans = _plans(whole, there, append_dim, region)
     for where, (added, _) in plans.items():
         if refused := encoding[where].keys() - {*added}:
@@ -438,13 +437,13 @@ def _change(
     new = {where: node for where, node in nodes.items() if where not in there}
     created = _all_encoded(new, encoding)
     with whole.change():
-        if not is_locked:  # another writer may have changed a member until now
-            again = _plans(whole, there, append_dim, region)
-            if [a for a, _ in again.values()] != [a for a, _ in plans.values()]:
-                raise StorageError(
-                    errno.EAGAIN, "another program has added a variable", whole.path
-                )
-            plans = again
+        # Another writer may have changed a member until now.
+        again = _plans(whole, there, append_dim, region)
+        if [a for a, _ in again.values()] != [a for a, _ in plans.values()]:
+            raise StorageError(
+                errno.EAGAIN, "another program has added a variable", whole.path
+            )
+        plans = again
         _add_nodes(whole, created, settings)
         for where, (added, steps) in plans.items():
             group = whole[where] if where else whole
@@ -478,7 +477,7 @@ def _add_nodes(
     """Add groups to one that commits its members, each with all that is in it."""
 
     def create(member: Any, inner: Mapping[str, Encoded], **_: object) -> None:
-        with member.creating("zarr", "group", "x") as change:
+        with member.creating("zarr", "x") as change:
             _write(change, member.prefix, inner, settings)
 
     new: dict[str, dict[str, Encoded]] = {}

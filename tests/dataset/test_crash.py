@@ -222,8 +222,8 @@ def change(function, **options):
             function(opened)
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
-            if opened._writer.buffer is not None:
-                opened._writer.buffer.clear()
+            for buffer in opened._writer.buffers.values():
+                buffer.clear()
             lock = getattr(opened._writer._rule, "_lock", None)
             if lock is not None:
                 lock.close()

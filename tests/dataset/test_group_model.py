@@ -1,5 +1,6 @@
 """Random changes of groups, alone and several in one, compared with a model in memory.
 
+A block of several changes reads what it has changed; a reader has the state before.
 Some are made by the own paths of members, and by zarr-python.
 
 A model of a group has its attributes and its members: groups; tables, which are columns
@@ -220,9 +221,12 @@ def change(rng, group, model):
             act(rng, group, trial)
         else:
             with group.change():
-                for _ in range(rng.randint(1, 4)):
+                for _ in range(rng.randint(1, 6)):
                     with suppress(*REFUSALS if rng.random() < 0.5 else ()):
                         act(rng, group, trial)
+                        if rng.random() < 0.5:
+                            assert expected(trial) == content(group)
+                assert expected(model) == content(dataset.open(group.path))
         return trial
     return model
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy
 
-from ..._commit.change import ITEMS, SAME_NAME, Change
+from ..._commit.change import SAME_NAME, Change
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
@@ -311,11 +311,6 @@ class NodeLayout(ABC):
         """Return whether another object may be the same dataset in another state."""
         return True
 
-    @property
-    def attributes_part(self) -> str:
-        """What a call changes that sets attributes, for `Writer.change`."""
-        return "%s%s/" % (self.folder.prefix, self.document)
-
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes, in a layout that can be changed."""
         raise NotImplementedError
@@ -452,11 +447,6 @@ class ArrayLayout(NodeLayout):
         in `new` is right when all blocks are written. Raises `UsageError` if the layout
         can't hold such an array.
         """
-
-    @property
-    def items_part(self) -> str:
-        """What a call changes that assigns or appends items, for `Writer.change`."""
-        return self.folder.prefix + ITEMS
 
     @classmethod
     @abstractmethod
@@ -658,13 +648,11 @@ class TableLayout(NodeLayout):
         """Let `change` set the columns and their order."""
 
     def columns_committed(self, names: list[str]) -> None:
-        """Take over the columns of a change that was committed; remove the others."""
+        """Take over the columns of a change that was committed."""
         old = self.columns
         self.columns = {
             name: old.get(name) or self._open_column(name, name) for name in names
         }
-        for name in set(old) - set(names):
-            self.folder.remove_tree(name)
 
 
 class GroupLayout(NodeLayout):

@@ -438,6 +438,8 @@ class BcolzTable(BcolzNode, TableLayout):
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
         change.stage(self.folder.full(COLUMNS), encode_document({"names": names}))
+        for name in set(self.columns) - set(names):
+            change.drop(self.folder.full(name))
 
 
 # BLZ

@@ -726,11 +726,11 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         kept = {name: attributes.get(name, {}) for name in names}
         content = documents.encode_attributes(COLUMNS, kept)
         change.stage(self.folder.full(COLUMNS), content)
+        for name in set(self.columns) - set(names):
+            change.drop(self.folder.full(column_folder(name)))
 
     def columns_committed(self, names: list[str]) -> None:
-        """Take over the columns of a change that was committed; remove the others."""
+        """Take over the columns of a change that was committed."""
         old = self.columns
         self._documents.read("table")
         self.columns = {name: old.get(name) or self._column_of(name) for name in names}
-        for name in set(old) - set(names):
-            self.folder.remove_tree(column_folder(name))

@@ -83,7 +83,6 @@ from ...exceptions import (
     FormatError,
     StorageError,
     Unsupported,
-    UsageError,
     UsageValueError,
 )
 from ...numpy_io import typesize_of
@@ -188,9 +187,9 @@ class NodeDocument(NamedTuple):
     is_own: bool
 
 
-def read_node(folder: Folder, change: Change | None = None) -> NodeDocument:
-    """Return the document that is in the file now, or that `change` has staged."""
-    return decode_node(folder, *folder.read_document(ZARR_JSON, change))
+def read_node(folder: Folder) -> NodeDocument:
+    """Return the document that is in the file now."""
+    return decode_node(folder, *folder.read_document(ZARR_JSON))
 
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
@@ -267,9 +266,9 @@ class OwnDocument:
         return encode_node(self.array.document(), self.identity)
 
 
-def read_array_document(folder: Folder, change: Change | None = None) -> OwnDocument:
-    """Return the document of an array: in its file now, or staged by `change`."""
-    content, value = folder.read_document(ZARR_JSON, change)
+def read_array_document(folder: Folder) -> OwnDocument:
+    """Return the document of an array that is in its file now."""
+    content, value = folder.read_document(ZARR_JSON)
     node = decode_node(folder, content, value)
     try:
         own = OwnDocument(decode_array(node.document), node.identity, node.is_own)
@@ -458,10 +457,11 @@ class ZarrArray(ArrayLayout):
         return [*self._sharding.names.stored(self.folder, MAX_NBYTES)]
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
-        """Return the attributes of the user."""
+        """Return the attributes of the user, as they are or as a change leaves them."""
         if change is None:
             self.folder.renew()
-        array = read_array_document(self.folder, change).array
+        folder = self.folder if change is None else self.folder.within(change)
+        array = read_array_document(folder).array
         return deepcopy(with_mask(array.attributes, array.dtype, decode_mask))
 
     # Writing
@@ -479,21 +479,9 @@ class ZarrArray(ArrayLayout):
         prefix: str,
         new: NewArray,
         blocks: Blocks,
-        replaces: ZarrArray | None = None,
     ) -> None:
-        """Write a new array to the folder `prefix` of the dataset of `change`.
-
-        It has its name when the change is committed if it replaces another one.
-        """
+        """Write a new array to the folder `prefix` of the dataset of `change`."""
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
-        if replaces is not None and len(replaces.shape) != len(new.shape):
-            # A shard of one array would have the name of a folder of the other.
-            raise UsageError(
-                "'%s' has the shape %s, and an array with another number of axes "
-                "can't replace it in one step, but one of the shape %s is given: "
-                "remove it first"
-                % (replaces.folder.path(), tuple(replaces.shape), tuple(new.shape))
-            )
         document = _document_of(new)
         identity = _member_identity(prefix) if prefix else Identity()
         own = OwnDocument(document, identity, True)
@@ -503,15 +491,9 @@ class ZarrArray(ArrayLayout):
             change.make_folder(prefix.rstrip("/"))
         sharding = sharding_of(document, own.certain_identity)
         shards = ShardWriter(
-            *(change, prefix, sharding, args_of(document)),
-            at_once=replaces is None,
-            leaves_out=new.sparse,
+            *(change, prefix, sharding, args_of(document)), leaves_out=new.sparse
         )
         write_shards([shards], blocks)
-        if replaces is not None:
-            for name in map(replaces.shard_name, replaces._stored_shards()):
-                if name not in shards.sizes:
-                    change.remove(name)
         document.grid = document.grid.resized(new.shape)
         is_sparse = len(shards.sizes) < document.grid.nshards
         if is_sparse:
@@ -528,18 +510,18 @@ class ZarrArray(ArrayLayout):
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
         check_attributes(values, OF_ARRAYS, " of an array")
-        own = self._read_for_change(change)
+        own = self._read_for_change(self.folder.within(change))
         own.array.attributes = with_mask(values, self.dtype, encode_mask)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
-    def _read_for_change(self, change: Change | None = None) -> OwnDocument:
-        """Return the document that is in the file now, or in `change`, to be changed.
+    def _read_for_change(self, folder: Folder) -> OwnDocument:
+        """Return the document that is in a folder, `self.folder.within(change)`.
 
         If another program has written it, it gets an identity, and it gets the mark of
         a sparse array if rows are missing: they are no damage. Raises `FormatError` if
         its shards are those of several arrays, of which only one could be read then.
         """
-        own = read_array_document(self.folder, change)
+        own = read_array_document(folder)
         if own.is_own:
             return own
         stored = self._stored_shards()
@@ -581,7 +563,7 @@ class ZarrArray(ArrayLayout):
         Raises `StorageError` if another program has changed the shape since: its rows
         would be lost.
         """
-        own = self._read_for_change(change)
+        own = self._read_for_change(self.folder.within(change))
         if own.array.shape != self.shape:
             raise StorageError(
                 errno.ESTALE,
@@ -634,18 +616,22 @@ class ZarrArray(ArrayLayout):
         source = self._source  # another thread may call `renew`
         source.prepare_copies()
         own.array.grid = grid
+        prefix = self.folder.prefix
+        at_once = extends and prefix not in change.disturbed
         shards = ShardWriter(
             change,
-            self.folder.prefix,
+            prefix,
             sharding_of(own.array, own.identity.name),
             args_of(own.array),
             source,
-            at_once=extends,
+            at_once=at_once,
             leaves_out=self.leaves_out and MISSING_SHARDS in own.array.others[OWN],
         )
         write_shards([shards], blocks)
         if shape is not None:
             own.array.grid = grid.resized(shape())
+        if not extends or any(map(int.__lt__, own.array.shape, self.shape)):
+            change.disturbed.add(prefix)
         if own.array.shape != self.shape or not own.is_own:
             marked = MISSING_SHARDS in own.array.others[OWN]
             if not marked and self._lacks_shards(own.array.grid, shards):
@@ -787,7 +773,7 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     The document of a table gets the documents of its columns if it has none, as after
     another program has written it.
     """
-    node = read_node(folder, change)
+    node = read_node(folder.within(change))
     document = {**node.document, "attributes": attributes}
     if CONSOLIDATED in document:
         document[CONSOLIDATED] = no_members()  # the commit puts the present ones there
@@ -866,7 +852,7 @@ def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> No
             if not inner.prefix:  # else an inner group commits it, which is held
                 hold(found)
             if found.kind == "array":
-                own = ZarrArray(inner)._read_for_change()
+                own = ZarrArray(inner)._read_for_change(inner)
                 own.identity = _member_identity(full, own.identity)
                 change.stage(full + "/" + ZARR_JSON, own.encode())
                 continue
@@ -895,8 +881,9 @@ class ZarrNode(NodeLayout):
     description_files = (ZARR_JSON,)
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
-        """Return the attributes of the user."""
-        attributes = read_node(self.folder, change).attributes
+        """Return the attributes of the user, as they are or as a change leaves them."""
+        folder = self.folder if change is None else self.folder.within(change)
+        attributes = read_node(folder).attributes
         attributes.pop(COLUMN_ORDER, None)
         return deepcopy(attributes)  # the user may change a value
 
@@ -994,7 +981,11 @@ class ZarrTable(ZarrNode, TableLayout):
         rows = next((c.stored_dims or [None])[0] for c in self.columns.values())
         column[0].dims = [rows, *(column[0].dims or [None])[1:]]
         prepare_column(name, column[0])
-        super().create_column(change, name, column)
+        full = self.folder.full(name)
+        if not change.make_room(full):
+            self.remove_leftover(name, str)
+            change.new_folders.append(full)
+        self.array_class.create(change, full + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order.
@@ -1005,7 +996,7 @@ class ZarrTable(ZarrNode, TableLayout):
         attributes = {COLUMN_ORDER: names, **self.read_attributes(change)}
         stage_document(change, self.folder, attributes)
         for name in set(self.columns) - set(names):
-            change.remove(self.folder.full(name + "/" + ZARR_JSON))
+            change.remove_member(self.folder.full(name))
 
 
 def prepare_column(name: str, new: NewArray) -> None:

@@ -1,0 +1,118 @@
+"""A group allows the same before its first `change` and after it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+
+
+@pytest.fixture(params=["folder", "memory"])
+def path(request, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    name = "united-%d" % id(request)
+    yield str(tmp_path / "g") if request.param == "folder" else "memory://%s/g" % name
+    fsspec.filesystem("memory").store.clear()
+
+
+# The calls: what each does with a group, its path, and an array and a table that were
+# opened before.
+
+
+def open_again(group, path, array, table):
+    with dataset.open_group(path, "r+") as again:
+        again["x"].append([4])
+        again.attrs["by"] = "again"
+    group.attrs["by"] = "first"
+    group["y"].append([5])
+
+
+def create_by_path(group, path, array, table):
+    with dataset.create_array(path + "/new", [1, 2]) as new:
+        new.append([3])
+    dataset.create_table(path + "/table", {"k": [1]}).close()
+    dataset.create_group(path + "/in").close()
+
+
+def table_by_columns(group, path, array, table):
+    group["t"] = {"other": [1.5]}
+    group["t"].append({"other": [2.5]})
+
+
+def table_by_array(group, path, array, table):
+    group["t"] = [1, 2]
+    group["t"].append([3])
+
+
+def other_axes(group, path, array, table):
+    group["x"] = np.ones((3, 2))
+    group["x"].append(np.zeros((1, 2)))
+
+
+def other_layout(group, path, array, table):
+    if "://" not in path:
+        group.create_array("b", [1, 2], layout="bcolz").append([3])
+        group.create_table("s", {"k": [1, 2]}, layout="superchunk").append({"k": [3]})
+
+
+def buffered(group, path, array, table):
+    with group.create_array("b", [1], buffered=True) as waits:
+        waits.append([2])
+        waits.append([3])
+        assert [1] == waits[:].tolist()
+    with dataset.open(path + "/y", "r+", buffered=True) as waits:
+        waits.append([7])
+    with group.create_table("c", {"k": [1]}, buffered=True) as waits:
+        waits.append({"k": [2]})
+
+
+def opened_before(group, path, array, table):
+    array.append([4])
+    array[0] = 9
+    array.attrs["a"] = 1
+    table.append({"k": [3]})
+    assert [9, 2, 3, 4] == array[:].tolist() == group["x"][:].tolist()
+    assert group["x"] is array
+    assert 3 == len(table["k"])
+
+
+CALLS = [
+    *(open_again, create_by_path, table_by_columns, table_by_array, other_axes),
+    *(other_layout, buffered, opened_before),
+]
+
+
+def content(node):
+    if isinstance(node, dataset.Group):
+        return dict(node.attrs), {name: content(node[name]) for name in node}
+    return node[...].tolist(), dict(node.attrs)
+
+
+def after(call, path, is_united):
+    """Return what a group has after a call."""
+    with ExitStack() as opened:
+        group = opened.enter_context(dataset.create_group(path))
+        array = group.create_array("x", [1, 2, 3], chunks=2, shards=2)
+        group["y"], group["t"] = [1], {"k": [1, 2]}
+        table = group["t"]
+        if call is not opened_before:
+            array.close()
+            table.close()
+        group["y"].close()
+        if is_united:
+            with group.change():
+                pass
+        assert is_united == group.commits_members
+        call(group, path, array, table)
+        found = content(group)
+    assert found == content(dataset.open(path))
+    assert dataset.verify(path).ok
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_empty_change_alters_no_call(call, path):
+    assert after(call, path + "1", False) == after(call, path + "2", True)
