@@ -239,7 +239,7 @@ A name may look like an option, behind two dashes.
 A misspelt verb.
 
   $ blpk compres a 2>&1 | tail -n 1
-  blpk: error: there is no subcommand 'compres'; --help shows all
+  blpk: error: there is no subcommand 'compres'; did you mean 'compress'?
 
 Two files one behind the other are read as one; a change of them is refused.
 

@@ -87,6 +87,7 @@ Nothing is checked but what is shown: damage further on is not seen.
 
   $ head -c 1000 numbers.dat > cut.blp
   $ blpk info cut.blp > /dev/null
+  [3]
   $ blpk decompress cut.blp
   blpk: error: the file ends too early: * (file 'cut.blp', section 'chunks', chunk 0, byte 32) (glob)
   [3]

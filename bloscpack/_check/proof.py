@@ -52,12 +52,11 @@ def prove(inspection: Inspection) -> Proof:
     guessed = next(_unproven(groups, gaps, inspection), None)
     doubts = [*_doubts_of_count(groups, gaps, inspection)]
     others = [*_other_doubts(gaps, inspection)]
-    # Chunks that touch the first one keep their numbers, however many there were.
-    placed = {*others} <= {LENGTH_STATED} and (not doubts or len(groups) == 1)
+    placed = {*others} <= {LENGTH_STATED} and not doubts and guessed is None
     if guessed is not None:
         text = "only one statement of the file gives the number of chunk %d"
         doubts.append(text % guessed.number)
-    return Proof(doubts, others, placed and guessed is None, guessed)
+    return Proof(doubts, others, placed, guessed)
 
 
 def _groups(placed: Sequence[Piece]) -> Sequence[Sequence[Piece]]:

@@ -390,7 +390,8 @@ def packed_files(args: Namespace) -> list[str]:
         skipped: LeftOut = defaultdict(list)
         names = packed_inside(name, args.recursive, skipped)
         found += names or [name]
-        if names or kind_of_folder(name) is None:  # else `-r` would not help
+        # Of a folder that is refused, `-r` would not help.
+        if skipped and (names or kind_of_folder(name) is None):
             for reason, paths in skipped.items():
                 left_out[reason] += paths
     report(left_out)

@@ -32,6 +32,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def runs_verb(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a verb runs, and SIGTERM is caught; before, a signal ends all."""
+    status = Path("/proc/%d/status" % process.pid)
+    if not status.exists():
+        return True
+    caught = status.read_text().partition("SigCgt:")[2].split(maxsplit=1)[0]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 @contextmanager
 def at_work(
     folder: Path, *arguments: str, in_place: bool = False
@@ -51,6 +60,8 @@ def at_work(
             while set(os.listdir(folder)) == before and perf_counter() < limit:
                 sleep(0.02)
                 if in_place:
+                    while not runs_verb(process) and perf_counter() < limit:
+                        sleep(0.02)
                     sleep(1)
                     break
             sleep(0.3)  # now all threads are inside Blosc

@@ -78,7 +78,7 @@ def run(args: Namespace) -> int:
         return compress(args, in_file, out_file, settings)
 
     code = jobs.run(args, todo, act, target.size_of)
-    if todo and sys.stderr.isatty() and not args.npy:
+    if todo and sys.stderr is not None and sys.stderr.isatty() and not args.npy:
         _tell_of_auto(args, *todo[0])
     return code
 
