@@ -515,7 +515,10 @@ def only_chunk(
         header = decode_file_header(data[:BLOSCPACK_HEADER_LENGTH], len(data))
         checksum, start = header.checksum_impl, BLOSCPACK_HEADER_LENGTH
         if header.metadata:
-            start += stored_section_size(data[start : start + METADATA_HEADER_LENGTH])
+            size = stored_section_size(data[start : start + METADATA_HEADER_LENGTH])
+            if not size:
+                return None
+            start += size
         section = data[BLOSCPACK_HEADER_LENGTH:start]
         if header.offsets:
             start += OFFSET_LENGTH * (1 + header.max_app_chunks)
