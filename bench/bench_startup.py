@@ -33,7 +33,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--small",
         action="store_true",
-        help="only pack and unpack one kilobyte; for results/small.json",
+        help="only pack and unpack one kilobyte",
     )
     return parser.parse_args()
 

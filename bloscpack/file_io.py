@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -750,6 +751,17 @@ def unpack_file_from_file(
     )
 
 
+def short_content(fp: BinaryFile) -> bytes | None:
+    """Return the content of a short regular file from its beginning on; else None."""
+    try:
+        status = os.fstat(fp.fileno())
+    except (AttributeError, OSError):
+        return None
+    if not stat.S_ISREG(status.st_mode) or status.st_size >= WORTH_NO_COPY:
+        return None
+    return fp.read(WORTH_NO_COPY)
+
+
 def unpack_to_path(
     in_file: Path,
     out_file: Path,
@@ -771,6 +783,8 @@ def unpack_to_path(
     check_distinct(in_file, out_file)
     in_size = size_of_input(in_file)
     log_input(in_file, in_size)
+    is_usual = nthreads is None and progress is None and limits is None
+    is_usual &= getattr(make_sink, "func", None) is plain_sink
 
     def read(in_fp: BinaryFile, check: Check) -> Json:
         with replacing(
@@ -781,6 +795,13 @@ def unpack_to_path(
             times=preserve,
             storage_options=storage_options,
         ) as out_fp:
+            if is_usual and (data := short_content(in_fp)) is not None:
+                found = chunks.plain_of_only_chunk(data)
+                if found is not None:
+                    check(found[0])
+                    write_all(out_fp, found[1])
+                    return None
+                in_fp.seek(0)
             return unpack_fp_to_fp(
                 in_fp,
                 out_fp,
@@ -1003,10 +1024,9 @@ def unpack_bytes_from_bytes(
     limits = effective_limits(limits)
     is_usual = nthreads is None and progress is None and limits is None
     if is_usual and isinstance(bytes_, bytes) and len(bytes_) < WORTH_NO_COPY:
-        found = chunks.only_chunk(bytes_)
-        if found is not None and not found[2]:
-            with own_settings:
-                return chunks.decompress(*found[:2]), None
+        found = chunks.plain_of_only_chunk(bytes_)
+        if found is not None:
+            return found[1], None
     source = CompressedBytesSource(bytes_, limits=limits)
     return _unpack_bytes(source, nthreads, progress)
 

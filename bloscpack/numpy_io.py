@@ -48,7 +48,7 @@ from ._format.shard import (
 from ._storage.base import releasing_views
 from ._storage.cursor import MemoryCursor
 from ._storage.paths import check_is_path
-from ._types import Buffer, Json, Path, Seekable, StorageOptions
+from ._types import BinaryFile, Buffer, Json, Path, StorageOptions
 from .abstract_io import (
     CompressedSink,
     CompressedSource,
@@ -90,6 +90,7 @@ from .file_io import (
     CompressedFPSink,
     CompressedFPSource,
     room_to_pack,
+    short_content,
 )
 from .pretty import double_pretty_size
 from .serializers import USER_METADATA, user_metadata
@@ -675,7 +676,16 @@ def unpack_ndarray_from_file(
     (array([0, 1, 2]), {'unit': 'm'})
     """
 
-    def read(fp: Seekable, check: Check) -> tuple[Array, Json]:
+    is_usual = nthreads is None and progress is None and limits is None
+
+    def read(fp: BinaryFile, check: Check) -> tuple[Array, Json]:
+        if is_usual and not return_metadata:
+            data = short_content(fp)
+            if data is not None:
+                array = _short_array(data, check)
+                if array is not None:
+                    return array, None
+                fp.seek(0)
         source = CompressedFPSource(fp, limits=limits, to_end=True)
         check(source.bloscpack_header)
         ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
@@ -719,7 +729,7 @@ def unpack_ndarray_from_bytes(
     limits = effective_limits(limits)
     is_usual = nthreads is None and progress is None and limits is None
     if is_usual and type(bytes_) is bytes and len(bytes_) < WORTH_NO_COPY:
-        array = None if return_metadata else _short_array(bytes_)
+        array = None if return_metadata else _short_array(bytes_, lambda _: None)
         if array is not None:
             return array
     source = CompressedBytesSource(bytes_, limits=limits)
@@ -727,12 +737,16 @@ def unpack_ndarray_from_bytes(
     return (ndarray, user_metadata(source.metadata)) if return_metadata else ndarray
 
 
-def _short_array(data: bytes) -> Array | None:
-    """Return the array in a file with one chunk, for speed; None for other files."""
+def _short_array(data: bytes, check: Check) -> Array | None:
+    """Return the array in a file with one chunk, for speed; None for other files.
+
+    `check` is called with the header.
+    """
     found = only_chunk(data)
-    if found is None or not 0 < len(found[2]) <= LONGEST_SECTION:
+    if found is None or not 0 < len(found[1]) <= LONGEST_SECTION:
         return None
-    chunk, header, section = found
+    check(found[0])
+    _, section, chunk, header = found
     try:
         description = _description_in(section)
         if description.grid is not None or description.nbytes != header.nbytes:

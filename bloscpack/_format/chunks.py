@@ -502,18 +502,23 @@ def plain_of(frame: Frame, checksum: Hash, compressed: Buffer | None = None) -> 
         raise
 
 
-def only_chunk(data: bytes) -> tuple[bytes, BloscHeader, bytes] | None:
-    """Return the verified chunk of a file that has one, for speed.
+def only_chunk(
+    data: bytes,
+) -> tuple[BloscpackHeader, bytes, bytes, BloscHeader] | None:
+    """Return the parts of a file with one chunk, which is verified, for speed.
 
-    With it come its header, and the metadata section, which is empty if there is none.
-    None for every other file, and for a damaged one: reading it step by step raises the
-    error.
+    They are the header, the metadata section, which is empty if there is none, the
+    chunk, and its header. None for every other file, and for a damaged one: reading it
+    step by step raises the error.
     """
     try:
         header = decode_file_header(data[:BLOSCPACK_HEADER_LENGTH], len(data))
         checksum, start = header.checksum_impl, BLOSCPACK_HEADER_LENGTH
         if header.metadata:
-            start += stored_section_size(data[start : start + METADATA_HEADER_LENGTH])
+            size = stored_section_size(data[start : start + METADATA_HEADER_LENGTH])
+            if not size:
+                return None
+            start += size
         section = data[BLOSCPACK_HEADER_LENGTH:start]
         if header.offsets:
             start += OFFSET_LENGTH * (1 + header.max_app_chunks)
@@ -525,7 +530,22 @@ def only_chunk(data: bytes) -> tuple[bytes, BloscHeader, bytes] | None:
         if known.nbytes != header.nbytes or known.ctbytes != end - start:
             return None
         check_digest(chunk, data[end:], checksum)
-        return chunk, known, section
+        return header, section, chunk, known
+    except FormatError:
+        return None
+
+
+def plain_of_only_chunk(data: bytes) -> tuple[BloscpackHeader, bytes] | None:
+    """Return header and plain bytes of a file with one chunk and no metadata.
+
+    None for every other file, and for a damaged one, as in `only_chunk`.
+    """
+    found = only_chunk(data)
+    if found is None or found[1]:
+        return None
+    try:
+        with own_settings:
+            return found[0], decompress(*found[2:])
     except FormatError:
         return None
 

@@ -281,12 +281,14 @@ class ShardFiles(ChunkFiles):
         meanwhile are loaded again.
         """
         slots, tree = self.slots, self.folder.tree
-        if self._waiting:
-            numbers = self._load_waiting(numbers, use, room)
         if not numbers:
             return
         used: dict[int, set[object]] = {}  # the versions of each file that were read
         loading = self._loading(numbers, use, room, needs)
+        if self._waiting:
+            numbers = self._load_waiting(numbers, loading)
+            if not numbers:
+                return
         work, has_room = partial(self._load_run, loading, used), room is not None
         if self.is_far or numbers[0] // slots == numbers[-1] // slots:
             try:
@@ -362,26 +364,13 @@ class ShardFiles(ChunkFiles):
             found |= {n for n in absent if full(names(n)) in moving}
         return found
 
-    def _load_waiting(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-    ) -> Sequence[int]:
+    def _load_waiting(self, numbers: Sequence[int], loading: Loading) -> Sequence[int]:
         """Load the chunks that wait in memory; return the numbers of the others."""
-        found = []
-        for number in numbers:
-            items = self._waiting.get(number)
-            if items is None:
-                found.append(number)
-                continue
-            plain = memoryview(self.sharding.encode(items))
-            target = None if room is None else room(number)
-            if target is None:
-                use(number, plain)
-            else:
-                target[:] = plain
-        return found
+        found = [(number, self._waiting.get(number)) for number in numbers]
+        plain = {n: self.sharding.encode(i) for n, i in found if i is not None}
+        how = repeat(0), [None] * len(plain), plain, None, CHECKSUM, self._explain
+        self._place(loading, Fetched([*plain], *how))
+        return [number for number in numbers if number not in plain]
 
     def _load_missing(
         self,
