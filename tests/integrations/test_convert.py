@@ -355,7 +355,7 @@ class TestCsv:
             ("d\nx\n1\n2.5\n", "becomes text: it has numbers, and 'x' in line 2; "),
             ("d\nyes\ntrue\nFalse\n", "truth values, and 'yes' in line 2; .*=.'"),
             ("d\n-\n2020-01-01\n2021-01-01\n", "times, and '-' in line 2; .*M8"),
-            ('d\n""\n1\n"a\nb"\n2\n', "numbers, and 'a.x0ab' in line 4; "),
+            ('d\n""\n1\n"a\nb"\n2\n', "numbers, and 'a.nb' in line 4; "),
             ("d\n" + "true\n" * 9 + "1\n", "truth values, and '1' in line 11; "),
             ("d\nx\n1\n", ""),
             ("d\n007\nx\n", ""),
