@@ -407,8 +407,18 @@ def warn_of_rest(in_file: str, behind: bytes, metadata: object) -> None:
 def warn_of_loss(target: str, lost: Sequence[str], source: str) -> None:
     """Name the properties of a source that a target can't hold."""
     if lost:
-        words = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
-        log.notice("'%s' can't hold %s of %s" % (target, words, quoted_input(source)))
+        text = "'%s' can't hold %s of %s"
+        log.notice(text % (target, _listed(lost), quoted_input(source)))
+
+
+def warn_of_unread(source: str, lost: Sequence[str]) -> None:
+    """Name the properties of a source that no contents have."""
+    if lost:
+        log.notice("%s is read without %s" % (quoted_input(source), _listed(lost)))
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def descriptor_of(out_file: str) -> int | None:

@@ -10,12 +10,12 @@ import os
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 
-from .. import dataset
+from .. import dataset, log
 from .._file.opened import OpenedFile
 from .._format.dtypes import Array
 from .._format.other_formats import ZIP
@@ -42,6 +42,7 @@ from ..dataset.conversion.array_formats import (
 )
 from ..dataset.conversion.contents import (
     NO_NAMES,
+    STORED_NUMBERS,
     ByFunction,
     Content,
     Members,
@@ -50,6 +51,7 @@ from ..dataset.conversion.contents import (
     Stream,
     as_table,
     is_table,
+    nodes_of,
     with_rows,
     without_group,
 )
@@ -324,6 +326,12 @@ def _rows_in(source: Opened, found: Any) -> object:
     is_of_table = isinstance(found, dataset.Table)
     unnamed = NO_NAMES.get(source.format, "") if is_of_table else None
     content = without_group(source.content, unnamed=unnamed)
+    targets = {n: found[n] for n in found.names} if is_of_table else {"": found}
+    for name, node in nodes_of(content):
+        if isinstance(node, Rows) and node.codes and name in targets:
+            attrs = targets[name].attrs.asdict()
+            if replace(node, attrs=attrs).codes != node.codes:
+                log.notice(STORED_NUMBERS % (name or content.kind, node.codes))
     if is_of_table and is_table(content):
         table = as_table(content)
         for name, column in table.columns.items():

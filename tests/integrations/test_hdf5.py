@@ -13,6 +13,7 @@ import pytest
 from support import environment
 
 from bloscpack import dataset
+from bloscpack.cli import main
 from bloscpack.dataset import conversion
 from bloscpack.dataset.conversion import contents, statistics
 from bloscpack.exceptions import DamageError, UsageError
@@ -571,6 +572,27 @@ def test_stored_numbers_are_told_of(dtype, source):
         for summary in statistics.summaries(content):
             assert (2, 1) == (summary.count, summary.missing)
             assert summary.high < 99
+
+
+def test_stored_numbers_that_are_appended_are_told_of(capsys):
+    with h5py.File("a.nc", "w") as file:
+        for name in ("p", "plain"):
+            file[name] = np.array([1, 2], "i2")
+        file["p"].attrs["scale_factor"] = 0.5
+    dataset.convert("a.nc/p", "p.zarr")
+    dataset.create_array("plain.zarr", np.zeros(1, "i2")).close()
+    dataset.create_table("t.zarr", {"p": [0], "plain": [0]}).close()
+
+    def said(target, source):
+        main(["append", target, source])
+        return capsys.readouterr().err
+
+    note = "'%s' keeps its stored numbers: packed (scale_factor 0.5)"
+    assert note % "array" in said("plain.zarr", "a.nc/p")
+    assert note % "p" in said("t.zarr", "a.nc")
+    assert "" == said("plain.zarr", "a.nc/plain")
+    assert "" == said("p.zarr", "a.nc/p")
+    assert [0, 1, 2] == dataset.open("t.zarr")["p"][:].tolist()
 
 
 def test_text_that_is_no_utf_8():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
 from datetime import datetime, time
@@ -494,3 +495,30 @@ def test_decimals_become_text_exactly():
     assert "1.1000000000" == found[0]
     with pytest.raises(UsageError, match="at most 3 characters"):
         convert(dtypes={"p": "U3"})
+
+
+def test_one_row_of_lists_does_not_fill_the_memory(tmp_path):
+    """The first list has nearly all items, and the schema says that all have 1000."""
+    rows, count = 50_000, 1000
+    ends = np.full(rows + 1, rows * (count - 1) + 1, "i4")
+    ends[0] = 0
+    items = pyarrow.array(np.zeros(ends[1], "i8"))
+    table = pyarrow.table({"x": pyarrow.ListArray.from_arrays(ends, items)})
+    wanted = pyarrow.schema({"x": pyarrow.list_(pyarrow.int64(), count)})
+    text = base64.b64encode(wanted.serialize().to_pybytes()).decode()
+    with parquet.ParquetWriter("a.parquet", table.schema, store_schema=False) as writer:
+        writer.write_table(table, row_group_size=rows)
+        writer.add_key_value_metadata({"ARROW:schema": text})
+    with pytest.raises(UsageError, match=r"column 'x': a row group has '400000000' by"):
+        convert()
+
+
+def test_a_time_zone_that_is_dropped_is_told_of(capsys):
+    zoned = pyarrow.timestamp("us", "Europe/Berlin")
+    write({"x": pyarrow.array([datetime(2020, 1, 1)], zoned)})
+    for words in (["show"], ["show", "--json"], ["diff", "a.parquet"]):
+        main([*words, "a.parquet"])
+        said = "'a.parquet' is read without the time zone of the column 'x'"
+        assert said in capsys.readouterr().err
+    main(["-q", "diff", "a.parquet", "a.parquet"])
+    assert "" == capsys.readouterr().err

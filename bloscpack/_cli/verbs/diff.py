@@ -26,7 +26,7 @@ from ...exceptions import BloscpackError, NotReadable
 from ...log import printable
 from .. import exit_codes
 from ..args import READING, READING_PROPERTIES, reading_options
-from ..console import STREAM, console
+from ..console import STREAM, console, warn_of_unread
 from ..contents import BYTES, Opened, bytes_of, check_options, opened
 from ..progress import shown
 from ..row_text import MISSING, json_values
@@ -78,6 +78,8 @@ def run(args: Namespace) -> int:
             if bar is not None:
                 bar.expect(a.content.nbytes)
             found.compare(a.content, b.content)
+            for each in (a, b):
+                warn_of_unread(each.name, each.lost)
             _show(args, found, a, b)
     except BrokenPipeError:
         raise

@@ -21,7 +21,7 @@ from ...dataset.description import dtype_text
 from ...dataset.frames import time_texts
 from ...log import printable
 from ..args import READING, READING_PROPERTIES, reading_options
-from ..console import console, shown_input
+from ..console import console, shown_input, warn_of_unread
 from ..contents import Opened, check_options, describe, opened, rows_of, selected
 from ..progress import Bar, shown
 from ..row_text import MOST_ROWS, fitted, json_rows, row_lines, shown_spans
@@ -68,6 +68,7 @@ def run(args: Namespace) -> None:
     ):
         check_options(options, found)
         _show(args, found, rows, fields, bar)
+        warn_of_unread(found.name, found.lost)
 
 
 def _show(

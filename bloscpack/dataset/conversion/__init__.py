@@ -602,7 +602,7 @@ def _notes(
         if isinstance(node, contents.Rows) and (codes := node.codes)
     }
     for name, codes in [*coded.items()][:MAX_CODED]:
-        notes.append("'%s' keeps its stored numbers: %s" % (name, codes))
+        notes.append(contents.STORED_NUMBERS % (name, codes))
     if len(coded) > MAX_CODED:
         notes.append("so do '%d' others" % (len(coded) - MAX_CODED))
     is_old = request.layout == "zarr" and found.name not in WRITTEN

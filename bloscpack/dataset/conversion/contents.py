@@ -56,6 +56,7 @@ NO_NAME = "a column without a name, which --rename =NAME gives it"
 NAME_TAKEN = "\0"
 # The attribute in which a BigFile tree states its files.
 RECORD = "bigfile"
+STORED_NUMBERS = "'%s' keeps its stored numbers: %s"
 # What a format can't hold for which a list of one item is this item.
 LIST = "the list around the only item of the attribute '%s' of '%s'"
 # What a format can't hold that has no missing values, and keeps the mask as a column.

@@ -57,6 +57,8 @@ PART_NBYTES = 2**20
 # Maximum number of bytes of columns that are read together, where a writer wants one
 # column behind the other: each reading parses the whole file.
 COLUMNS_NBYTES = 32 * 2**20
+# Maximum number of columns of which a notice names a line: each is searched for.
+MAX_PLACES = 100
 # Number of values that are written at a time.
 WRITTEN_VALUES = 2**17
 # Integers up to this are exact as floats.
@@ -93,6 +95,13 @@ ZONE = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 PROBABLE_TIME = (
     r"^ ?[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9T:. Z+-]+)?$|^(?i:nat)$"
 )
+# Text that is probably a number, with a point in front of its fraction.
+NUMBER = (
+    r"^[\t-\r ]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[\t-\r ]*$"
+    r"|^[\t-\r ]*[+-]?(?i:inf|infinity)[\t-\r ]*$"
+)
+# The kinds of values that are not text: what they are called, and their type.
+KINDS = {"f": ("numbers", "f8"), "?": ("truth values", "?"), "M": ("times", "M8[us]")}
 # Zeros at the end of the fraction of a time, which need no finer unit.
 ZEROS = r"(?:\.|(\.[0-9]*[1-9]))0+($|[^0-9])"
 # The units of times, and how many of each are in a second.
@@ -110,12 +119,13 @@ def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
         file = _File(path, request)
-        scans = [_Scan(request, name) for name in file.wanted]
+        odd: dict[str, tuple[str, str, str]] = {}
+        scans = [_Scan(request, name, odd) for name in file.wanted]
         length = 0
-        for batch, _ in file.batches(file.wanted):
+        for batch, where in file.batches(file.wanted):
             length += batch.num_rows
             for scan, values in zip(scans, batch.columns, strict=True):
-                scan.add(values)
+                scan.add(values, where)
         dtypes: dict[str, DType] = {}
         for name, scan in zip(file.wanted, scans, strict=True):
             dtypes[name] = scan.dtype(name)
@@ -131,11 +141,13 @@ def read(path: str, request: contents.Request) -> contents.Content:
                     "the column '%s' of '%s' becomes text: %s"
                     % (name, path, scan.why_no_times)
                 )
-            elif "U" in scan.kinds and scan.kinds & {"i", "f"}:
+            elif name in odd:
+                kind, where, value = odd[name]
+                what, wanted = KINDS[kind]
                 log.notice(
-                    "the column '%s' of '%s' becomes text: it has numbers, and other "
-                    "values; convert --dtype '%s=f8' names the first one"
-                    % (name, path, name)
+                    "the column '%s' of '%s' becomes text: it has %s, and '%.100s' in "
+                    "%s; convert --dtype '%s=%s' refuses such values"
+                    % (name, path, what, printable(value), where, name, wanted)
                 )
     columns: dict[str, contents.Rows] = {}
     for name, scan in zip(file.wanted, scans, strict=True):
@@ -679,14 +691,11 @@ def _times(values: pyarrow.Array) -> Array | None:
     return found
 
 
-def _is_number(values: pyarrow.Array, decimal: str) -> bool:
-    """Return whether values are numbers, in the usual form."""
-    is_number = _parsed(values, FLOAT, decimal) is not None
-    return is_number and not _all_match(values, ZERO_FIRST)
-
-
 class _Scan:
     """What the values of a column have in common, whose type a request may have.
+
+    A column with values of `KINDS` that becomes text is added to `odd`: the kind of
+    most values, or of the first ones, and the place and the text of one that is not.
 
     Attributes
     ----------
@@ -702,7 +711,13 @@ class _Scan:
         Whether there are words for a missing value, unless they are text.
     """
 
-    def __init__(self, request: contents.Request, name: str) -> None:
+    def __init__(
+        self,
+        request: contents.Request,
+        name: str,
+        odd: dict[str, tuple[str, str, str]],
+    ) -> None:
+        self._name, self._odd, self._is_mixed = name, odd, False
         self._given = given = request.dtypes.get(name)
         self._has_text = not request.fixed_text
         self._finds_times, self._decimal = request.times, request.decimal
@@ -715,8 +730,8 @@ class _Scan:
         self.has_missing = False
         self._low = self._high = 0  # of the integers
 
-    def add(self, values: pyarrow.Array) -> None:
-        """Take more values into account."""
+    def add(self, values: pyarrow.Array, where: Callable[[int, str], str]) -> None:
+        """Take more values into account; `where` names the line of one of them."""
         from pyarrow import compute
 
         if self._given is None or self._given in UNSIZED:
@@ -726,6 +741,7 @@ class _Scan:
             self.has_missing = self.has_missing or compute.any(missing).as_py()
         if self._given is not None or "U" in self.kinds:
             return
+        whole = values
         numbers = _parsed(values, INT)
         if numbers is None:
             missing = _are_missing(values)
@@ -748,9 +764,48 @@ class _Scan:
         if kind in "if":
             zeros = compute.match_substring_regex(values, ZERO_FIRST)
             kind = "U" if compute.any(zeros).as_py() else kind
-        elif kind == "U" and _is_number(values.slice(0, 1), self._decimal):
-            self.kinds.add("f")  # the other values may be mistakes
+        before = {"f" if each == "i" else each for each in self.kinds}
+        if not self._is_mixed and (
+            kind == "U" or before - {"f" if kind == "i" else kind}
+        ):
+            self._is_mixed = True
+            self._find_odd(whole, before, where)
         self.kinds.add(kind)
+
+    def _find_odd(
+        self, values: pyarrow.Array, before: set[str], where: Callable[[int, str], str]
+    ) -> None:
+        """Find the first value that is unlike those before, or most of the others."""
+        from pyarrow import compute
+
+        def matches(pattern: str, values: pyarrow.Array = values) -> Array:
+            return numbers_of(compute.match_substring_regex(values, pattern))
+
+        present = ~numbers_of(_are_missing(values))
+        numbers = values
+        if self._decimal != ".":
+            numbers = compute.replace_substring(values, ".", "?")
+            numbers = compute.replace_substring(numbers, self._decimal, ".")
+        is_text = matches(ZERO_FIRST)
+        found = {
+            "f": matches(NUMBER, numbers) & ~is_text,
+            "?": matches(BOOLEAN),
+            "M": matches(PROBABLE_TIME),
+        }
+        counts = {kind: int((found[kind] & present).sum()) for kind in found}
+        usual = next(iter(before), max(counts, key=lambda kind: counts[kind]))
+        if not before and 2 * counts[usual] <= present.sum():
+            usual = "f"
+            if not found[usual][present][:1].any():
+                return
+        unlike = present & ~found[usual]
+        if usual == "f":  # zeros in front of a number are no mistake
+            unlike &= ~is_text
+        if unlike.any():
+            row, place = int(unlike.argmax()), "some line"
+            if len(self._odd) < MAX_PLACES:
+                place = where(row, self._name)
+            self._odd[self._name] = usual, place, values[row].as_py()
 
     def _kind_of_text(self, values: pyarrow.Array) -> str:
         """Return the kind of values that are no numbers: ``M`` for times, or ``U``."""

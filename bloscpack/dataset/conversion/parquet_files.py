@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from glob import glob
 from itertools import accumulate
 from types import ModuleType
@@ -77,6 +77,8 @@ MAX_PADDED = 2**34
 MAX_TIMES_PADDED = 100
 # Maximum size in bytes of a row of a column with more axes.
 MAX_ROW_NBYTES = 2**26
+# Row groups of more bytes of lists have at most this number for each stored one.
+MAX_GROUP_NBYTES, MAX_RATIO = 2**28, 1032
 # Maximum number of rows whose texts are measured at a time: of texts that are in the
 # memory once, and of others.
 SHARED_ROWS, SINGLE_ROWS = 2**16, 2**4
@@ -146,6 +148,7 @@ def _named(path: str) -> AbstractContextManager[None]:
     return naming_file(path, *wrong)
 
 
+@cache
 def _pyarrow(module: str = "pyarrow") -> ModuleType:
     """Return a module of pyarrow; raise `UsageError` without it."""
     return import_extra(module, "tables", "Parquet needs the package %s")
@@ -226,6 +229,8 @@ def read(path: str, request: Request) -> Content:
             count = math.prod(inner)
             if count and any(c.num_values != rows * count for rows, c in chunks):
                 raise _missing(field.name)  # before a row of nothing is made
+            for _, chunk in chunks if inner else ():
+                _check_group(field.name, chunk, dtype)
             can_mask = _can_mask(field.type, dtype)
             has_nulls, lengths = False, Lengths()
             if number in texts or can_mask:
@@ -684,6 +689,20 @@ def _check_row(name: str, dtype: DType, inner: tuple[int, ...]) -> None:
     if math.prod(max(1, count) for count in inner) * dtype.itemsize > MAX_ROW_NBYTES:
         raise UsageTypeError(
             "column '%s': a row has more than '%d' bytes" % (name, MAX_ROW_NBYTES)
+        )
+
+
+def _check_group(name: str, chunk: ColumnChunkMetaData, dtype: DType) -> None:
+    """Raise `UsageError` for lists of which a single row can fill the memory.
+
+    Which row has how many items of a row group is known when they are decoded.
+    """
+    nbytes, stored = chunk.num_values * dtype.itemsize, chunk.total_compressed_size
+    if nbytes > max(MAX_GROUP_NBYTES, MAX_RATIO * stored):
+        raise UsageValueError(
+            "column '%s': a row group has '%d' bytes of lists in '%d' stored bytes, "
+            "expected at most '%d' times as many: write the file again, with smaller "
+            "row groups" % (name, nbytes, stored, MAX_RATIO)
         )
 
 
