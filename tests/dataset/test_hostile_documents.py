@@ -542,10 +542,9 @@ def test_folders_inside_of_many_folders(tmp_path):
         os.close(outer)
         outer = inner
     os.close(outer)
-    message = "inside of more than 250 folders"
-    assert message in dataset.verify("a").findings[0].message
+    assert dataset.verify("a").ok
     for call in (dataset.recover, dataset.convert):
-        with pytest.raises(bp.StorageError, match=message):
+        with pytest.raises(bp.StorageError, match="inside of more than 250 folders"):
             call("a", "b.npy")
     with pytest.raises(bp.FormatError, match="expected a name inside of the dataset"):
         dataset.snapshot("a", "b.npy")
