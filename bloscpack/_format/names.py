@@ -24,13 +24,17 @@ def is_safe_part(part: object) -> TypeGuard[str]:
     """Return whether text is the name of a file or folder, and no path."""
     if not isinstance(part, str) or part in ("", ".", ".."):
         return False
+    if "/" in part or "\\" in part or "\0" in part or (os.name == "nt" and ":" in part):
+        return False
+    if part.isascii():
+        return True
     try:
         # The surrogates of `os.fsdecode` represent bytes of a name that are no text. A
         # file system can't hold other surrogates, which JSON can have.
         part.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False
-    return not any(c in part for c in "/\\\0") and not (os.name == "nt" and ":" in part)
+    return True
 
 
 def is_too_long(part: str) -> bool:

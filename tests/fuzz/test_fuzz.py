@@ -39,6 +39,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /p
         ("changes", 5, 2),
         ("archives", 6, 4),
         ("documents", 6, 8),
+        ("doors", 7, 8),
     ],
 )
 def test_by_chance(of, seed, seconds):
