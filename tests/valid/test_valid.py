@@ -96,7 +96,7 @@ def check_array(entry, array):
     descr = expected["dtype"]
     if isinstance(descr, list):
         descr = [fields_of(field) for field in descr]
-    assert numpy.dtype(descr) == array.dtype
+    assert numpy.lib.format.descr_to_dtype(descr) == array.dtype
     assert tuple(expected["shape"]) == array.shape
     flags = array.flags
     assert flags.f_contiguous if expected["order"] == "F" else flags.c_contiguous
@@ -107,6 +107,7 @@ def fields_of(field):
     name, descr, *shape = field
     if isinstance(descr, list):
         descr = [fields_of(inner) for inner in descr]
+    name = tuple(name) if isinstance(name, list) else name
     return (name, descr, *map(tuple, shape))
 
 
