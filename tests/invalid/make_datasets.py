@@ -292,6 +292,7 @@ SAMPLES = {
         "V4",
         lambda: with_member(table(), "x", lambda d: d.update(shape=[-1])),
     ),
+    "column-without-axes": ("V2", lambda: with_member(table(), "x", without_axes)),
     "column-without-folder": ("V2 J11", lambda: without(table(), "x")),
     "table-unequal": (
         "V2",
@@ -806,6 +807,13 @@ def with_many_chunks(files, columns):
         document["codecs"][0]["configuration"]["chunk_shape"] = [4, 1]
 
     return edited(files, "zarr.json", change)
+
+
+def without_axes(document):
+    sharding = document["codecs"][0]
+    for holder in (document["chunk_grid"], sharding):
+        holder["configuration"]["chunk_shape"] = []
+    document.update(shape=[], dimension_names=[])
 
 
 def in_text(start):
