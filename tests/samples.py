@@ -1,4 +1,4 @@
-"""Writes SAMPLES.tsv, a line for each sample, and names samples in docs/format.rst.
+"""Writes SAMPLES.tsv, a line for each sample, and names samples in the format's rules.
 
 ``python tests/samples.py`` does both, from the manifests of ``valid`` and ``invalid``.
 """
@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).resolve().parent
-PAGE = FOLDER.parent / "docs" / "format.rst"
+DOCS = FOLDER.parent / "docs"
+PAGES = DOCS / "format.rst", DOCS / "format-appendix.rst"
 TABLE = FOLDER / "SAMPLES.tsv"
 COLUMNS = "path", "rules", "category", "outcome", "sha256"
-# A rule of the page, its duty, and its sample.
+# A rule, its duty, and its sample.
 RULE = re.compile(
-    r"^(?:\*|#\.) \*\*([A-Z]\d+)\*\* \(([RUAWCN])(?:: ([\w-]+))?\)", re.MULTILINE
+    r"^(?:\*|#\.) \*\*([A-Z]\d+)\*\* \(([RUAWCN])(?::([\w-]+))?\)", re.MULTILINE
 )
 
 
@@ -34,18 +35,23 @@ class Sample(NamedTuple):
         return re.sub(r"\.\w+$", "", self.path.split("/datasets/")[-1].split("/")[-1])
 
 
+def text() -> str:
+    """Return the text of the pages with rules."""
+    return "".join(page.read_text("utf-8") for page in PAGES)
+
+
 def rules(text: str) -> dict[str, tuple[str, str]]:
-    """Return duty and sample of each rule of the page."""
+    """Return duty and sample of each rule."""
     return {rule: (duty, name) for rule, duty, name in RULE.findall(text)}
 
 
 def samples() -> list[Sample]:
     """Return all samples, in the order of the manifests."""
-    duties = {rule: duty for rule, (duty, _) in rules(PAGE.read_text("utf-8")).items()}
+    duties = {rule: duty for rule, (duty, _) in rules(text()).items()}
     found = []
     for folder in "valid", "valid/datasets", "invalid", "invalid/datasets":
-        text = (FOLDER / folder / "MANIFEST.json").read_text("ascii")
-        for name, entry in json.loads(text).items():
+        manifest = (FOLDER / folder / "MANIFEST.json").read_text("ascii")
+        for name, entry in json.loads(manifest).items():
             path = "%s/%s" % (folder, entry.get("path", name + ".blp"))
             outcome, content = outcome_of(entry, duties.get(entry["rules"][0], ""))
             category = "archive" if path.endswith(".zip") else "dataset"
@@ -81,7 +87,7 @@ def table(found: list[Sample]) -> str:
 
 
 def named(text: str, found: list[Sample]) -> str:
-    """Return the page, in which each rule names the first sample that is about it."""
+    """Return a text, in which each rule names the first sample that is about it."""
 
     def head(match: re.Match[str]) -> str:
         rule, duty, _ = match.groups()
@@ -90,16 +96,17 @@ def named(text: str, found: list[Sample]) -> str:
         kind = "valid" if duty in "AN" else "invalid"
         first = [each for each in first if each.path.startswith(kind)] or first
         start = match[0].partition("(")[0] + "(" + duty
-        return start + (": %s)" % first[0].name if first else ")")
+        return start + (":%s)" % first[0].name if first else ")")
 
     return RULE.sub(head, text)
 
 
 def main() -> None:
-    """Write the table, and the names in the page."""
+    """Write the table, and the names in the rules."""
     found = samples()
     TABLE.write_text(table(found), "ascii")
-    PAGE.write_text(named(PAGE.read_text("utf-8"), found), "utf-8")
+    for page in PAGES:
+        page.write_text(named(page.read_text("utf-8"), found), "utf-8")
 
 
 if __name__ == "__main__":

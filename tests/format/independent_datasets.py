@@ -295,7 +295,7 @@ def read_node(folder: Folder) -> dict:
         column = describe_node(raw)
         crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
         stated = (column["own"] or {}).get("column", crc32)
-        check("V2", column["kind"] == "array")
+        check("V2", column["kind"] == "array" and column["shape"])
         check("V14", stated == crc32)
         columns[name] = column["tree"] | {"items": read_items(inner, column)}
     lengths = {each["shape"][0] for each in columns.values()}
@@ -917,7 +917,9 @@ def array_in(members: dict, sizes: dict, name: str, chunks: str | None) -> dict 
     supports("Z3", node is None or node["of Z3"])
     data = read_member(members[chunks])
     tree = blp.read_array(data)
-    check("A12", tree is not None)
+    if tree is None:
+        blp.read(data)
+        raise NotSupported("Z26")
     if node:
         check("Z3", blp.layout_of(data) == 3)
         check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))

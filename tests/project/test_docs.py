@@ -324,7 +324,7 @@ def test_table_of_checksums():
 
 
 def test_rules_are_numbered_without_gaps():
-    text = (DOCS / "format.rst").read_text("utf-8")
+    text = samples.text()
     found = {}
     for letter, number in re.findall(r"\*\*([A-Z])(\d+)\*\*", text):
         found.setdefault(letter, []).append(int(number))
@@ -342,7 +342,7 @@ def durability_rules():
 
 
 def test_rules_referred_to_exist():
-    text = (DOCS / "format.rst").read_text("utf-8")
+    text = samples.text() + (DOCS / "format-samples.rst").read_text("utf-8")
     rules = set(re.findall(r"\*\*([A-Z]\d+)\*\*", text))
     letters = "".join({rule[0] for rule in rules})
     named = set(re.findall(r"(?<![\w|-])([%s]\d{1,2})(?![\w-])" % letters, text))

@@ -32,7 +32,9 @@ def content_of(place):
     content = SHOWN[place]
     if EXAMPLES[example][name][:1] in b"{":
         return format_examples.document_of(content, EXAMPLES[example][name])
-    return format_examples.rebuilt(content, EXAMPLES["file"]["text.blp"])
+    left_out = {"undo": EXAMPLES["file"]["text.blp"]}
+    base = left_out.get(example, EXAMPLES[example][name])
+    return format_examples.rebuilt(content, base)
 
 
 @pytest.mark.skipif(
