@@ -285,7 +285,8 @@ def reset_signals() -> None:
 
 
 def copied_sample(folder: Path, name: str, into: Path) -> Path:
-    """Return a copy of a sample."""
-    source, target = folder / name, into / name
+    """Return a copy of a sample, or of a part of one with all that is around it."""
+    whole = name.partition("/")[0]
+    source, target = folder / whole, into / whole
     (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
-    return target
+    return into / name

@@ -54,12 +54,21 @@ Literal = (
     str | int | list["Literal"] | tuple["Literal", ...] | dict["Literal", "Literal"]
 )
 
-# A type without fields, such as `<f8`, `|S5`, `<M8[25s]` or `float64`.
-_TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
-# The text of a plain type in the spelling of `encode_dtype`, and the kinds of such.
+# A type without fields in the metadata of an array (docs/format.rst, Arrays).
+_SIZE = "(?:0|[1-9][0-9]{0,9})"
+_PLAIN = (
+    "[<>|](?:b1|[iu]1|[SV]%s)|[<>](?:[iu][248]|f(?:[248]|12|16)|c(?:8|16|24|32)|U%s)"
+    % (_SIZE, _SIZE)
+)
+_TIME = r"[<>][mM]8(?:\[(?:[1-9][0-9]{0,9})?(?:[YMWDhms]|[munpfa]s)\])?"
+SIMPLE_TYPE = re.compile("%s|%s|[<>|=]?[OT][0-9]*" % (_PLAIN, _TIME))
+# The text of such a type in the spelling of `encode_dtype`, without times.
+ENCODED_PLAIN = re.compile("'(%s)'" % _PLAIN)
 PLAIN_KINDS = "biufcSUV"
-ENCODED_PLAIN = re.compile(r"'([<>|][%s][0-9]{1,10})'" % PLAIN_KINDS)
-# Such a type, or several of them, such as `i4,f8`: text that is not a literal.
+# The types that not every machine has.
+LONG_DOUBLES = re.compile("[<>](f12|f16|c24|c32)")
+# Text that is not a literal, which 0.16 passed to NumPy: `<f8`, `float64`, `i4,f8`.
+_TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
 INEXACT = (
     "the integer %d becomes a float, because others are missing or of another type, "
@@ -356,8 +365,10 @@ def decode_dtype(stored: object) -> DType:
     try:
         plain = ENCODED_PLAIN.fullmatch(stored) if isinstance(stored, str) else None
         if plain is not None:  # the usual case
-            return numpy.dtype(plain[1])
+            return numpy.dtype(_simple_type(plain[1]))
         dtype = _decode(stored)
+    except Unsupported:
+        raise
     except Exception as error:  # NumPy raises many types of errors
         raise DamageError(
             "expected a dtype in the metadata, found %s: %.200s"
@@ -375,8 +386,10 @@ def decode_dtype(stored: object) -> DType:
 def _decode(stored: object) -> DType:
     """Return the dtype in the metadata; raises `ValueError`, and errors of NumPy."""
     _check_parts(stored)
+    if isinstance(stored, str) and PLAIN_DTYPE.fullmatch(stored):
+        return numpy.dtype(stored)
     parsed = stored
-    if isinstance(parsed, str) and not PLAIN_DTYPE.fullmatch(parsed):
+    if isinstance(parsed, str):
         parsed = parse_literal(parsed)
         _check_parts(parsed)
     descr = _descr(parsed)
@@ -384,8 +397,8 @@ def _decode(stored: object) -> DType:
     match descr:
         case [("", only)]:
             descr = only
-    if isinstance(descr, str) and not PLAIN_DTYPE.fullmatch(descr):
-        raise ValueError("neither a type nor a list of fields")
+    if isinstance(descr, tuple):
+        raise ValueError("an array of arrays is no type of an item")
     dtype: DType = numpy.lib.format.descr_to_dtype(descr)
     return dtype
 
@@ -434,12 +447,26 @@ def _descr(value: object) -> Any:
     """
     match value:
         case str():
-            return value
+            return _simple_type(value)
         case [*fields] if isinstance(value, list):
             return [_field(each) for each in fields]
         case (kind, [*shape]) if isinstance(value, tuple):
             return _descr(kind), tuple(shape)
     raise ValueError("expected a type or a list of fields")
+
+
+def _simple_type(text: str) -> str:
+    if not SIMPLE_TYPE.fullmatch(text):
+        raise ValueError("neither a type nor a list of fields")
+    if LONG_DOUBLES.fullmatch(text):
+        try:
+            numpy.dtype(text)
+        except TypeError as error:
+            raise Unsupported(
+                "this machine has no numbers of the dtype '%s'" % text,
+                section="metadata",
+            ) from error
+    return text
 
 
 def _field(value: object) -> tuple[object, ...]:
@@ -450,7 +477,8 @@ def _field(value: object) -> tuple[object, ...]:
     title, name = name if isinstance(name, (list, tuple)) else ("", name)
     if not (isinstance(title, str) and isinstance(name, str)):
         raise ValueError("expected text as the name and the title of a field")
-    lengths = (tuple(part) if isinstance(part, list) else part for part in shape)
+    # Of a number, NumPy makes the size of an item of the kind S, U or V.
+    lengths = ((part,) if isinstance(part, int) else tuple(part) for part in shape)
     return (title, name) if title else name, _descr(kind), *lengths
 
 

@@ -279,10 +279,22 @@ def _check_shard(
     states_place = True
     if inspection.report.ok:
         _compare(check, storage, source)
+        if check.ok and source.decode is not None:
+            _check_texts(check, source)
     else:
         states_place = _compare_damaged(check, inspection, source)
     if not (inspection.report.ok and check.ok):
         check.certain = states_place and not inspection.proof.numbers
+
+
+def _check_texts(check: FileCheck, source: ShardFiles) -> None:
+    """Check the texts in the intact chunks, which digests do not describe."""
+    for number in [*check.intact]:
+        try:
+            source.load([number], lambda _, plain: (source.decode or len)(plain))
+        except FormatError as error:
+            del check.intact[number]
+            check.add("chunks", "damaged", error.message, number=number)
 
 
 def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -> None:

@@ -1,4 +1,4 @@
-"""The layout 'superchunk': the rules D1 to D9 of docs/format.rst."""
+"""The layout 'superchunk': the rules D1 to D13 of docs/format-appendix.rst."""
 
 import json
 import os

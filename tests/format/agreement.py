@@ -107,6 +107,10 @@ def _opened(group, name):
 def _array(items, attributes):
     items = np.asarray(items)
     dtype = items.dtype
+    if dtype.kind == "O":  # text of variable length
+        tree = {"kind": "array", "dtype": _text("string"), "shape": list(items.shape)}
+        content = json.dumps(items.reshape(-1).tolist()).encode()
+        return {**tree, "attributes": attributes, "items": content}
     descr = [] if dtype.names == () else dtype.descr if dtype.names else dtype.str
     return {
         "kind": "array",

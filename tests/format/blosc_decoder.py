@@ -1,4 +1,4 @@
-"""A decoder of chunks, written from "Inside a chunk" of docs/format.rst alone.
+"""A decoder of chunks, written from docs/format-appendix.rst alone.
 
 It has the filters, blosclz and LZ4; zlib is Python's. `independent_reader` checks the
 header of a chunk (C1 to C3) before.

@@ -24,12 +24,14 @@ import numpy as np
 from google_crc32c import value as crc32c
 
 LARGEST_CHUNK, LARGEST = 2**31 - 17, 2**63 - 1
+LARGEST_ITEM = 2**31 - 1
+LONG = {"f12": "float96", "f16": "float128", "c24": "complex192", "c32": "complex256"}
 MISSING = 2**64 - 1, 2**64 - 1
 RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 32768}
 STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 SIMPLE = re.compile(
-    r"(?a)[<>|](b1|[iu]1|[SV]\d{1,19})|[<>]([iu][248]|f([248]|12|16)|c(8|16|24|32)"
-    r"|U\d{1,19}|[mM]8(\[([1-9]\d*)?([YMWDhms]|[munpfa]s)\])?)"
+    r"(?a)[<>|](b1|[iu]1|[SV](0|[1-9]\d{,9}))|[<>]([iu][248]|f([248]|12|16)"
+    r"|c(8|16|24|32)|U(0|[1-9]\d{,9})|[mM]8(\[([1-9]\d*)?([YMWDhms]|[munpfa]s)\])?)"
 )
 
 
@@ -157,7 +159,7 @@ def read_header(data: bytes) -> File:
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
     check("H6", checksum < len(CHECKSUMS))
-    check("X1", not options & 4)  # in a dataset
+    check("X10", not options & 4)  # in a dataset
     check("H6", options < 4)
     check("H5", nchunks != 0 or sizes[1] < 1)
     check("H6", min(nchunks, free - 1, *sizes) >= -1 and max(sizes) <= LARGEST_CHUNK)
@@ -226,7 +228,7 @@ def read_chunks(data: bytes, file: File) -> File:
         pieces.append(decompress(chunk))
         file.extents.append((position, stop))
         position = stop
-    check("U3", pieces or not is_stream or file.sizes[1] < 1)
+    check("U6", pieces or not is_stream or file.sizes[1] < 1)
     check("H8", file.nchunks or position == len(data))
     try:
         chunk, _ = read_frame(data, position, file.checksum)
@@ -281,7 +283,8 @@ def is_shape(shape: object, least: int = 0) -> bool:
 
 def describe(metadata: object) -> tuple[object, int, list[int], str]:
     """Return type, item size, shape and order of an array."""
-    check("A12", is_array(metadata) and {"dtype", "shape"} <= {*metadata})
+    check("A12", is_array(metadata))
+    check("A20", {"dtype", "shape"} <= {*metadata})
     order, shape, dtype = (metadata.get(k, "C") for k in ("order", "shape", "dtype"))
     check("A11", order in ("C", "F"))
     shape = [shape] if type(shape) is int else shape
@@ -289,7 +292,7 @@ def describe(metadata: object) -> tuple[object, int, list[int], str]:
     if isinstance(dtype, str) and dtype.startswith(("'", '"', "[", "u'", 'u"')):
         dtype = parse_literal(dtype)
     match dtype:
-        case [["", plain]]:  # A2
+        case [["", plain]] if isinstance(dtype, list):  # A2
             dtype = plain
     dtype, itemsize = describe_type(dtype)
     check("A6", itemsize * math.prod(n or 1 for n in shape) <= LARGEST)
@@ -297,12 +300,11 @@ def describe(metadata: object) -> tuple[object, int, list[int], str]:
 
 
 def parse_literal(text: str) -> object:
-    """Return the strings, numbers and lists in a text; a tuple becomes a list."""
+    """Return the strings, numbers, lists and tuples in a text."""
     known = rf"([uU]?({STRING})|\d{{1,19}}L?|[][(), ])*"
     check("A5", re.fullmatch(known, text))
     with breaking("A5", ValueError, SyntaxError, RecursionError, MemoryError):
-        value = ast.literal_eval(re.sub(rf"({STRING})|L", r"\1", text))
-    return json.loads(json.dumps(value))
+        return ast.literal_eval(re.sub(rf"({STRING})|L", r"\1", text))
 
 
 def describe_type(dtype: object) -> tuple[object, int]:
@@ -310,24 +312,40 @@ def describe_type(dtype: object) -> tuple[object, int]:
     if isinstance(dtype, str):
         check("A4", not re.fullmatch(r"[<>|=]?[OT]\d*", dtype))
         check("A5", SIMPLE.fullmatch(dtype))
-        size = int(re.findall(r"\d+", dtype)[0]) * (4 if dtype[1] == "U" else 1)
+        size, *count = map(int, re.findall(r"\d+", dtype))
+        size *= 4 if dtype[1] == "U" else 1
+        check("A17", size <= LARGEST_ITEM)
+        check("A5", not count or count[0] <= LARGEST_ITEM)
+        supports("A18", dtype[1:] not in LONG or hasattr(np, LONG[dtype[1:]]))
         dtype = re.sub(r"\[1(?=\D)", "[", dtype)
         return re.sub(r"^.(?=[bSV]|[iu]1$)", "|", dtype), size
     check("A5", isinstance(dtype, list))
     total, names, fields = 0, [], []
     for field in dtype:
-        check("A5", isinstance(field, list) and len(field) in (2, 3))
-        title = field[0] if isinstance(field[0], list) else ["", field[0]]  # A3
-        check("A5", len(title) == 2 and all(isinstance(text, str) for text in title))
-        names += filter(None, title)
-        check("A5", len({*names}) == len(names))
-        shape = field[2] if len(field) == 3 else []
-        shape = [shape] if type(shape) is int else shape
-        check("A5", is_shape(shape))
-        inner, size = describe_type(field[1])
-        fields.append([field[0], inner, shape] if shape else [field[0], inner])
+        check("A5", isinstance(field, (list, tuple)) and len(field) in (2, 3))
+        name, kind, *shapes = field
+        title, name = name if isinstance(name, (list, tuple)) else ("", name)
+        check("A5", isinstance(title, str) and isinstance(name, str))
+        while isinstance(kind, tuple):  # a pair of a type and a shape
+            check("A5", len(kind) == 2 and isinstance(kind[1], (list, tuple)))
+            kind, shapes = kind[0], [*shapes, kind[1]]
+        shapes = [[each] if type(each) is int else each for each in shapes]
+        check("A5", all(is_shape(each) for each in map(as_list, shapes)))
+        inner, size = describe_type(kind)
+        check("A17", size or not any(shapes))
+        shape = [*itertools.chain(*shapes)]
+        is_padding = not name and (inner[:2] == "|V" or bool(shape))
+        names += [title] * bool(title) + [name] * (not is_padding)
+        check("A15", len({*names}) == len(names))
+        label = [title, name] if title else name
+        fields.append([label, inner, shape] if shape else [label, inner])
         total += size * math.prod(shape)
+        check("A17", total <= LARGEST_ITEM)
     return fields, total
+
+
+def as_list(shape: object) -> object:
+    return [*shape] if isinstance(shape, tuple) else shape
 
 
 def read_array(data: bytes) -> dict | None:

@@ -1,4 +1,4 @@
-"""Section "Inside a chunk" of docs/format.rst suffices to decode what Blosc writes."""
+"""The page docs/format-appendix.rst suffices to decode what Blosc writes."""
 
 from __future__ import annotations
 

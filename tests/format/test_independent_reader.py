@@ -91,7 +91,7 @@ def test_the_other_reader_shares_nothing_with_the_package():
     sources = [*(TESTS / "format").glob("independent_*.py")]
     texts = [source.read_text("utf-8") for source in sources]
     assert not any(re.search("(import|from) bloscpack", text) for text in texts)
-    assert sum(map(lines_of_code, texts)) <= 1050
+    assert sum(map(lines_of_code, texts)) <= 1150
 
 
 def lines_of_code(text):

@@ -19,6 +19,7 @@ import numpy as np
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
+from format.independent_reader import crc32c  # noqa: E402
 from fuzz.parts import set_offsets, take_apart  # noqa: E402
 from fuzz.trailers import add_trailer  # noqa: E402
 from valid.make_datasets import (  # noqa: E402
@@ -35,6 +36,7 @@ from valid.make_datasets import (  # noqa: E402
     group,
     in_shard,
     index_at,
+    late,
     patched,
     pending,
     pending_superchunk,
@@ -50,6 +52,7 @@ from valid.make_datasets import (  # noqa: E402
     with_list,
     with_member,
     without,
+    without_header,
     write_sample,
 )
 from valid.make_datasets import SAMPLES as SAMPLES_VALID  # noqa: E402
@@ -91,8 +94,8 @@ def zipped(rules, change):
     return rules, lambda: archive(change)
 
 
-def listed(change):
-    return "Z7", lambda: archive(change, listed=True)
+def listed(rules, change):
+    return rules, lambda: archive(change, listed=True)
 
 
 def renamed(z):
@@ -241,11 +244,11 @@ SAMPLES = {
     ),
     "zarr-format-2": zarr("V1", zarr_format=2),
     "zarr-format-draft": (
-        "V1",
+        "V12",
         lambda: with_keys(unsigned(array(FEW)), "zarr.json", zarr_format=DRAFT),
     ),
     "zarr-node-of-others": (
-        "V1",
+        "V12",
         lambda: with_keys(unsigned(array(FEW)), "zarr.json", node_type="table"),
     ),
     "zarr-node-type": zarr("V1", node_type="column"),
@@ -270,9 +273,9 @@ SAMPLES = {
         ),
     ),
     "table-column-missing": ("V2", lambda: without(old_table(), "x")),
-    "table-columns-exchanged": ("V2", lambda: swapped(old_table(), "x", "y")),
+    "table-columns-exchanged": ("V14", lambda: swapped(old_table(), "x", "y")),
     "table-copies-exchanged": (
-        "V2",
+        "V14",
         lambda: edited(table(), "zarr.json", exchange_copies),
     ),
     "table-copy-no-object": (
@@ -280,7 +283,7 @@ SAMPLES = {
         lambda: edited(table(), "zarr.json", lambda d: copies_in(d).update(x=[1])),
     ),
     "table-copy-name": (
-        "J5",
+        "J8",
         lambda: edited(
             table(), "zarr.json", lambda d: copies_in(d).update({"zarr.json": {}})
         ),
@@ -289,6 +292,8 @@ SAMPLES = {
         "V4",
         lambda: with_member(table(), "x", lambda d: d.update(shape=[-1])),
     ),
+    "column-without-axes": ("V2", lambda: with_member(table(), "x", without_axes)),
+    "column-without-folder": ("V2 J11", lambda: without(table(), "x")),
     "table-unequal": (
         "V2",
         lambda: with_member(table(), "x", lambda d: d.update(shape=[5])),
@@ -297,23 +302,23 @@ SAMPLES = {
     "zarr-must-understand": zarr("V3", other={"must_understand": True}),
     "zarr-transformers": zarr("V3", storage_transformers=[{"name": "x"}]),
     "zarr-transformers-null": zarr("V3", storage_transformers=None),
-    "zarr-dimension-names": zarr("V3", dimension_names=["a", "b"]),
-    "zarr-dimension-number": zarr("V3", dimension_names=[1]),
+    "zarr-dimension-names": zarr("V15", dimension_names=["a", "b"]),
+    "zarr-dimension-number": zarr("V15", dimension_names=[1]),
     "zarr-shape-negative": zarr("V4", shape=[-1]),
     "zarr-shape-fraction": zarr("V4", shape=[20.0]),
     "zarr-shape-true": zarr("V4", shape=[True]),
     "zarr-shape-large": zarr("V4", shape=[2**62]),
     "zarr-shape-missing": zarr("V4", shape=REMOVED),
     "zarr-axes": zarr("V4", shape=[4, 5]),
-    "zarr-grid": zarr("V4", chunk_grid={"name": "rectilinear"}),
+    "zarr-grid": zarr("V16", chunk_grid={"name": "rectilinear"}),
     "zarr-chunk-zero": sharding("V4", chunk_shape=[0]),
-    "zarr-part-of-a-chunk": sharding("V4", chunk_shape=[3]),
+    "zarr-part-of-a-chunk": sharding("V16", chunk_shape=[3]),
     "zarr-large-chunk": (
-        "V4",
+        "V16",
         lambda: with_large_chunks(array(FEW), 2**30),
     ),
     "zarr-many-chunks": (
-        "V4",
+        "V16",
         lambda: with_many_chunks(array(NUMBERS.reshape(10, 2)), 2**20),
     ),
     "zarr-data-type": zarr("V5", data_type="int7"),
@@ -382,7 +387,7 @@ SAMPLES = {
         },
     ),
     "zarr-codecs-missing": zarr("V6", codecs=REMOVED),
-    "zarr-grid-missing": zarr("V4", chunk_grid=REMOVED),
+    "zarr-grid-missing": zarr("V16", chunk_grid=REMOVED),
     "zarr-encoding-missing": zarr("V7", chunk_key_encoding=REMOVED),
     "table-name-outside": (
         "V2 I9",
@@ -426,7 +431,7 @@ SAMPLES = {
     "shard-of-another-array": ("I8", of_another),
     "shard-dtype": zarr("I8", data_type="float32"),
     "shard-rows-of-chunks": (
-        "I8 V9",
+        "V9 I8",
         lambda: edited(array(FEW), "zarr.json", two_rows),
     ),
     "shard-rows": (
@@ -434,7 +439,7 @@ SAMPLES = {
         lambda: with_keys(array(NUMBERS), "zarr.json", shape=[24]),
     ),
     "shard-no-file": (
-        "T1 I8 V9",
+        "V9 T1 I8",
         lambda: {**array(FEW), "c/0": array(FEW)["c/0"][32:]},
     ),
     "shard-entries-exchanged": ("S6", swap_index),
@@ -448,25 +453,50 @@ SAMPLES = {
         ),
     ),
     "shard-entry-short": ("V9 C3", short_entry),
+    "shard-version-1": ("L5 I8", lambda: patched(array(FEW), "c/0", 4, b"\1")),
+    "shard-version-2": ("A12 I8", lambda: patched(array(FEW), "c/0", 4, b"\2")),
+    "shard-entry-19": (
+        "V9",
+        lambda: with_entry(array(FEW), "c/0", 0, struct.pack("<QQ", 300, 19)),
+    ),
+    "shard-entry-unneeded": (
+        "V9",
+        lambda: with_entry(array(FEW[:4]), "c/0", 1, struct.pack("<QQ", 300, 200)),
+    ),
+    "string-count": ("V9 G9", lambda: in_text(b"\3\0\0\0")),
+    "string-long": ("V9 G9", lambda: in_text(b"\2\0\0\0\xff\0\0\0")),
+    "string-no-utf-8": (
+        "V9 G9",
+        lambda: in_text(b"\2\0\0\0\1\0\0\0\xff\2\0\0\0bc"),
+    ),
     "shard-checksum": ("V9 I8", lambda: unchecked(array(FEW), "c/0")),
     "grid-shards-exchanged": ("I8", lambda: swapped(grid(), "c/0/0", "c/0/1")),
     "grid-chunks": ("I8", lambda: edited(grid(), "zarr.json", other_grid)),
     # Identities
     "own-document-not-supported": (
-        "I4",
+        "I13",
         lambda: edited(
             array(FEW), "zarr.json", lambda d: d.update(other=1), sign=False
         ),
     ),
     "own-key-no-object": (
-        "I4 I10",
+        "I13 I10",
         lambda: edited(
             array(FEW), "zarr.json", lambda d: {**d, "bloscpack": [d["bloscpack"]]}
         ),
     ),
     "own-new-items": (
-        "V8 I11",
+        "I11",
         lambda: with_keys(array(FEW), *("zarr.json", "bloscpack"), **{"new-items": ""}),
+    ),
+    "new-items-not-own": (
+        "I11",
+        lambda: edited(
+            array(FEW),
+            "zarr.json",
+            lambda d: d["bloscpack"].update({"new-items": ""}),
+            sign=False,
+        ),
     ),
     "storage-digest": (
         "I5",
@@ -506,13 +536,13 @@ SAMPLES = {
         },
     ),
     "sizes-missing": ("I5", lambda: without(superchunk(FEW), "meta/sizes")),
-    "attributes-missing": ("I5", lambda: without(superchunk(FEW), "meta/attributes")),
+    "attributes-missing": ("I16", lambda: without(superchunk(FEW), "meta/attributes")),
     "columns-missing": (
-        "I5",
+        "I16",
         lambda: without(table(layout="superchunk"), "meta/columns"),
     ),
     "attributes-digest": (
-        "I5",
+        "I16",
         lambda: edited(
             superchunk(FEW),
             "meta/attributes",
@@ -521,11 +551,11 @@ SAMPLES = {
         ),
     ),
     "attributes-no-key": (
-        "I5",
+        "I16",
         lambda: with_keys(superchunk(FEW), "meta/attributes", attributes=REMOVED),
     ),
     "columns-of-another": (
-        "I5",
+        "I16",
         lambda: edited(
             table(layout="superchunk"),
             "meta/columns",
@@ -543,9 +573,9 @@ SAMPLES = {
         "D2",
         lambda: with_keys(superchunk(FEW), "meta/sizes", shape=[-1]),
     ),
-    "superchunk-version-2": storage("D3", superchunk=2),
-    "superchunk-version-true": storage("D3", superchunk=True),
-    "superchunk-version-none": storage("D3", superchunk=REMOVED),
+    "superchunk-version-2": storage("D11", superchunk=2),
+    "superchunk-version-true": storage("D11", superchunk=True),
+    "superchunk-version-none": storage("D11", superchunk=REMOVED),
     "superchunk-kind": storage("D3", kind="group"),
     "superchunk-no-columns": tables("D3", lambda d: d.update(columns=[])),
     "superchunk-equal-columns": tables(
@@ -568,7 +598,7 @@ SAMPLES = {
         lambda: with_keys(table(layout="superchunk"), "meta/columns", "columns", x=[1]),
     ),
     "superchunk-columns-missing": tables("D3", lambda d: d.pop("columns") and d),
-    "superchunk-large-item": storage("D4", dtype="'|V67108865'"),
+    "superchunk-large-item": storage("D12", dtype="'|V67108865'"),
     "superchunk-large-chunk": storage("D4", chunklen=2**30, superchunklen=2**30),
     "superchunk-chunklen-large": storage("D4", chunklen=2**31, superchunklen=2**31),
     "superchunk-checksum": (
@@ -596,11 +626,11 @@ SAMPLES = {
         lambda: swapped(superchunk(NUMBERS), "data/__1__.bin", "data/__2__.bin"),
     ),
     "leaves-exchanged": (
-        "I8 V9",
+        "V9 I8",
         lambda: swapped(superchunk(FIELDS), "data/x", "data/p/u"),
     ),
     "superchunk-columns-exchanged": (
-        "I8 V9",
+        "V9 I8",
         lambda: swapped(table(layout="superchunk"), "data/x", "data/y"),
     ),
     # Archives
@@ -617,23 +647,27 @@ SAMPLES = {
     "archive-local-one-size": zipped("Z1", lambda z: with_large_sizes(z, size=1)),
     "archive-local-stored": zipped("Z1", lambda z: with_large_sizes(z, stored=1)),
     "archive-local-document-method": local("Z1", "x/zarr.json", method=8),
-    "archive-document-crc32": zipped("Z1", lambda z: wrong_crc(z, "x/zarr.json")),
+    "archive-document-crc32": zipped("Z10", lambda z: wrong_crc(z, "x/zarr.json")),
     "archive-cut": ("Z2", lambda: cut(archive(), "sample.zip", -10)),
     "archive-count": zipped("Z2", lambda z: z.end.update(count=3)),
-    "archive-disk": zipped("Z2", lambda z: z.end.update(disk=1)),
-    "archive-large-directory": zipped("Z2", lambda z: z.end.update(nbytes=2**25)),
-    "archive-overlap": entry("Z2", offset=10),
+    "archive-disk": zipped("Z12", lambda z: z.end.update(disk=1)),
+    "archive-large-directory": zipped("Z12", lambda z: z.end.update(nbytes=2**25)),
+    "archive-overlap": entry("Z13", offset=10),
     "archive-entry-disk": entry("Z2", disk=1),
-    "archive-two-sizes": entry("Z2", stored=3),
-    "archive-list-lost": listed(lambda z: z.members.remove(z["x/c/0"])),
+    "archive-two-sizes": entry("Z13", stored=3),
+    "archive-list-lost": listed("Z19", lambda z: z.members.remove(z["x/c/0"])),
     "archive-list-size": listed(
-        lambda z: z["x/c/0"]["entry"].update(size=100, stored=100)
+        "Z20",
+        lambda z: z["x/c/0"]["entry"].update(size=100, stored=100),
     ),
-    "archive-list-header": ("Z1", lambda: archive(renamed, listed=True)),
-    "archive-group-crc32": zipped("Z1", lambda z: wrong_crc(z, "zarr.json")),
-    "archive-version": zipped("Z2", lambda z: z["x/c/0"]["entry"].update(needed=64)),
+    "archive-list-parts": ("Z18", lambda: archive(long_name, listed=True)),
+    "archive-late-chunks-of-others": ("Z25", lambda: late(without_header)),
+    "archive-list-header": ("Z21", lambda: archive(renamed, listed=True)),
+    "archive-group-header": local("Z22", "zarr.json", crc=1),
+    "archive-group-crc32": zipped("Z22", lambda z: wrong_crc(z, "zarr.json")),
+    "archive-version": zipped("Z12", lambda z: z["x/c/0"]["entry"].update(needed=64)),
     "archive-extra-field": zipped(
-        "Z2", lambda z: z["x/c/0"]["entry"].update(more=b"cuts")
+        "Z14", lambda z: z["x/c/0"]["entry"].update(more=b"cuts")
     ),
     "archive-shape": zipped("Z3", lambda z: set_document(z, "x/zarr.json", shape=[4])),
     "archive-dtype": zipped(
@@ -651,16 +685,16 @@ SAMPLES = {
     ),
     "archive-without-chunks": zipped("Z8", lambda z: z.members.remove(z["x/c/0"])),
     "archive-both": zipped(
-        "Z8",
+        "Z24",
         lambda z: z.members.extend(Zip({"x.blp": z["x/c/0"]["data"]}).members),
     ),
-    "archive-deflated": zipped("Z1", deflated),
+    "archive-deflated": zipped("Z9", deflated),
     "archive-all-encrypted": zipped(
-        "Z1", lambda z: [z["x/c/0"][key].update(flags=0x801) for key in HEADERS]
+        "Z9", lambda z: [z["x/c/0"][key].update(flags=0x801) for key in HEADERS]
     ),
     "archive-name-changed": entry("Z8", name=b"z/c/0"),
     "archive-member-in-directory": zipped(
-        "Z2", lambda z: [longer(z.members[-1][key]) for key in HEADERS]
+        "Z13", lambda z: [longer(z.members[-1][key]) for key in HEADERS]
     ),
     "archive-start": zipped("Z2", lambda z: z.end.update(start=2**20)),
     "archive-codecs": zipped(
@@ -672,15 +706,15 @@ SAMPLES = {
             z, "x/zarr.json", chunk_key_encoding={"name": "v2", **SLASH}
         ),
     ),
-    "archive-checksum": zipped("Z3", lambda z: change_member(z, "x/c/0", unchecked)),
-    "archive-chunk-crc32": zipped("Z1", lambda z: wrong_crc(z, "x/c/0")),
+    "archive-checksum": zipped("Z16", lambda z: change_member(z, "x/c/0", unchecked)),
+    "archive-chunk-crc32": zipped("Z11", lambda z: wrong_crc(z, "x/c/0")),
     "archive-without-group": zipped(
         "Z5", lambda z: z.members.remove(z["in/zarr.json"])
     ),
     # Undo records
     "archive-undo": zipped("X2", lambda z: change_member(z, "x/c/0", flagged)),
-    "zarr-undo": ("X1", lambda: flagged(array(FEW), "c/0")),
-    "superchunk-undo": ("X1", lambda: flagged(superchunk(FEW), "data/__1__.bin")),
+    "zarr-undo": ("X10", lambda: flagged(array(FEW), "c/0")),
+    "superchunk-undo": ("X10", lambda: flagged(superchunk(FEW), "data/__1__.bin")),
     # Commits
     "pending-number": ("J2", lambda: pending(change=lambda stored: 1)),
     "pending-no-object": ("J2", lambda: pending(change=lambda stored: [1])),
@@ -752,6 +786,10 @@ SAMPLES = {
         },
     ),
     "pending-no-attributes": ("J4", lambda: lost(pending_table())),
+    "member-with-a-folder": (
+        "I9 I21",
+        lambda: {**group(), "new/zarr.json/x": b""},
+    ),
     "group-member": ("V1", lambda: with_keys(group(), "a/zarr.json", zarr_format=2)),
 }
 CHECKER = (
@@ -769,6 +807,32 @@ def with_many_chunks(files, columns):
         document["codecs"][0]["configuration"]["chunk_shape"] = [4, 1]
 
     return edited(files, "zarr.json", change)
+
+
+def without_axes(document):
+    sharding = document["codecs"][0]
+    for holder in (document["chunk_grid"], sharding):
+        holder["configuration"]["chunk_shape"] = []
+    document.update(shape=[], dimension_names=[])
+
+
+def in_text(start):
+    """Return an array of text, of which the plain bytes of a chunk begin otherwise."""
+    files = array(np.array(["a", "bc"], object), chunks=2, shards=4)
+    at, size = struct.unpack_from("<QQ", files["c/0"], index_at(files, "c/0"))
+    files = patched(files, "c/0", at + 16, start)
+    chunk = files["c/0"][at : at + size - 4]
+    return patched(files, "c/0", at + size - 4, struct.pack("<I", crc32c(chunk)))
+
+
+def long_name(z):
+    """List a member with a name of 251 parts."""
+    value = json.loads(z["zarr.json"]["data"])
+    listed = value["attributes"]["bloscpack-members"]
+    listed["sizes"]["x" + "/c" * 250] = 7
+    listed["digest"] = "crc32=00000000"
+    text = json.dumps(value).encode()
+    z["zarr.json"]["data"] = text.replace(b"00000000", b"%08x" % crc32(text))
 
 
 def cut(files, name, size):

@@ -34,72 +34,6 @@ INVALID = TESTS / "invalid"
 MANIFEST = json.loads((INVALID / "MANIFEST.json").read_text("ascii"))
 ERRORS_OF_016 = json.loads((INVALID / "ERRORS-0.16.json").read_text("ascii"))
 
-# Rules that no content of a file breaks, and why.
-NOT_IN_A_FILE = {
-    "F1": "what writers do",
-    "G9": "text of any length, in datasets only: tests/dataset/test_text.py",
-    "F2": "what readers can: tests/golden",
-    "H4": "what writers do; readers bear with it",
-    "H7": "what readers must not do",
-    "M4": "the room may hold anything",
-    "M8": "what writers do; readers bear with it",
-    "A14": "what readers must not refuse: tests/valid",
-    "C8": "what writers do: C1, C2 and C4",
-    "S17": "what readers may do: tests/dataset/test_blocks.py",
-    "C9": "what writers may do",
-    "C10": "what writers do",
-    "B1": "what Blosc refuses: C6",
-    "B2": "what a flag means",
-    "B3": "what Blosc refuses: C6",
-    "B4": "what a flag means",
-    "B5": "what Blosc refuses: C6",
-    "C11": "what depends on the Blosc that is installed",
-    "K2": "what writers must not do",
-    "A1": "what writers do",
-    "A2": "what a spelling means",
-    "A3": "what a spelling means",
-    "A8": "what writers do; readers bear with it",
-    "A9": "what writers do; readers bear with it",
-    "A13": "what writers do; readers bear with it",
-    "G3": "what a number means",
-    "G4": "what writers do",
-    "G5": "what writers do; readers bear with it",
-    "G6": "what append does",
-    "G8": "what old readers do",
-    "P8": "what writers do: tests/operations/test_append.py",
-    "S1": "what readers ignore: tests/valid",
-    "S2": "what has no trailer: tests/valid",
-    "S3": "what a word means",
-    "S8": "what writers do",
-    "S9": "what writers do: tests/crash",
-    "S10": "what append does",
-    "S11": "what checkers say: tests/valid",
-    "S12": "what recover does: tests/check/test_trailer.py",
-    "X1": "what a bit means: tests/valid",
-    "X7": "what writers do: tests/crash",
-    "X8": "what writers do: tests/crash",
-    "X9": "what writers do: tests/operations/test_append.py",
-    "U1": "what is not there, whatever a bit says",
-    "U4": "what writers do",
-    "U5": "what writers do",
-    "P2": "what append does",
-    "P3": "what append does",
-    "P4": "what append does",
-    "P5": "what append does",
-    "P6": "what append does",
-    "P7": "what append does",
-    "O5": "a reader does not use free entries: tests/valid",
-    "W1": "what writers do",
-    "W2": "what writers do",
-    "W3": "what writers do",
-    "L1": "what layout 2 allows: tests/valid",
-    "L2": "what readers must not look at: tests/valid",
-    "L3": "what layout 2 allows: tests/valid",
-    "L4": "what layouts 0 and 1 do not have: tests/valid",
-    "E1": "what writers must not do",
-    "E2": "what later versions of this document may do",
-}
-
 
 def read_bytes(path):
     return bp.unpack_bytes_from_bytes(path.read_bytes(), nthreads=1)
@@ -289,16 +223,6 @@ def test_every_file_is_listed():
 def test_files_are_made_again():
     for name in ["sound", *make.FILES]:
         assert (INVALID / (name + ".blp")).read_bytes() == make.made(name)
-
-
-def test_every_rule_is_broken():
-    text = (TESTS.parent / "docs" / "format.rst").read_text("utf-8")
-    rules = set(re.findall(r"\*\*([A-Z][0-9]+)\*\*", text))
-    # Those of datasets and archives, which are no single files.
-    rules = {rule for rule in rules if rule[0] not in "DIJVZ"}
-    broken = {rule for rules, _ in make.FILES.values() for rule in rules.split()}
-    assert rules == broken | {*NOT_IN_A_FILE}
-    assert set() == broken & {*NOT_IN_A_FILE}
 
 
 def test_manifest_names_the_rules():

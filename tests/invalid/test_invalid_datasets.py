@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from format.agreement import read_here, refusals
 from invalid import make_datasets
-from support import DOCS, TESTS, copied_sample
+from support import TESTS, copied_sample
 from valid.make_datasets import files_of, write_sample
 
 FOLDER = TESTS / "invalid" / "datasets"
 MANIFEST = json.loads((FOLDER / "MANIFEST.json").read_text("ascii"))
 each_sample = pytest.mark.parametrize("name", MANIFEST)
-
-# Rules of archives and datasets that no file breaks, and why.
-NOT_IN_A_FILE = {
-    "D5": "what a place means: I8",
-    "D6": "what a name means",
-    "D7": "what a number means: D8, I8",
-    "D9": "what writers do: tests/dataset/test_crash.py",
-    "I1": "what writers do",
-    "I2": "what a word means: V2",
-    "I3": "what writers do: I4, I5",
-    "I6": "what a key means: I8",
-    "J1": "what writers do",
-    "J3": "what a list means: tests/valid",
-    "J6": "what an attribute means: tests/valid",
-    "V10": "what counts: tests/valid",
-    "V11": "what attributes mean",
-    "Z4": "what writers do",
-    "Z6": "what writers do",
-}
 
 
 @pytest.mark.every_case
@@ -72,12 +52,3 @@ def test_made_again(name, tmp_path):
     stored = FOLDER / MANIFEST[name]["path"]
     assert files_of(stored) == files_of(write_sample(tmp_path, name, make()))
     assert rules.split() == MANIFEST[name]["rules"]
-
-
-def test_every_rule_is_broken():
-    rules = set(re.findall(r"\*\*([DIJVZ]\d+)\*\*", (DOCS / "format.rst").read_text()))
-    broken = {
-        rule for rules, _ in make_datasets.SAMPLES.values() for rule in rules.split()
-    }
-    assert rules == {rule for rule in broken if rule[0] in "DIJVZ"} | {*NOT_IN_A_FILE}
-    assert set() == broken & {*NOT_IN_A_FILE}

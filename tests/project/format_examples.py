@@ -2,16 +2,19 @@
 
 ``python tests/project/format_examples.py`` makes each file with the package, and
 replaces the tables of the page. A line has a position, bytes, and what they are; text
-is in quotes, and ``00 x 16`` stands for 16 equal bytes. `rebuilt` undoes a table.
+is in quotes, and ``00 x 16`` stands for 16 equal bytes. `rebuilt` undoes a table, and
+`document_of` the compact form of a document.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import struct
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +58,7 @@ class Table:
         self.lines = []
 
     def _line(self, size, shown, meaning):
-        line = "%-5d %-47s  %s" % (self.at, shown, meaning)
+        line = "%-5d %-35s  %s" % (self.at, shown, meaning)
         self.lines.append(line.rstrip())
         self.at += size
 
@@ -80,7 +83,7 @@ class Table:
         return values
 
     def _hex(self, size):
-        return self.data[self.at : self.at + size].hex(" ")
+        return self.data[self.at : self.at + size].hex(" ", -4)
 
     def raw(self, size, meaning):
         """Take bytes; equal ones are counted."""
@@ -96,7 +99,7 @@ class Table:
         """Take text in ASCII."""
         stop = self.at + size
         while self.at < stop:
-            piece = self.data[self.at : min(self.at + 43, stop)]
+            piece = self.data[self.at : min(self.at + 60, stop)]
             size = piece.find(b"\n") + 1 or len(piece)
             self._line(size, repr(piece[:size].decode("ascii")), meaning)
 
@@ -105,9 +108,9 @@ class Table:
 
     # Files
 
-    def file(self, end=None):
-        """Take a file of layout 3 that ends at a position."""
-        end = len(self.data) if end is None else end
+    def file(self):
+        """Take a file of layout 3."""
+        end = len(self.data)
         header = self.sections()
         checksum = header["checksum"]
         nchunks, free = header["nchunks"], header["max_app_chunks"]
@@ -148,10 +151,11 @@ class Table:
         while self.data.startswith(b"PK\3\4", self.at):
             self.section("member")
             size = self.record(LOCAL)["name"]
+            name = self.data[self.at : self.at + size]
             self.text(size, "")
             size = self.record("H extra, H length, Q size, Q stored")["size"]
-            if self.data.startswith(b"blpk", self.at):
-                self.file(self.at + size)
+            if b"/" in name:  # a shard and its document are left out
+                self.at += size
             else:
                 self.text(size, "")
         while self.data.startswith(b"PK\1\2", self.at):
@@ -161,10 +165,16 @@ class Table:
         self.record(END)
 
     def changed(self):
-        """Take a file of layout 3 in which a change was interrupted."""
+        """Take a file of layout 3 in which a change was interrupted.
+
+        Lines with the bytes of the file `plain` are left out.
+        """
         size = struct.unpack_from("<q", self.data, len(self.data) - 48)[0]
         at = len(self.data) - 48 - size
-        self.sections()
+        self.record(HEADER)
+        self.at = len(plain()) - 28
+        self.section("chunk 1")
+        self.frame(1)
         self.section("undo record")
         self.raw(at - self.at, "zero bytes")
         count = self.record(UNDO)["extents"]
@@ -184,15 +194,20 @@ def table(data, take):
     return "\n".join(found.lines)
 
 
-def rebuilt(text):
-    """Return the bytes that a table shows, after a look at its positions."""
+def rebuilt(text, base=b""):
+    """Return the bytes that a table shows, after a look at its positions.
+
+    Bytes that it leaves out are those of `base`.
+    """
     data = b""
-    shown = re.compile(r"(\d+) +('.*?[^\\]'|\w\w x \d+|\w\w(?: \w\w)*)(?:  |$)")
+    pattern = r"(\d+) +('.*?[^\\]'|\w\w x \d+|[0-9a-f]+(?: [0-9a-f]+)*)(?:  |$)"
+    shown = re.compile(pattern)
     for line in text.splitlines():
         found = shown.match(line.strip())
         if found is None:
             assert not line.strip()[:1].isdigit(), line
             continue
+        data += base[len(data) : int(found[1])]
         assert len(data) == int(found[1]), line
         byte, _, count = found[2].partition(" x ")
         if byte[0] == "'":
@@ -227,7 +242,7 @@ def group(path):
 def archive():
     file = io.BytesIO()
     with fixed():
-        bp.savez(file, x=ROWS, s=np.int16(7))
+        bp.savez(file, x=ROWS)
     return file.getvalue()
 
 
@@ -253,7 +268,7 @@ def plain():
 
 
 ROWS = np.arange(3, dtype="u1")
-COLUMNS = {"x": ROWS, "y": np.zeros(3, "S1")}
+COLUMNS = {"x": ROWS}
 
 
 def examples():
@@ -262,7 +277,6 @@ def examples():
     return {
         "file": {"text.blp": plain()},
         "shard": {"shard.blp": shard},
-        "grid": {"grid.blp": array(2, 3, chunks=(2, 2), max_app_chunks=0)},
         "archive": {"arrays.zip": archive()},
         "zarr-array": small(dataset.create_array, ROWS),
         "zarr-table": small(dataset.create_table, COLUMNS),
@@ -282,7 +296,19 @@ def shown(name, content):
         return table(content, Table.file)
     if content[:4] == b"PK\3\4":
         return table(content, Table.archive)
-    return content.decode("ascii").rstrip("\n")
+    text = json.dumps(json.loads(content), separators=(",", ":"))
+    assert document_of(text, content) == content
+    words = text.replace(" ", "\0").replace(",", ", ")
+    lines = textwrap.wrap(words, 110, break_on_hyphens=False, break_long_words=False)
+    return "\n".join(lines).replace(", ", ",").replace("\0", " ")
+
+
+def document_of(text, content):
+    """Return the bytes of a document that is shown, in the form that `content` has."""
+    value = json.loads(text)
+    if content.startswith(b"{\n"):
+        return json.dumps(value, indent=2).encode() + b"\n"
+    return json.dumps(value).encode() + content[len(content.rstrip()) :]
 
 
 def blocks(text):

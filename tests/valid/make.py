@@ -94,6 +94,14 @@ def plain_of(*pieces: bytes) -> Change:
     return change
 
 
+def spare(parts: Parts) -> None:
+    """Store 40 zero bytes in a chunk of blosclz, with spare bytes behind its block."""
+    stream = bytes([0, 0, 224, 27, 0, 2, 0, 0, 0])
+    body = struct.pack("<2I", 20, len(stream)) + stream + bytes(7)
+    parts.chunks[0].record.update(flags=0x10, ctbytes=16 + len(body))
+    parts.chunks[0].rest = body
+
+
 def sized(version: int, *pieces: bytes, **fields: int) -> bytes:
     """Return a file of layout 2 or 3 without metadata and table."""
     return made(plain_of(*pieces), header(format_version=version, **fields))
@@ -307,10 +315,13 @@ FILES: dict[str, Case] = {
     "nchunks-0-chunk-size": Case("H5 H8", sized(3, last_chunk=0), b""),
     "zero-bytes": Case("W2", sized(3, b"", chunk_size=0, last_chunk=0), b""),
     # Header
-    "free-without-table": Case("H5", made(no_table, header(max_app_chunks=7)),
+    "one-chunk-size-larger": Case(
+        "H4", sized(3, PLAIN, chunk_size=100, last_chunk=40), notes=("size",)
+    ),
+    "free-without-table": Case("H10 H11", made(no_table, header(max_app_chunks=7)),
                                **as_array(errors=("header header",))),
     "free-largest": Case(
-        "H3 H5", made(no_table, header(max_app_chunks=2**63 - 3)),
+        "H3 H10 H11", made(no_table, header(max_app_chunks=2**63 - 3)),
         **as_array(errors=("header header",)),
     ),
     "typesize-other": Case(
@@ -323,35 +334,35 @@ FILES: dict[str, Case] = {
     ),
     # Offsets: readers do not need the table
     "table-unfinished": Case(
-        "O1 O3", made(entries(-1, -1, -1)), **as_array(errors=("offsets unfilled",))
+        "O3 O2", made(entries(-1, -1, -1)), **as_array(errors=("offsets unfilled",))
     ),
     "table-half-finished": Case(
-        "O1 O3", made(entry(-1)), **as_array(errors=("offsets offset",))
+        "O3 O2", made(entry(-1)), **as_array(errors=("offsets offset",))
     ),
     "table-swapped": Case(
-        "O3", made(swapped), **as_array(errors=WRONG_ENTRIES)
+        "O3 O2", made(swapped), **as_array(errors=WRONG_ENTRIES)
     ),
     "table-zero": Case(
-        "O3", made(entries(0, 0, -1)), **as_array(errors=WRONG_ENTRIES)
+        "O3 O2", made(entries(0, 0, -1)), **as_array(errors=WRONG_ENTRIES)
     ),
     "table-outside": Case(
-        "O3", made(entries(FIRST_CHUNK_AT, 2**63 - 1, -1)),
+        "O3 O2", made(entries(FIRST_CHUNK_AT, 2**63 - 1, -1)),
         **as_array(errors=("offsets offset",)),
     ),
     "table-moved": Case(
-        "O3", made(entries(FIRST_CHUNK_AT + 8, FIRST_CHUNK_AT + 60, -1)),
+        "O3 O2", made(entries(FIRST_CHUNK_AT + 8, FIRST_CHUNK_AT + 60, -1)),
         **as_array(errors=("offsets moved",)),
     ),
     "free-entry-0": Case(
-        "O5", made(entries(FIRST_CHUNK_AT, FIRST_CHUNK_AT + 52, 0)),
+        "O5 O7", made(entries(FIRST_CHUNK_AT, FIRST_CHUNK_AT + 52, 0)),
         **as_array(errors=("offsets free-entry",)),
     ),
     "free-entry-position": Case(
-        "O5", made(entries(FIRST_CHUNK_AT, FIRST_CHUNK_AT + 52, FIRST_CHUNK_AT)),
+        "O5 O7", made(entries(FIRST_CHUNK_AT, FIRST_CHUNK_AT + 52, FIRST_CHUNK_AT)),
         **as_array(errors=("offsets free-entry",)),
     ),
     # Room of the metadata, and its header
-    "room-not-zero": Case("M4", made(room(b"\xffolder}]")),
+    "room-not-zero": Case("M4 M11", made(room(b"\xffolder}]")),
                           **as_array(notes=("room",))),
     "room-none": Case("M2", made(text(b"{}", room=0)), metadata="{}"),
     "meta-level": Case("M1", made(meta(meta_level=0)), **as_array()),
@@ -372,9 +383,9 @@ FILES: dict[str, Case] = {
     "undo-shard": Case("X1", states(*SHARDS, SHARD_EXTENTS)[2], **AS_SHARD, **UNDONE),
     "undo-shorter": Case("X1", CUT_BACK[2], PLAIN * 2, **GROWN, **UNDONE),
     "undo-unused": Case(
-        "C7 X7", APPEND[3], PLAIN * 2, **GROWN, notes=("trailing",)
+        "C12 C13", APPEND[3], PLAIN * 2, **GROWN, notes=("trailing",)
     ),
-    "undo-not-flagged": Case("C7 X7", APPEND[0], **as_array(notes=("trailing",))),
+    "undo-not-flagged": Case("C12 C13", APPEND[0], **as_array(notes=("trailing",))),
     # Metadata
     **json_text("json-null", b"null"),
     **json_text("json-number", b"-1.5e3"),
@@ -391,7 +402,7 @@ FILES: dict[str, Case] = {
     **json_text("json-fraction", b"0." + b"1" * 5000),
     **json_text("json-digits-text", b'"' + b"1" * 5000 + b'"'),
     "json-other-container": Case(
-        "A1", made(text(b'{"container":"numpy2","dtype":"O"}')),
+        "A12", made(text(b'{"container":"numpy2","dtype":"O"}')),
         metadata='{"container":"numpy2","dtype":"O"}',
     ),
     # Chunks
@@ -400,41 +411,48 @@ FILES: dict[str, Case] = {
         made(chunk(0, flags=0x93, typesize=1), chunk(1, flags=0x36, typesize=255)),
         **as_array(notes=("typesize",)),
     ),
+    "chunk-spare": Case(
+        "C14", made(plain_of(PLAIN), spare, header(chunk_size=40, last_chunk=40)),
+        bytes(40),
+    ),
     "chunk-copy-snappy": Case("C9", made(chunk(0, flags=0x53)), **as_array()),
     "chunk-split-rule": Case("C1", made(chunk(0, flags=0x03)), **as_array()),
     # Bytes behind the last chunk
-    "tail": Case("C7", made(tail(b"more")), **as_array(notes=("trailing",))),
-    "tail-zeros": Case("C7", made(tail(bytes(100))), **as_array(notes=("trailing",))),
+    "tail": Case("C12 C13", made(tail(b"more")), **as_array(notes=("trailing",))),
+    "tail-zeros": Case(
+        "C12 C13", made(tail(bytes(100))), **as_array(notes=("trailing",))
+    ),
     "tail-half-chunk": Case(
-        "C7", made(tail(WITHOUT_DIGEST[:-1])), **as_array(notes=("trailing",))
+        "C12 C13", made(tail(WITHOUT_DIGEST[:-1])), **as_array(notes=("trailing",))
     ),
     "tail-no-digest": Case(
-        "C7", made(tail(WITHOUT_DIGEST)), **as_array(notes=("trailing",))
+        "C12 C13", made(tail(WITHOUT_DIGEST)), **as_array(notes=("trailing",))
     ),
     "tail-wrong-digest": Case(
-        "C7", made(tail(WITHOUT_DIGEST + bytes(4))), **as_array(notes=("trailing",))
+        "C12 C13", made(tail(WITHOUT_DIGEST + bytes(4))),
+        **as_array(notes=("trailing",)),
     ),
-    "tail-another": Case("C7", SOUND + SOUND, **as_array(notes=("another",))),
-    "tail-magic": Case("C7", SOUND + b"blpk", **as_array(notes=("another",))),
+    "tail-another": Case("C12 C13", SOUND + SOUND, **as_array(notes=("another",))),
+    "tail-magic": Case("C12 C13", SOUND + b"blpk", **as_array(notes=("another",))),
     # Arrays: type, shape and order
     **numpy_text("dtype-list", "A2", {}, dtype=[["", "<i4"]]),
-    **numpy_text("dtype-text", "A1", {}, dtype="<i4"),
+    **numpy_text("dtype-text", "A5", {}, dtype="<i4"),
     **numpy_text("dtype-python-2", "A5", {}, dtype="u'<i4'"),
-    **numpy_text("dtype-big-endian", "A1", {"dtype": ">i4"}, dtype="'>i4'"),
-    **numpy_text("dtype-days", "A1", {"dtype": "<M8[D]", "shape": [5]},
+    **numpy_text("dtype-big-endian", "A5", {"dtype": ">i4"}, dtype="'>i4'"),
+    **numpy_text("dtype-days", "A5", {"dtype": "<M8[D]", "shape": [5]},
                  dtype="'<M8[D]'", shape=[5]),
-    **numpy_text("dtype-spans", "A1", {"dtype": "<m8[25us]", "shape": [5]},
+    **numpy_text("dtype-spans", "A5", {"dtype": "<m8[25us]", "shape": [5]},
                  dtype="'<m8[25us]'", shape=[5]),
-    **numpy_text("dtype-bytes", "A1", {"dtype": "|S5", "shape": [8]},
+    **numpy_text("dtype-bytes", "A5", {"dtype": "|S5", "shape": [8]},
                  dtype="'|S5'", shape=[8]),
-    **numpy_text("dtype-void", "A1", {"dtype": "|V40", "shape": [1]},
+    **numpy_text("dtype-void", "A5", {"dtype": "|V40", "shape": [1]},
                  dtype="'|V40'", shape=[1]),
     **numpy_text(
-        "dtype-fields", "A1", {"dtype": [["a", "<i2"], ["b", "|u1", [2]]]},
+        "dtype-fields", "A5", {"dtype": [["a", "<i2"], ["b", "|u1", [2]]]},
         dtype="[('a', '<i2'), ('b', '|u1', (2,))]",
     ),
     **numpy_text(
-        "dtype-fields-list", "A1", {"dtype": [["a", "<i2"], ["b", "|u1", [2]]]},
+        "dtype-fields-list", "A5", {"dtype": [["a", "<i2"], ["b", "|u1", [2]]]},
         dtype=[["a", "<i2"], ["b", "|u1", [2]]],
     ),
     **numpy_text(
@@ -442,7 +460,7 @@ FILES: dict[str, Case] = {
         dtype="[(u'a', '<i2'), (u'b', '|u1', (2L,))]",
     ),
     **numpy_text(
-        "dtype-nested", "A1",
+        "dtype-nested", "A5",
         {"dtype": [["p", [["x", "<i2"], ["y", "<i2"]]], ["z", "<i4"]], "shape": [5]},
         dtype="[('p', [('x', '<i2'), ('y', '<i2')]), ('z', '<i4')]", shape=[5],
     ),
@@ -450,6 +468,20 @@ FILES: dict[str, Case] = {
         "dtype-field-empty", "A3", {"dtype": [["a", []], ["b", "<i4"]]},
         dtype="[('a', []), ('b', '<i4')]",
     ),
+    **numpy_text(
+        "dtype-title", "A3", {"dtype": [[["b", "a"], "<i4"]]},
+        dtype="[(('b', 'a'), '<i4')]",
+    ),
+    **numpy_text(
+        "dtype-padding", "A3",
+        {"dtype": [["a", "<i2"], ["", "|V2"], ["b", "<i4"]], "shape": [5]},
+        dtype="[('a', '<i2'), ('', '|V2'), ('b', '<i4')]", shape=[5],
+    ),
+    **numpy_text(
+        "dtype-pairs", "A5", {"dtype": [["a", "<i2", [2]]]},
+        dtype="[('a', ('<i2', (2,)))]",
+    ),
+    **numpy_text("dtype-order", "A5", {"dtype": "|S4"}, dtype="'<S4'"),
     **numpy_text("dtype-no-character", "A14", {"dtype": ">U1"}, dtype="'>U1'"),
     **numpy_text("shape-number", "A6", {}, shape=10),
     **numpy_text("shape-64", "A6", {"shape": [10, *[1] * 63]}, shape=[10, *[1] * 63]),
@@ -457,7 +489,7 @@ FILES: dict[str, Case] = {
                  shape=[2, 5], order="F"),
     **numpy_text("order-f-one-axis", "A11", {}, order="F"),
     **numpy_text("order-missing", "A11", {}, order=...),
-    **numpy_text("keys-more", "A12", {}, unit="m", version=2),
+    **numpy_text("keys-more", "A21", {}, unit="m", version=2),
     "shape-empty": Case(
         "A6", made(one_item), PLAIN[:4], made_text(shape=[]), {**NUMBERS, "shape": []}
     ),
@@ -481,15 +513,15 @@ FILES: dict[str, Case] = {
     **in_shard("shard-zero-rows", "S6", {"shape": [0]}, in_pieces(b""), plain=b""),
     **in_shard("shard-no-table", "S2", {}, no_table, notes=("no-trailer",)),
     **in_shard(
-        "shard-free-without-table", "S2 H5", {}, no_table, header(max_app_chunks=7),
-        errors=("header header",),
+        "shard-free-without-table", "S2 H10 H11", {}, no_table,
+        header(max_app_chunks=7), errors=("header header",),
     ),
-    **in_shard("shard-adler32", "S8", {}, header(checksum=1)),
+    **in_shard("shard-adler32", "S20 S8", {}, header(checksum=1)),
     **in_shard("shard-sha512", "S8", {}, header(checksum=8)),
     **in_shard(
         "shard-no-checksum", "S8", {}, header(checksum=0), notes=NO_CHECKSUM
     ),
-    **in_shard("shard-no-trailer", "S11", {}, trailer=False, notes=("no-trailer",)),
+    **in_shard("shard-no-trailer", "S11 S20", {}, trailer=False, notes=("no-trailer",)),
     **in_shard("shard-order-f-one-axis", "S2", {"order": "F"}),
     # These have no trailer, because of what is in front of it
     **in_shard(
@@ -510,9 +542,9 @@ FILES: dict[str, Case] = {
         "shard-size-unknown", "S2", {}, both(in_pieces(PLAIN), header(chunk_size=-1)),
         rows=10, trailer=False, notes=("no-trailer",),
     ),
-    **numpy_text("shard-key-0", "S1", {}, shard=0),
-    **numpy_text("shard-key-text", "S1", {}, shard="8"),
-    **numpy_text("shard-key-true", "S1", {}, shard=True),
+    **numpy_text("shard-key-0", "S18", {}, shard=0),
+    **numpy_text("shard-key-text", "S18", {}, shard="8"),
+    **numpy_text("shard-key-true", "S18", {}, shard=True),
     **in_shard("shard-no-key", "S1", {}, key=False, notes=("trailing",)),
     # Old versions
     "layout-2-reserved": Case(

@@ -128,6 +128,24 @@ def copies_not_sorted():
     return edited(made(write), "zarr.json", unsort)
 
 
+def united(**columns):
+    """Return a group that commits its members: ``a`` with ``t``, and a table."""
+
+    def write(path):
+        with dataset.create_group(path) as opened, opened.change():
+            opened.create_group("a")
+        with dataset.open(path, "r+") as opened:
+            opened.create_array("a/t", NUMBERS[:3].astype("u1"), **OPTIONS)
+            opened.create_table("b", {"x": NUMBERS[:3]}, **OPTIONS)
+
+    return made(write)
+
+
+def inside(files, name):
+    """Return the files in a folder of a sample."""
+    return {n[len(name) + 1 :]: files[n] for n in files if n.startswith(name + "/")}
+
+
 def resized():
     def write(path):
         shape = {"shape": 20, "dtype": "i4", "fill_value": 7}
@@ -475,19 +493,39 @@ def other_chunks():
 
 def of_ours_without_header():
     """Return a shard that begins with a chunk, as other programs write it."""
-    files = unsigned(array(np.arange(8, dtype="i4")))
-    shard = files["c/0"]
-    entries = [*struct.iter_unpack("<QQ", shard[-36:-4])]
-    chunks = [shard[start : start + size] for start, size in entries]
-    index = struct.pack("<4Q", 0, len(chunks[0]), len(chunks[0]), len(chunks[1]))
-    shard = b"".join([*chunks, index, struct.pack("<I", crc32c(index))])
-    return {**files, "c/0": shard}
+    return without_header(unsigned(array(np.arange(8, dtype="i4"))), "c/0", 2)
+
+
+def without_header(files, name, count=1):
+    """Return files of which a shard of full chunks has only these and its index."""
+    shard = files[name]
+    entries = [*struct.iter_unpack("<QQ", shard[-16 * count - 4 : -4])]
+    content = b"".join(shard[start : start + size] for start, size in entries)
+    ends = itertools.accumulate(size for _, size in entries)
+    places = zip(ends, (size for _, size in entries), strict=True)
+    index = b"".join(struct.pack("<QQ", end - size, size) for end, size in places)
+    content += index + struct.pack("<I", crc32c(index))
+    return {**files, name: content}
 
 
 def more_rows():
     """Return superchunks of 20 rows, of which an append has not changed the sizes."""
     new, old = superchunk(NUMBERS), superchunk(NUMBERS[:18])
     return {**new, "meta/sizes": old["meta/sizes"]}
+
+
+def in_attributes(document):
+    """Move the identity of an array to the attributes, where old versions wrote it."""
+    document["attributes"][documents.KEY] = document["bloscpack"].pop(documents.KEY)
+
+
+def late(change):
+    """Return an archive of which another program has written the chunks later."""
+
+    def put(zipped):
+        change_member(zipped, "x/c/0", change)
+
+    return archive(put, listed=True)
 
 
 def grid_file(path):
@@ -603,14 +641,22 @@ def with_document(zipped):
 OLD = {
     "rows-zarr-array": "V10 S5",
     "rows-zarr-two-axes": "V10 S5",
-    "rows-zarr-resized": "V10 I7",
+    "rows-zarr-resized": "V10 I17",
     "rows-zarr-table": "V10 V2",
     "rows-superchunk-array": "D8 S5",
     "rows-superchunk-fields": "D8 S5",
-    "rows-superchunk-more-rows": "D8 I8",
+    "rows-superchunk-more-rows": "D13 I20",
     "table-without-copies": "J5",
 }
 
+# Samples that are opened inside: the folder of a part.
+OPENED = {
+    "part-pending": "x",
+    "part-lost-document": "x",
+    "part-damaged-document": "x",
+    "part-of-group": "a/t",
+    "part-of-lost-group": "a/t",
+}
 SAMPLES = {
     **{
         name: (rules, partial(dict, files_of(FOLDER / "datasets" / name)))
@@ -629,11 +675,11 @@ SAMPLES = {
     "zarr-bytes": ("V5 V8", lambda: array(np.array([b"a", b"bcd"]), fill_value=b"x")),
     "zarr-times": ("V5 V8", lambda: array(np.arange(5).astype("M8[25s]"))),
     "zarr-fill-nan": ("V8", lambda: array(np.arange(3.0), fill_value=np.nan)),
-    "zarr-names": ("V3", lambda: array(NUMBERS, dims=["t"])),
-    "zarr-resized": ("I7 V11", resized),
+    "zarr-names": ("V15", lambda: array(NUMBERS, dims=["t"])),
+    "zarr-resized": ("I17 V11", resized),
     "zarr-table": ("V2", table),
-    "zarr-group": ("V2", group),
-    "group-without-document": ("V2", lambda: without(group(), "zarr.json")),
+    "zarr-group": ("V13", group),
+    "group-without-document": ("V13", lambda: without(group(), "zarr.json")),
     "zarr-no-attributes": (
         "V1",
         lambda: with_keys(unsigned(array(NUMBERS)), "zarr.json", attributes=REMOVED),
@@ -650,9 +696,9 @@ SAMPLES = {
             table(), "zarr.json", lambda d: d["attributes"]["column-order"].reverse()
         ),
     ),
-    "zarr-unsigned": ("I4", lambda: unsigned(array(NUMBERS))),
+    "zarr-unsigned": ("I4 I23", lambda: unsigned(array(NUMBERS))),
     "zarr-changed-by-others": (
-        "I4",
+        "I4 I23",
         lambda: edited(
             array(NUMBERS),
             "zarr.json",
@@ -661,14 +707,14 @@ SAMPLES = {
         ),
     ),
     "zarr-missing-shard-unsigned": (
-        "I7",
+        "I17",
         lambda: without(unsigned(array(NUMBERS, fill_value=7)), "c/1"),
     ),
     "zarr-missing-shard-of-fill-values": (
-        "I7 I11",
+        "I17",
         lambda: without(array(NUMBERS, fill_value=7), "c/1"),
     ),
-    "zarr-shard-from-others": ("I7 V9", of_ours_without_header),
+    "zarr-shard-from-others": ("I18 V9", of_ours_without_header),
     "zarr-more-shards": (
         "V10",
         lambda: {**array(NUMBERS[:8]), "c/1": array(NUMBERS)["c/1"]},
@@ -697,7 +743,7 @@ SAMPLES = {
         lambda: sparse(np.arange(8) * 1j, ["-Infinity", "0x7ff8000000000001"]),
     ),
     "zarr-consolidated": (
-        "V2",
+        "V19",
         lambda: with_keys(group(), "zarr.json", consolidated_metadata={"metadata": 1}),
     ),
     "zarr-table-and-folder": (
@@ -724,18 +770,26 @@ SAMPLES = {
         ),
     ),
     "zarr-data-type-object": (
-        "V3",
+        "V20",
         lambda: with_keys(
             array(NUMBERS[:8]), "zarr.json", data_type={"name": "int32", "other": 1}
         ),
     ),
     "zarr-index-codec-text": (
-        "V3",
+        "V20",
         lambda: with_keys(
             array(NUMBERS[:8]),
             *("zarr.json", "codecs", 0, "configuration"),
             index_codecs=[LITTLE, "crc32c"],
         ),
+    ),
+    "zarr-string": (
+        "V5 G9",
+        lambda: array(np.array(["a", "\u00e9", "", "\U0001f600"], object)),
+    ),
+    "identity-in-attributes": (
+        "I10",
+        lambda: edited(array(NUMBERS), "zarr.json", in_attributes),
     ),
     "zarr-no-place": ("I6", lambda: no_place(array(NUMBERS), "c/1")),
     # Superchunks
@@ -748,16 +802,16 @@ SAMPLES = {
     "superchunk-empty": ("D7", lambda: superchunk(NUMBERS[:0])),
     "superchunk-table": ("D3", lambda: table(layout="superchunk")),
     "superchunk-fill-value": ("D4", lambda: superchunk(NUMBERS, fill_value=7)),
-    "superchunk-more-rows": ("D8 I8", more_rows),
+    "superchunk-more-rows": ("D13 I20", more_rows),
     "superchunk-behind": (
-        "D8",
+        "D13",
         lambda: {
             **superchunk(NUMBERS[:8]),
             "data/__2__.bin": superchunk()["data/__2__.bin"],
         },
     ),
     "superchunk-unknown-keys": (
-        "D1",
+        "D10",
         lambda: with_keys(superchunk(), "meta/storage", other=[1]),
     ),
     "superchunk-names": ("D6", lambda: made(table_of_names)),
@@ -765,10 +819,10 @@ SAMPLES = {
     # Archives
     "archive": ("Z1 Z3 Z4", lambda: archive(scalar=np.int16(7), fields=FIELDS)),
     "archive-list": ("Z7", lambda: archive(listed=True, scalar=np.int16(7))),
-    "archive-list-and-others": ("Z7", lambda: archive(with_others, listed=True)),
+    "archive-list-and-others": ("Z7 Z21", lambda: archive(with_others, listed=True)),
     "archive-list-of-others": ("Z7", lambda: archive(respelled, listed=True)),
     "archive-without-digests": (
-        "Z2",
+        "Z14",
         lambda: archive(lambda z: [m.update(digest=False) for m in z.members]),
     ),
     "archive-bytes-in-front": (
@@ -782,7 +836,7 @@ SAMPLES = {
         ),
     ),
     "archive-equal-names": (
-        "Z2",
+        "Z15",
         lambda: archive(lambda z: z.members.append(copy.deepcopy(z.members[0]))),
     ),
     "archive-another-array": (
@@ -796,7 +850,7 @@ SAMPLES = {
         ),
     ),
     "archive-two-digests": (
-        "Z2",
+        "Z14",
         lambda: archive(
             lambda z: z["x/c/0"]["entry"].update(more=struct.pack("<2sHI", b"Bp", 4, 1))
         ),
@@ -807,16 +861,17 @@ SAMPLES = {
         lambda: archive(lambda z: setattr(z, "comment", b"PK\5\6, a comment")),
     ),
     "archive-folder-names": (
-        "Z2",
+        "Z15",
         lambda: archive(lambda z: z.members.extend(Zip({"x/": b""}).members)),
     ),
-    "archive-code-page": ("Z2", lambda: archive(code_page)),
+    "archive-code-page": ("Z15", lambda: archive(code_page)),
     "archive-sizes-behind": ("Z1", lambda: archive(sizes_behind)),
     "archive-sizes-large": ("Z1", lambda: archive(with_large_sizes)),
     "archive-no-trailer": (
-        "Z3",
+        "Z16 Z3",
         lambda: archive(lambda z: change_member(z, "x/c/0", without_trailer)),
     ),
+    "archive-late-chunks": ("Z20", lambda: late(without_trailer)),
     "archive-not-listed": ("Z8", lambda: archive(not_listed)),
     "archive-document-of-others": ("Z8", lambda: archive(with_document, s=np.int16(7))),
     "archive-undo": (
@@ -825,13 +880,13 @@ SAMPLES = {
     ),
     # Commits
     "pending": ("J1 J2 J3", pending),
-    "pending-half-applied": ("J3", lambda: pending(applied=True)),
+    "pending-half-applied": ("J3 J18", lambda: pending(applied=True)),
     "pending-other-key": (
         "J2",
         lambda: pending(change=lambda stored: stored.update(other=1)),
     ),
     "pending-changed-by-others": (
-        "J2 I4",
+        "J2 J4",
         lambda: edited(
             pending(),
             "zarr.json",
@@ -841,20 +896,20 @@ SAMPLES = {
     ),
     "pending-shorter": ("J3", shorter),
     "pending-shard-removed": (
-        "J3 I7",
+        "J3 I17",
         lambda: with_list(sparse(NUMBERS[:8], 5), {"c/0": None}),
     ),
-    "pending-table": ("J3 J5", pending_table),
-    "pending-column-removed": ("J3 J5", column_removed),
+    "pending-table": ("J3 J7 J9", pending_table),
+    "pending-column-removed": ("J3", column_removed),
     "pending-superchunk": ("J2 J3", pending_superchunk),
     "pending-superchunk-column": ("J2 J3", superchunk_column_added),
-    "copy-without-document": ("J5", lambda: without(table(), "x/zarr.json")),
+    "copy-without-document": ("J9", lambda: without(table(), "x/zarr.json")),
     "copy-and-damaged-document": (
-        "J5",
+        "J9",
         lambda: {**table(), "x/zarr.json": b"{"},
     ),
     "copy-and-document-of-others": (
-        "J5",
+        "J9 I23",
         lambda: edited(
             table(),
             "x/zarr.json",
@@ -862,19 +917,69 @@ SAMPLES = {
             sign=False,
         ),
     ),
+    "copies": ("J5 J10", united),
+    "copy-without-folder": ("J11 J18", lambda: without(united(), "a")),
+    "member-without-document": ("J9", lambda: without(united(), "a/t/zarr.json")),
+    "member-document-of-others": (
+        "J9 I23",
+        lambda: edited(
+            united(),
+            "a/t/zarr.json",
+            lambda d: d["attributes"].update(unit="s"),
+            sign=False,
+        ),
+    ),
+    "member-removed": (
+        "J9",
+        lambda: edited(
+            united(), "zarr.json", lambda d: copies_in(d).pop("a/t") and None
+        ),
+    ),
+    "member-of-others": (
+        "J9",
+        lambda: {
+            **united(),
+            **{"a/new/" + name: c for name, c in array(NUMBERS[:3]).items()},
+        },
+    ),
+    "list-in-column": (
+        "J7",
+        lambda: with_list(table(), {"c/0": "1f-0"}, "x/zarr.json"),
+    ),
+    "list-in-copy": (
+        "J7",
+        lambda: with_member(
+            table(), "x", lambda d: d["attributes"].update({"bloscpack-pending": 1})
+        ),
+    ),
+    "part-alone": ("J9 J17", lambda: inside(table(), "x")),
+    "part-pending": ("J9 J3", pending_table),
+    "part-lost-document": ("J9", lambda: without(table(), "x/zarr.json")),
+    "part-damaged-document": ("J9", lambda: {**table(), "x/zarr.json": b"{"}),
+    "part-of-group": ("J9", lambda: without(united(), "a/t/zarr.json")),
+    "part-of-lost-group": ("J9", lambda: without(united(), "a/zarr.json")),
     "copies-of-others": (
         "J5",
         lambda: with_keys(
             unsigned(table()), "zarr.json", consolidated_metadata={"metadata": {}}
         ),
     ),
-    "copies-not-sorted": ("J5", copies_not_sorted),
+    "copies-not-sorted": ("J16", copies_not_sorted),
     "group-unfinished": (
         "J6",
         lambda: {
             **group(),
             "new/zarr.json": json.dumps(UNFINISHED).encode(),
             "new/c/0": array(NUMBERS[:3])["c/0"],
+        },
+    ),
+    "group-unfinished-false": (
+        "J6",
+        lambda: {
+            **group(),
+            "new/zarr.json": json.dumps(UNFINISHED)
+            .replace('"%s"' % ("0" * 16), "false")
+            .encode(),
         },
     ),
     "group-unfinished-members": (
@@ -886,11 +991,15 @@ SAMPLES = {
         },
     ),
     "dataset-uncommitted": (
-        "J3",
+        "J3 J18",
         lambda: {**array(NUMBERS), ".bloscpack/1f-0": b"half of a new sha"},
     ),
     # Files
-    "grid": ("G1 G2 G3", lambda: made(grid_file, "sample.blp")),
+    "grid": ("G1 G2 G3 G8", lambda: made(grid_file, "sample.blp")),
+    "text-shard": (
+        "G10",
+        lambda: {"sample.blp": array(np.array(["a", "bc"], object))["c/0"]},
+    ),
 }
 
 
@@ -910,6 +1019,11 @@ def write_sample(folder, name, files):
     return folder / (name + suffix)
 
 
+def path_of(name, path):
+    """Return the path of what is opened of a sample, relative to the folder of all."""
+    return "/".join(filter(None, (path.name, OPENED.get(name))))
+
+
 def kinds_of(report, severity):
     """Return the kinds of the findings of one severity."""
     return sorted({each.kind for each in report.findings if severity == each.severity})
@@ -925,10 +1039,12 @@ def main() -> None:
     entries = {}
     for name, (rules, make) in SAMPLES.items():
         path = write_sample(folder, name, make())
+        place = path_of(name, path)
+        path = folder / place
         report = bp.verify(path)
         entries[name] = {
             "rules": rules.split(),
-            "path": path.name,
+            "path": place,
             "content": summary(read_here(path)),
             "notes": kinds_of(report, findings.NOTE),
         }

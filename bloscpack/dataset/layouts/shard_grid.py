@@ -375,7 +375,7 @@ class ShardIndex:
         # A table of chunks that are all right takes no NumPy, which takes longer.
         if used and not (
             max(map(int.__add__, starts, sizes)) <= end
-            and (min(sizes) and max(sizes) <= most)
+            and (min(sizes) >= LEAST_FRAME and max(sizes) <= most)
         ):
             sizes = _sizes_of_chunks(starts, sizes, end, most)
         unused = [0] * (slots - used)
@@ -423,6 +423,10 @@ class ShardIndex:
         return [self.starts[i] for i in indexes], [self.sizes[i] for i in indexes]
 
 
+# Minimum size in bytes of a chunk with its digest.
+LEAST_FRAME = BLOSC_HEADER_LENGTH + CHECKSUM.size
+
+
 def largest_frame(nbytes: int) -> int:
     """Return the greatest size in bytes of a chunk with `nbytes` plain bytes.
 
@@ -436,10 +440,11 @@ def _sizes_of_chunks(
 ) -> list[int]:
     """Return the sizes, 0 for a missing chunk; raise `FormatError` for a wrong extent.
 
-    A chunk ends at `end` or in front of it, and has 1 to `most` bytes.
+    A chunk ends at `end` or in front of it. With its digest it has `LEAST_FRAME` to
+    `most` bytes.
     """
     at, size = numpy.array([starts, sizes], "u8")
-    is_chunk = (at <= end) & (size <= end - at) & (size >= 1) & (size <= most)
+    is_chunk = (at <= end) & (size <= end - at) & (size >= LEAST_FRAME) & (size <= most)
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
         slot = int(is_wrong.argmax())

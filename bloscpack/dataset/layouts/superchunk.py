@@ -15,7 +15,7 @@ empty name. ``meta/storage`` says how each array is stored (`Storage`), and
 ``meta/sizes`` how many rows there are. The *leaves* of an item, its parts without
 fields, have files of their own. Reading: the files of all leaves → one `Reader`.
 Writing: blocks of rows → one `ShardWriter` for each leaf → ``meta/sizes``, which is
-replaced last (docs/format.rst, Superchunks).
+replaced last (docs/format-appendix.rst).
 """
 
 from __future__ import annotations

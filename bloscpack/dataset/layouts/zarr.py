@@ -947,6 +947,9 @@ class ZarrTable(ZarrNode, TableLayout):
         column = super()._open_column(name, column_prefix)
         assert isinstance(column, ZarrArray)
         column.check_member(name)
+        if not column.shape:
+            message = "expected a column of rows, found an array without axes"
+            raise column.folder.damage(message, ZARR_JSON)
         return column
 
     # Writing
