@@ -7,7 +7,6 @@ command ends in the same way after it has cleaned up, so that a loop of the shel
 
 import _signal  # type: ignore[import-not-found] # `signal` imports more
 import os
-import sys
 
 POSIX = os.name == "posix"
 # The exit code of the command after a signal: this plus the number of the signal.
@@ -25,11 +24,10 @@ def main() -> None:
         main()
     except SystemExit as error:
         number = error.code - SIGNAL_BASE if isinstance(error.code, int) else 0
-        if not (POSIX and number > 0):
-            raise
-        _signal.signal(number, _signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        sys.exit(error.code)  # the signal is blocked
+        if POSIX and number > 0:
+            _signal.signal(number, _signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        raise
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
-"""What the user named: a file, an archive, a dataset, or a folder of such.
+"""The files and folders that the user named, and what may be written.
 
-`named` looks at a path once, and returns a `Named`: it has a method for each operation,
-and refuses the others with the verb that reads such a thing.
 `packed_files` returns what is in folders. A line for each reason reports the files in a
 folder that are left out.
 """
@@ -14,57 +12,38 @@ import re
 import stat
 from collections import defaultdict
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 
-from .. import exceptions, log
-from .._commit.snapshot import read_snapshot
-from .._format.sections import read_beginning
+from .. import log
 from .._storage.cursor import Cursor
 from .._storage.local import begins_with as begins_with
-from .._storage.paths import is_url, local_path, public_name, shown_name
-from .._storage.urls import joined_url, last_part
+from .._storage.paths import is_url, local_path, shown_name
+from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC, NPY_MAGIC
 from ..exceptions import BloscpackError, StorageError
-from ..log import printable
-from ..serializers import is_array
 from .console import (
     STREAM,
     check_exists,
     console,
     descriptor_of,
     name_of_output,
-    plain_name,
     standard_input,
     why_missing,
 )
 from .exit_codes import (
-    BIGFILE_TREE,
-    EXIT_COULD_NOT,
-    EXIT_DAMAGED,
-    EXIT_OK,
     Refusal,
     WrongUsage,
     kind_of_folder,
     refuse_kinds_of_folders,
 )
-from .file_info import describe_files, info
-from .text import info_lines, inner
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator
-    from typing import Any, BinaryIO
+    from typing import BinaryIO
 
-    from .. import dataset
-    from .._check.findings import Report
-    from .._commit.snapshot import Check
-    from .._format.sections import Beginning
-    from .._types import Json, JsonObject, Seekable
-    from ..dataset.file_checks import DatasetRecovery
-    from ..recover import Recovery
-    from .progress import Bar
+    from .._types import Json, JsonObject
 
     # Files and folders that are no inputs, by reason.
     LeftOut = defaultdict[str, list[str]]
@@ -138,240 +117,6 @@ def is_block(path: str) -> bool:
             return b"DTYPE:" in fp.read(256)
     except OSError:
         return False
-
-
-def named(path: str) -> NamedFile | NamedDataset:
-    """Return the file or the dataset of a name; a missing file is a file.
-
-    Raises `Refusal` for any other folder, and `OSError` if it can't be read.
-    """
-    found = named_any(path)
-    if isinstance(found, NamedTree):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    return found
-
-
-def named_any(path: str) -> NamedFile | NamedDataset | NamedTree:
-    """Return what has a name, which may also be a BigFile tree."""
-    if is_dataset(path):
-        return NamedDataset(path)
-    if not os.path.isdir(path):
-        return NamedFile(path)
-    names = os.listdir(path)  # raises why it can't be read
-    if kind_of_folder(path) == BIGFILE_TREE:
-        return NamedTree(path)
-    refuse_kinds_of_folders(path)
-    from .._format.other_formats import name_folder
-    from ..dataset.layouts import NO_DATASET
-
-    known = name_folder(names) or NO_DATASET
-    raise Refusal("expected a file or a dataset, found %s: '%s'" % (known, path))
-
-
-class Named:
-    """What has a name. The methods are the operations of verbs."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def plain_size(self) -> int | None:
-        """Return the number of plain bytes; None if it is unknown."""
-        return None
-
-    def describe(self) -> JsonObject:
-        """Return all fields of the description."""
-        return {}
-
-    def entries(self) -> tuple[list[JsonObject], int]:
-        """Return the fields of each file or array in it, and the exit code."""
-        return [self.describe()], EXIT_OK
-
-    def info(self) -> int:
-        """Show the description; return the exit code."""
-        described = self.describe()
-        console.say_all(info_lines(described))
-        return code_of(described)
-
-    def verify(self, nthreads: int, progress: Bar | None) -> Report:
-        """Return the report of the check."""
-        from ..verify import verify
-
-        return verify(self.path, nthreads=nthreads, progress=progress)
-
-
-class NamedFile(Named):
-    """A file, an archive, or standard input. It need not exist."""
-
-    def plain_size(self) -> int | None:
-        """Return the plain bytes from the header; None if it does not tell."""
-        return plain_size_of(self.path)
-
-    def describe(self) -> JsonObject:
-        """Return all fields of the description, with those of files that follow."""
-        first, *behind = describe_files(self.path)
-        return {**first, "following": behind} if behind else first
-
-    def entries(self) -> tuple[list[JsonObject], int]:
-        """Return the fields of the file, and of each that stands behind it."""
-        return describe_files(self.path, strict=True), EXIT_OK
-
-    def info(self) -> int:
-        """Show the description; return the exit code."""
-        return info(self.path)
-
-    def beginning(self, *, needs_metadata: bool = False) -> Beginning:
-        """Return the sections in front of the chunks.
-
-        With `needs_metadata`, raise `NoMetadataFound` for a file without any.
-        """
-
-        def read(fp: Seekable, check: Check) -> Beginning:
-            beginning = read_beginning(Cursor(fp))
-            check(beginning.header)
-            if needs_metadata and beginning.metadata_header is None:
-                raise exceptions.NoMetadataFound("the file has no metadata section")
-            return beginning
-
-        return read_snapshot(self.path, read, parts=True)
-
-    def verify(self, nthreads: int, progress: Bar | None) -> Report:
-        """Return the report of the check, under the name that programs know."""
-        report = super().verify(nthreads, progress)
-        report.filename = plain_name(self.path)
-        return report
-
-    def is_array(self) -> bool:
-        """Return whether the metadata describe an array."""
-        return is_array(self.beginning().metadata)
-
-    def recover(
-        self, args: Namespace, progress: Bar | None
-    ) -> Recovery | DatasetRecovery:
-        """Write an intact file from the good chunks."""
-        from ..recover import recover
-
-        check_no_terminal(args.target, args)
-        if args.target == STREAM:
-            console.need_output()
-        else:
-            check_free(args.target, args)
-        if args.json and descriptor_of(args.target) == 1:
-            raise WrongUsage("--json and the new file can't both go to standard output")
-        return recover(
-            self.path,
-            name_of_output(args.target),
-            fill=args.fill,
-            drop=args.drop,
-            nthreads=args.nthreads,
-            sync=args.sync,
-            progress=progress,
-        )
-
-
-class NamedTree(Named):
-    """A BigFile tree."""
-
-    def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
-        """Raise `Refusal`: it says what to use."""
-        raise Refusal(
-            "'%s' is a BigFile tree: 'blpk verify' names what is damaged, and 'blpk "
-            "bigfile copy' copies other blocks" % self.path
-        )
-
-
-class NamedDataset(Named):
-    """An array, a table or a group, in a folder or at a URL."""
-
-    def describe(self) -> JsonObject:
-        """Return the description; a member that can't be opened has an error."""
-        from .. import dataset
-
-        return {"path": shown_name(self.path), **dataset.describe(self.path)}
-
-    def entries(self) -> tuple[list[JsonObject], int]:
-        """Return the fields of each array; one that can't be opened is reported."""
-        from .. import dataset
-        from ..dataset.description import arrays_of
-
-        found: list[JsonObject] = []
-        code, path = EXIT_OK, self.path
-        for described in arrays_of(dataset.describe(path)):
-            name = described["name"]
-            file = shown_name(path)
-            if name and is_url(path):
-                file = joined_url(public_name(path), name)
-            elif name:
-                file = os.path.join(path, *name.split("/"))
-            if "error" in described:
-                texts = printable(file), printable(described["error"])
-                console.report("'%s': %s" % texts)
-                code = max(code, code_of(described))
-            else:
-                found.append({"file": file, **described})
-        return found, code
-
-    def plain_size(self) -> int | None:
-        """Return the plain bytes; None if they are unknown."""
-        if is_url(self.path):  # this would take many requests
-            return None
-        from .. import dataset
-
-        try:
-            nbytes: int = dataset.describe(self.path)["nbytes"]
-        except (BloscpackError, OSError):
-            return None
-        return nbytes
-
-    def verify(self, nthreads: int, progress: Bar | None) -> Report:
-        """Return the report of the check."""
-        from .. import dataset
-
-        return dataset.verify(self.path, nthreads=nthreads, progress=progress)
-
-    def recover(self, args: Namespace, progress: Bar | None) -> DatasetRecovery:
-        """Write a new dataset from the intact chunks."""
-        if args.target == STREAM:
-            raise WrongUsage(
-                "the new dataset is a folder, which can't go to standard output"
-            )
-        from .. import dataset
-
-        return dataset.recover(
-            self.path,
-            args.target,
-            fill=args.fill,
-            drop=args.drop,
-            mode="w" if args.force else "x",
-            nthreads=args.nthreads,
-            sync=args.sync is not False,
-            progress=progress,
-        )
-
-
-def code_of(described: JsonObject) -> int:
-    """Return the exit code for a dataset with all its members."""
-    own = EXIT_OK
-    if "error" in described:
-        own = EXIT_DAMAGED if described["damaged"] else EXIT_COULD_NOT
-    return max([own, *map(code_of, inner(described))])
-
-
-@contextmanager
-def opened_rows(
-    path: str, mode: str = "r", wait: float = 0, **settings: Any
-) -> Iterator[dataset.Array | dataset.Table]:
-    """Open an array or a table; raise `Refusal` for a group."""
-    from .. import dataset
-    from .._commit.locking import waiting
-
-    opening = partial(dataset.open, path, mode, **settings)
-    with waiting(opening, wait) as found:
-        if isinstance(found, dataset.Group):
-            names = list(found)[:5] if found._layout.folder.lists else []
-            text = "'%s' is a group: name an array or a table in it"
-            example = ", such as '%s'" % names[0] if names else ""
-            raise WrongUsage(text % shown_name(path) + example)
-        yield found
 
 
 # The files in folders
@@ -519,7 +264,6 @@ def plain_size_of(name: str) -> int | None:
     0 if the file can't be read: its error is shown later.
     """
     from .._format.sections import read_header
-    from .._storage.cursor import Cursor
 
     if not os.path.isfile(name):
         no_size = os.path.exists(name) or name == STREAM or is_url(name)

@@ -30,6 +30,7 @@ from ..args import (
 )
 from ..console import STREAM, check_exists, name_of_input, warn_of_loss
 from ..exit_codes import WrongUsage
+from ..named import NamedFile, named, opened_rows
 from ..progress import shown
 
 HELP = """\
@@ -95,8 +96,8 @@ def run(args: Namespace) -> None:
                 if error.errno not in TAKEN or not os.path.lexists(name):
                     raise
                 log.verbose("another program has made '%s' meanwhile" % name)
-        item = target.named(name)
-        if isinstance(item, target.NamedFile):
+        item = named(name)
+        if isinstance(item, NamedFile):
             _append_to_file(args)
         else:
             _append_to_dataset(args)
@@ -202,7 +203,7 @@ def _append_to_file(args: Namespace) -> None:
             append_npy(original_file, name_of_input(new_file), **options)
         else:
             wrong = target.why_no_items(new_file, args)
-            if wrong and target.NamedFile(original_file).is_array():
+            if wrong and NamedFile(original_file).is_array():
                 raise WrongUsage(wrong)
             source = name_of_input(new_file, seekable=True)
             append(original_file, source, **options)
@@ -231,7 +232,7 @@ def _append_to_dataset(args: Namespace) -> None:
             )
     refuse_auto(args)
     with (
-        target.opened_rows(
+        opened_rows(
             args.original_file, "r+", args.wait, sync=args.sync is not False
         ) as found,
         new_rows(args, args.new_file, found) as (rows, lost),

@@ -20,7 +20,7 @@ from ...exceptions import UsageError
 from ..args import parse_size
 from ..console import console, name_of_input, warn_of_rest
 from ..exit_codes import WrongUsage
-from ..target import NamedFile, named, opened_rows
+from ..named import NamedFile, named, opened_rows
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check

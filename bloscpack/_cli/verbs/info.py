@@ -17,12 +17,13 @@ from ...constants import MAGIC
 from ...log import printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
-from ..target import NamedFile, code_of, named, packed_files
+from ..named import NamedFile, code_of, named
+from ..target import packed_files
 from ..text import UNKNOWN, say_json, size_text
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
-    from ..target import NamedDataset
+    from ..named import NamedDataset
 
 # The rows of chunks, and the other errors.
 Chunks = tuple[list[JsonObject], list[str]]

@@ -6,7 +6,8 @@ from ...describe import ratio_of
 from ...log import printable
 from ..console import console
 from ..exit_codes import for_each_file
-from ..target import named, packed_files
+from ..named import named
+from ..target import packed_files
 from ..text import UNKNOWN, array_text, part_text, say_json, short, size_text, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

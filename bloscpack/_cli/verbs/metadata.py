@@ -16,7 +16,8 @@ from ...exceptions import MetadataSectionTooSmall
 from ...serializers import is_array, replaced_metadata, user_metadata
 from ..console import console, is_input
 from ..exit_codes import Refusal, WrongUsage
-from ..target import NamedFile, named, parse_json, read_metadata
+from ..named import NamedFile, named
+from ..target import parse_json, read_metadata
 from ..text import finite, json_text
 
 Edit = Callable[[Json, str], Json]

@@ -18,8 +18,9 @@ from ...recover import ArchiveRecovery, Recovery
 from ..args import add_options, number_of
 from ..console import console, descriptor_of, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
+from ..named import NamedFile, named_any
 from ..progress import shown, shown_for_run
-from ..target import NamedFile, named_any, packed_inside, report
+from ..target import packed_inside, report
 from ..text import say_json
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from ..args import add_blosc_options, add_file_options, add_options, rows_or_sha
 from ..console import STREAM, check_exists
 from ..exit_codes import Refusal, WrongUsage
 from ..jobs import run_jobs
+from ..named import NamedFile
 from ..progress import shown
-from ..target import NamedFile, plain_size_of, read_metadata
+from ..target import plain_size_of, read_metadata
 
 # Arguments that are settings of `repack` under the same name.
 SETTINGS = (

@@ -19,8 +19,9 @@ from ...exceptions import BloscpackError
 from ...log import printable
 from .. import exit_codes
 from ..console import console, plain_name, shown_input
+from ..named import named_any
 from ..progress import shown, shown_for_run
-from ..target import named_any, packed_files
+from ..target import packed_files
 from ..text import part_text, say_json, size_text
 
 # Number of files from which a summary follows the lines about them: those of a screen.
