@@ -41,6 +41,7 @@ from .parallel import LOCK_SECONDS, FolderTarget, Target, box_at, target_of
 from .rows import (
     all_columns,
     check_mask,
+    check_truth,
     converted,
     items_of,
     joined,
@@ -205,6 +206,8 @@ class Existing(Target):
                         "expected items of shape %s, found items of shape %s"
                         % ((length, *inner), shape)
                     )
+                if name:
+                    check_truth(given[name], dtype)
                 converted(given[name], dtype)
         return {name: self._columns[name][0] for name in dtypes}
 

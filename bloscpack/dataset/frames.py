@@ -308,7 +308,7 @@ def time_texts(items: Items) -> list[str]:
     if count > 1:
         found = native(items).view("i8")
         is_far = ((found > number) | (found < -number)) & ~numpy.isnat(items)
-    word = str(numpy.timedelta64(2, unit)).partition(" ")[2]
+    word = str(numpy.array(2, "m8[%s]" % unit)).partition(" ")[2]
     word += " since 1970" * (items.dtype.kind == "M")
     return [
         "%d %s" % (int(item.astype("i8")) * count, word) if far else str(item)

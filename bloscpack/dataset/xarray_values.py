@@ -20,7 +20,7 @@ from .._format.zarr_metadata import MASK
 from .._types import JsonObject
 from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
 from .node import import_dask
-from .rows import READ_NBYTES, converted, items_of, naming_column
+from .rows import READ_NBYTES, check_truth, converted, items_of, naming_column
 
 if TYPE_CHECKING:
     from xarray import Dataset, Variable
@@ -296,6 +296,7 @@ def fitting_items(
     Raises `UsageError` if they are no longer those of the variable: only packed numbers
     and floats are rounded. `raw` is the stored variable without decoding.
     """
+    check_truth(numpy.empty(0, variable.dtype), stored.dtype)
     items = converted(numpy.asarray(items_of_variable(encoded)), raw.dtype)
     # The units of bounds are attributes of another variable.
     how = raw.attrs | _codes(stored.encoding)

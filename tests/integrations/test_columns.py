@@ -469,3 +469,20 @@ def test_types_that_a_column_of_parquet_can_not_become(items, dtype, message):
     parquet.write_table(pa.table({"x": pa.array(items)}), "a.parquet")
     with pytest.raises(UsageError, match=message):
         dataset.convert("a.parquet", "b.zarr", dtypes={"x": dtype})
+
+
+def test_truth_values_of_xarray_and_dask_are_no_numbers():
+    frame = pd.DataFrame({"x": TRUTH})
+    dask = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=1)
+    dataset.create_table("t.zarr", {"x": [1]}).close()
+    with pytest.raises(UsageError, match=r"'x': .*found truth values"):
+        dataset.from_dask("t.zarr", dask, append=True)
+    xarray = pytest.importorskip("xarray")
+    for name, items in {"n": [1], "b": TRUTH}.items():
+        given = xarray.Dataset({"v": ("t", items)})
+        dataset.from_xarray(name + ".zarr", given).close()
+    more = xarray.Dataset({"v": ("t", TRUTH)})
+    with pytest.raises(UsageError, match=r"'v': .*found truth values"):
+        dataset.from_xarray("n.zarr", more, append_dim="t")
+    dataset.from_xarray("b.zarr", more, append_dim="t").close()
+    assert 2 * TRUTH == dataset.open("b.zarr").to_xarray()["v"].values.tolist()

@@ -560,8 +560,9 @@ def convert(
         content = inner_content(found.read(in_name, request), in_name, members)
         notes = _notes(content, found, wanted, request)
         if "group" not in wanted.holds:
-            unnamed = contents.NO_NAMES.get(found.name, "")
-            unnamed = unnamed if wanted.name in NAMING else None
+            unnamed = None
+            if wanted.name in NAMING:
+                unnamed = contents.NO_NAMES.get(found.name, "")
             content = contents.without_group(content, request.note_loss, unnamed)
         _check_kind(content, wanted, out_name)
         wanted.check_names(content, request)

@@ -142,12 +142,12 @@ def read(path: str, request: contents.Request) -> contents.Content:
                     % (name, path, scan.why_no_times)
                 )
             elif name in odd:
-                kind, where, value = odd[name]
+                kind, place, value = odd[name]
                 what, wanted = KINDS[kind]
                 log.notice(
                     "the column '%s' of '%s' becomes text: it has %s, and '%.100s' in "
                     "%s; convert --dtype '%s=%s' refuses such values"
-                    % (name, path, what, printable(value), where, name, wanted)
+                    % (name, path, what, printable(value), place, name, wanted)
                 )
     columns: dict[str, contents.Rows] = {}
     for name, scan in zip(file.wanted, scans, strict=True):
