@@ -735,7 +735,7 @@ class FolderChange(Change):
     def _copy(self, name: str, content: bytes) -> None:
         file = self._begin_with(name, content)
         self._close(file, sync=False)
-        self.store.rename(file.staged, name)
+        self._rename(file.staged, name)
 
     def _sync(self) -> None:
         if self._does_sync:

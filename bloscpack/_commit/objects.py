@@ -73,6 +73,7 @@ class ClaimedObjects:
     """
 
     by_shard = False
+    wait = 0.0
 
     def __init__(
         self,

@@ -149,6 +149,7 @@ class ShardRule:
 
     shared = False
     by_shard = True
+    wait = 0.0
 
     def holding(self) -> AbstractContextManager[None]:
         """Return the context of changes, between which others may change shards."""

@@ -43,6 +43,8 @@ class Rule(Protocol):
     shared: bool
     # Whether each change is an assignment to one shard of an array.
     by_shard: bool
+    # Number of seconds that a change waits for those of other writers.
+    wait: float
 
     def holding(self) -> AbstractContextManager[Tree | None]:
         """Return the context of changes between which no other writer has the dataset.
@@ -157,6 +159,11 @@ class Writer:
         self._replacing_lock = RLock()
         # The number of disturbing changes; None while the state is replaced.
         self._state: int | None = 0
+
+    def set_wait(self, seconds: float | None) -> None:
+        """Set the number of seconds that changes wait; None leaves them as they are."""
+        if seconds is not None:
+            self.wait = self._rule.wait = seconds
 
     def unlock(self) -> None:
         """Let other writers in between two changes, by a rule for shards."""
@@ -431,6 +438,7 @@ class LockedFolder:
 
     shared = False
     by_shard = False
+    wait = 0.0
 
     def __init__(
         self,
@@ -505,13 +513,7 @@ class LockedFolder:
 
 
 class SharedFolder:
-    """A group, which several writers may have open.
-
-    Attributes
-    ----------
-    wait
-        Number of seconds that a change waits for those of other writers.
-    """
+    """A group, which several writers may have open."""
 
     shared = True
     by_shard = False

@@ -72,7 +72,7 @@ class Array(StoredArray, ItemsNode):
         self, layout: ArrayLayout, writer: Writer | None = None, is_column: bool = False
     ) -> None:
         super().__init__(layout, writer)
-        self._is_column = is_column
+        self.is_column = is_column
         # The value of `__reduce__` for an array opened with ``shared=True``; else None.
         self.reopens: tuple[object, ...] | None = None
 
@@ -199,7 +199,7 @@ class Array(StoredArray, ItemsNode):
     @property
     def _is_read_with_others(self) -> bool:
         """Whether a read may need its files together with those of other arrays."""
-        return self._is_column or self._has_parts
+        return self.is_column or self._has_parts
 
     def _close_files(self) -> None:
         self._layout.close_files()
@@ -267,7 +267,7 @@ class Array(StoredArray, ItemsNode):
 
     def _check_resizable(self) -> Writer:
         writer = self._check_writer()
-        if self._is_column:
+        if self.is_column:
             raise UsageError(
                 "the columns of a table have the same length: append to the table, or "
                 "resize it"

@@ -65,7 +65,11 @@ class _Datasets:
     def check_independent(self, store: Store) -> None:
         folder = Folder(store)
         found = find(folder)
-        if found is not None and committing(Found(folder, *found)) is not None:
+        outer = committing(Found(folder, *found)) if found is not None else None
+        around = store.parent()
+        if outer is not None and around is not None:
+            if find(Folder(around[0])) == ("zarr", "group"):
+                raise CommitsMembers(around[0].root)
             raise UsageValueError(
                 "'%s' is a column of a table, or a member that its group commits: "
                 "remove it from there, and add another one" % store.root

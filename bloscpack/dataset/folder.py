@@ -207,8 +207,12 @@ class Folder:
         full = self.full(name)
         if self.store.is_folder(full):
             return True
+        known = self.tree.snapshot
+        if not (known.is_pending or self.tree.is_draft):
+            return False
         # That of a new member may come with its files.
-        return any(n.startswith(full + "/") for n in self.tree.snapshot.files)
+        inside = (*known.files, *(known.members or ()))
+        return any((name + "/").startswith(full + "/") for name in inside)
 
     def _located(self, name: str, call: Callable[[str], Result]) -> Result:
         return self.tree.located(self.full(name), call)
@@ -340,7 +344,8 @@ class Folder:
         """
         members = self.tree.snapshot.members or {}
         # The folder of a new one may come with its files.
-        is_known = self.tree.is_draft or not self.lists
+        tree, far = self.tree, self.is_remote or not self.lists
+        is_known = far or tree.is_draft or tree.snapshot.is_pending
         start = len(self.prefix)
         inside = [p[start:] for p in members if is_known and p.startswith(self.prefix)]
         if not self.lists and self.tree.snapshot.members is not None:

@@ -102,6 +102,7 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
         remove_leftovers(folder.in_folder)
     wait = options.timeout or 0.0
     writer = waiting(lambda: writer_for(found, options.sync), wait)
+    writer.set_wait(options.timeout)
     return Group(layout, writer, options)
 
 
@@ -120,6 +121,8 @@ def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -
         member = owner[name]
         if options.buffered and isinstance(member, Group):
             raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
+        if options.buffered and isinstance(member, Array) and member.is_column:
+            raise UsageError(NO_BUFFER % member.path)
         if options.buffered:
             member._let_wait()
         member._owner, member._closes_owner = owner, True
@@ -408,6 +411,12 @@ class Group(Node, Mapping[str, Node]):
             return inner.detached(member, closes_owner=False)
         return inner
 
+    def _look(self) -> None:
+        """Read what other programs have changed, if they may have changed it."""
+        if self._writer is not None and self._block is None and self.commits_members:
+            tree = self._opened.folder.tree
+            (tree.read if tree.store.is_remote else tree.renew)()
+
     def _checked_key(self, key: object) -> str:
         if self.closed:
             raise UsageValueError("the group is closed: '%s'" % self.path)
@@ -445,6 +454,7 @@ class Group(Node, Mapping[str, Node]):
         """Return whether there is a member, without opening it for changes."""
         if not isinstance(key, str):
             return False
+        self._look()
         first, _, rest = self._checked_key(key).partition("/")
         found = layouts.find_member(self._layout.folder, first)
         if found is None or not rest:
@@ -455,6 +465,7 @@ class Group(Node, Mapping[str, Node]):
 
     def __iter__(self) -> Iterator[str]:
         self._checked_key("")
+        self._look()
         for name, _ in layouts.find_members(self._layout.folder):
             yield name
 

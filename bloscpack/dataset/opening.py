@@ -105,7 +105,7 @@ def _open(found: Found, options: Options) -> Array | Table:
     if options.shared:
         _check_shareable(found)
     writer = writer_for(found, options.sync, shared=options.shared)
-    writer.wait = writer.wait if options.timeout is None else options.timeout
+    writer.set_wait(options.timeout)
     if options.buffered:
         writer.buffers[""] = WriteBuffer(writer)
     try:

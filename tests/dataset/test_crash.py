@@ -330,8 +330,34 @@ def unite(opened):
         opened["in/t"].append({"x": [5]})
 
 
+def change_twice(opened):
+    """Change the same items several times, and read them."""
+    with opened.change():
+        opened["a"].append(np.arange(9))
+        opened["a"][20:] = 7
+        opened["a"].resize(12)
+        opened["a"].append(opened["a"][:5])
+        opened["t"][3] = (5, 6)
+        opened["t"].append({"x": [5], "y": [6]})
+        new = opened.create_array("in/new", np.arange(20), chunks=8, shards=8)
+        new[3:12] = 1
+        opened["in/b"] = opened["in/b"][:10] + 1
+
+
+def exchange_kinds(opened):
+    """Replace an array by a table, a table by an array, and an array by a group."""
+    with opened.change():
+        opened["a"] = {"c": np.arange(5), "0": np.arange(5)}
+        opened["t"] = np.ones((3, 2))
+        del opened["in/b"]
+        opened.create_group("in/b", attrs={"b": 2}).create_array("c", [1])
+
+
 UNITED_CHANGES = {
     "change all": change_all,
+    "change twice": change_twice,
+    "exchange kinds": exchange_kinds,
+    "other axes": lambda g: g.__setitem__("a", np.ones((9, 2))),
     "create and append": create_and_append,
     "append": lambda g: g["a"].append(np.arange(9)),
     "assign": lambda g: g["in/b"].__setitem__(slice(4, 12), 7),

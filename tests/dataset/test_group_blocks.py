@@ -21,6 +21,7 @@ KINDS = {
         "m", {"c": np.arange(9), "d": np.arange(9)}, mode="w", chunks=2, shards=2
     ),
     "group": lambda group: make_group(group),
+    "groups": lambda group: make_groups(group),
     "none": lambda group: group.__delitem__("m"),
 }
 CUT = {"chunks": 2, "shards": 2}
@@ -31,6 +32,10 @@ def make_group(group):
     inner = group.create_group("m", mode="w", attrs={"inner": 1})
     inner.create_array("c", np.arange(5), **CUT)
     inner.create_table("t/0", {"c": [1, 2]})
+
+
+def make_groups(group):
+    group.create_group("m", mode="w").create_group("c").create_group("0")
 
 
 def content(node):

@@ -266,7 +266,7 @@ def test_other_datasets(tmp_path):
         for name in ("b", "t"):
             with pytest.raises(UsageError, match=refusal):
                 group[name]
-    with pytest.raises(UsageError, match="which has one writer"):
+    with pytest.raises(UsageError, match="only one program at a time changes it"):
         opened(tmp_path / "g/t/x")
 
 
