@@ -61,7 +61,7 @@ _PLAIN = (
     % (_SIZE, _SIZE)
 )
 _TIME = r"[<>][mM]8(?:\[(?:[1-9][0-9]{0,9})?(?:[YMWDhms]|[munpfa]s)\])?"
-SIMPLE_TYPE = re.compile("%s|%s|[<>|=]?[OT][0-9]*" % (_PLAIN, _TIME))
+SIMPLE_TYPE = re.compile("%s|%s|[<>|=]?[OT][0-9]*|object" % (_PLAIN, _TIME))
 # The text of such a type in the spelling of `encode_dtype`, without times.
 ENCODED_PLAIN = re.compile("'(%s)'" % _PLAIN)
 PLAIN_KINDS = "biufcSUV"
