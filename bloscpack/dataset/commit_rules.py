@@ -45,14 +45,21 @@ def check_new_path(path: object) -> None:
 
 
 class CommitsMembers(UsageValueError):
-    """The document of the group around a new dataset commits all that is in it."""
+    """The document of the group around a new dataset commits all that is in it.
 
-    def __init__(self, path: str) -> None:
+    Attributes
+    ----------
+    path
+        The path of the group; None if its document is not to be trusted: another user
+        may have made it, to have files removed.
+    """
+
+    def __init__(self, folder: Folder) -> None:
         super().__init__(
             "the document of '%s' commits all that is in it: open it for changes, and "
-            "create the new member there" % path
+            "create the new member there" % folder.root
         )
-        self.path = path
+        self.path = folder.root if folder.is_trusted else None
 
 
 class _Datasets:
@@ -69,7 +76,7 @@ class _Datasets:
         around = store.parent()
         if outer is not None and around is not None:
             if find(Folder(around[0])) == ("zarr", "group"):
-                raise CommitsMembers(around[0].root)
+                raise CommitsMembers(Folder(around[0]))
             raise UsageValueError(
                 "'%s' is a column of a table, or a member that its group commits: "
                 "remove it from there, and add another one" % store.root
@@ -93,7 +100,7 @@ class _Datasets:
             )
         inner = found is not None and committing(Found(folder, *found)) is not None
         if inner or folder.tree.snapshot.members is not None:
-            raise CommitsMembers(store.root)
+            raise CommitsMembers(folder)
 
     def claimed(self, content: bytes, start: str = "") -> bytes:
         """Return a document with a new token, which begins with `start`.

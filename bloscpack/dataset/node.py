@@ -93,8 +93,6 @@ class Opened:
     values
         The attributes under the key "known", once they are read. `setdefault` does not
         replace the values of a change by another thread.
-    read_state
-        What `Snapshot.state` was when the files were read that are open.
     closed
         Whether it was closed.
     """
@@ -125,14 +123,12 @@ class Opened:
         self._layouts: dict[str, Any] = {"": layout}
         self.open = partial(kind, allow_pickle=layout.allow_pickle)
         self.folder = layout.folder
-        self.read_state = self.folder.tree.snapshot.state
 
     def open_again(self, like: NodeLayout, tree: Tree) -> None:
         """Let `layout` open the files of the state that a tree has, when it is used."""
         old, self.layout = self._layouts.get(""), like
         self._layouts = {}
         self.folder = Folder(self.folder.store, self.folder.prefix, tree)
-        self.read_state = tree.snapshot.state
         if isinstance(old, ArrayLayout) and old is not like:
             old.close_files()
 
@@ -426,6 +422,11 @@ class ItemsNode(Node):
     # What the files were when Dask got an array for reading; None before.
     _token: object = None
 
+    def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
+        super().__init__(layout, writer)
+        # What `Snapshot.state` was when the files were read that are open.
+        self._read_state = layout.folder.tree.snapshot.state
+
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
         return reopened, (type(self), self._layout, self.shape[:1])
@@ -454,10 +455,10 @@ class ItemsNode(Node):
             return super()._read(function)
         for _ in range(RELOADS):
             state = tree.renew().state
-            if self._opened.read_state != state:
+            if self._read_state != state:
                 self._close_files()
                 self._check_rows()
-                self._opened.read_state = state
+                self._read_state = state
             result = function()
             if tree.renew().state == state:
                 return result

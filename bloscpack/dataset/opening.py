@@ -302,6 +302,8 @@ def created_at(
         with new_dataset(path, layout, mode, options.sync, storage_options) as change:
             create(change, "")
     except CommitsMembers as error:
+        if error.path is None:
+            raise
         around = detect(Folder.open(error.path, storage_options))
         return group.create_inside(around, path, layout, mode, options, create)
     return group.open_node(detect(Folder.open(path, storage_options)), options)

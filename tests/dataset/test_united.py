@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import numpy as np
@@ -116,3 +118,44 @@ def after(call, path, is_united):
 @pytest.mark.parametrize("call", CALLS)
 def test_an_empty_change_alters_no_call(call, path):
     assert after(call, path + "1", False) == after(call, path + "2", True)
+
+
+PROGRAM = """
+import sys
+from bloscpack import dataset
+path, name = sys.argv[1:]
+with dataset.open_group(path, 'r+', timeout=60, sync=False) as group:
+    both, own, table = group['both'], group[name], group['t']
+    for i in range(15):
+        both.append([1])
+        own.append([i])
+        table.append({'k': [i]})
+        with group.change():
+            both.append([2])
+            group['n'][0] = int(group['n'][0]) + 1
+            group.attrs[name] = i
+        group.create_array('%s%d' % (name, i), [i])
+        del group['%s%d' % (name, i)]
+"""
+
+
+def test_two_processes_change_the_same_members(tmp_path):
+    """Each change begins with what the other one has committed."""
+    path = str(tmp_path / "g")
+    with dataset.create_group(path) as group:
+        group.create_array("both", [0], chunks=8, shards=16)
+        for name in "a", "b", "n":
+            group[name] = [0]
+        group["t"] = {"k": [0]}
+        with group.change():
+            pass
+    command = [sys.executable, "-c", PROGRAM, path]
+    running = [subprocess.Popen([*command, name]) for name in ("a", "b")]
+    assert [0, 0] == [process.wait() for process in running]
+    group = dataset.open(path)
+    assert [0] + [1] * 30 + [2] * 30 == sorted(group["both"][:].tolist())
+    assert [30] == group["n"][:].tolist()
+    assert [16, 16, 31] == [len(group[name]) for name in ("a", "b", "t")]
+    assert ["a", "b", "both", "n", "t"] == list(group)
+    assert {"a": 14, "b": 14} == dict(group.attrs)
+    assert dataset.verify(path).ok

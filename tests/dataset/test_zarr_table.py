@@ -286,17 +286,17 @@ def test_attributes_that_change_while_consolidated_metadata_are_dropped(
     """Another writer changes the group before this one has locked it."""
     dataset.create_group(tmp_path / "g").create_array("a", [1, 2]).close()
     consolidate(tmp_path / "g")
-    changing = SharedFolder.changing
+    holding = SharedFolder.holding
 
     def late(rule):
-        monkeypatch.setattr(SharedFolder, "changing", changing)
+        monkeypatch.setattr(SharedFolder, "holding", holding)
         with dataset.open(tmp_path / "g", "r+") as group:
             group.attrs["x"] = 1
         consolidate(tmp_path / "g")
-        return changing(rule)
+        return holding(rule)
 
     with dataset.open(tmp_path / "g/a", "r+") as array:
-        monkeypatch.setattr(SharedFolder, "changing", late)
+        monkeypatch.setattr(SharedFolder, "holding", late)
         array.append([3])
     assert {"attributes": {"x": 1}} == {
         name: value
