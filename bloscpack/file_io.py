@@ -796,7 +796,7 @@ def unpack_to_path(
             storage_options=storage_options,
         ) as out_fp:
             if is_usual and (data := short_content(in_fp)) is not None:
-                found = chunks.plain_of_only_chunk(data)
+                found = chunks.plain_of_only_chunk(data, WORTH_NO_COPY)
                 if found is not None:
                     check(found[0])
                     write_all(out_fp, found[1])

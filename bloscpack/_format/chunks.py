@@ -535,13 +535,16 @@ def only_chunk(
         return None
 
 
-def plain_of_only_chunk(data: bytes) -> tuple[BloscpackHeader, bytes] | None:
+def plain_of_only_chunk(
+    data: bytes, most: int = MAX_BUFFERSIZE
+) -> tuple[BloscpackHeader, bytes] | None:
     """Return header and plain bytes of a file with one chunk and no metadata.
 
-    None for every other file, and for a damaged one, as in `only_chunk`.
+    None for every other file, if there are more than `most` plain bytes, and for a
+    damaged file, as in `only_chunk`.
     """
     found = only_chunk(data)
-    if found is None or found[1]:
+    if found is None or found[1] or found[3].nbytes > most:
         return None
     try:
         with own_settings:

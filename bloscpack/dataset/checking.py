@@ -404,7 +404,7 @@ class DatasetCheck:
         unequal = unequal_lengths(arrays)
         if unequal and not is_pyramid(group.read_attributes()):
             text = "xarray can't open the group: " + told_unequal(unequal)
-            self.report.add("metadata", "unequal", text, file=member or ".")
+            self.report.add("metadata", "lengths", text, file=member or ".")
 
     # Arrays
 

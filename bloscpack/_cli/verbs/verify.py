@@ -32,7 +32,7 @@ DAMAGED = "damaged"
 NO_DAMAGE = {
     PERMISSION: "not readable by this user",
     "codec": "not readable by this Blosc",
-    "unequal": "not of one length",
+    "lengths": "not of one length",
     UNREADABLE: "could not be read",
 }
 
