@@ -891,6 +891,9 @@ def arrays_in(
         chunks[name] = [path for path in paths if path in members] or paths
     chunks = {n: c for n, c in chunks.items() if n not in others or n + ".blp" in c}
     check("Z24", all(len(paths) < 2 for paths in chunks.values()))
+    parts = {part for name in chunks for part in name.split("/")}
+    check("Z27", parts.isdisjoint({"", ".", ".."}))
+    check("Z27", {*"\\\0"}.isdisjoint("".join(parts)))
     return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
 

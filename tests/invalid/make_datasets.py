@@ -688,6 +688,10 @@ SAMPLES = {
         "Z24",
         lambda z: z.members.extend(Zip({"x.blp": z["x/c/0"]["data"]}).members),
     ),
+    "archive-outside": zipped(
+        "Z27",
+        lambda z: z.members.extend(Zip({"../x.blp": z["x/c/0"]["data"]}).members),
+    ),
     "archive-deflated": zipped("Z9", deflated),
     "archive-all-encrypted": zipped(
         "Z9", lambda z: [z["x/c/0"][key].update(flags=0x801) for key in HEADERS]

@@ -172,8 +172,9 @@ def test_command(path, name, capsys, monkeypatch):
     monkeypatch.setattr(log, "PREFIX", log.PREFIX)
     errors = MANIFEST[name]["errors"]
     # The command looks at the file behind, too, of which only the magic is there.
-    code = 3 if name == "tail-magic" else 0
-    for verb, code in (("info", code), ("list", 0), ("verify", 3 if errors else code)):
+    behind = 3 if name == "tail-magic" else 0
+    codes = {"info": behind, "list": 0, "verify": 3 if errors else behind}
+    for verb, code in codes.items():
         try:
             found = cli.main([verb, str(path)]) or 0
         except SystemExit as left:
