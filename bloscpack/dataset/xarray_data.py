@@ -48,6 +48,7 @@ from .xarray_values import (
     fitting_items,
     items_of_variable,
     kind_of,
+    without_extensions,
 )
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _nodes_of(
                 % type(node).__name__
             )
         path = "/".join(filter(None, (where, name)))
-        found[path] = node
+        found[path] = without_extensions(node)
         given[path] = {n: dict(each) for n, each in by_path.get(name, {}).items()}
         if unknown := given[path].keys() - node.variables.keys():
             raise UsageValueError("encoding: there is no variable '%s'" % min(unknown))

@@ -50,6 +50,29 @@ MAX_ERROR = 1e6
 # Encoding
 
 
+def without_extensions(data: Dataset) -> Dataset:
+    """Return a dataset with arrays of NumPy instead of those of pandas.
+
+    Raises `UsageError` for items that no dtype of NumPy has, such as categories.
+    """
+    found = {}
+    for name, variable in data.variables.items():
+        dtype: Any = variable.dtype
+        if isinstance(dtype, numpy.dtype):
+            continue
+        is_text = dtype.type is str
+        # xarray returns the values of an index as objects.
+        array = data.indexes.get(name, variable.data)
+        items = numpy.asarray(array, object if is_text else None)
+        if not is_text and (items.dtype.kind == "O" or items.dtype.kind != dtype.kind):
+            raise UsageTypeError(
+                "the variable '%s': the dtype '%s' of pandas has items that no dtype "
+                "of NumPy has: convert them" % (name, dtype)
+            )
+        found[name] = variable.dims, items, variable.attrs, variable.encoding
+    return data.assign(found)
+
+
 def encode(
     data: Dataset, given: dict[str, dict[str, object]], *, checks: bool = True
 ) -> tuple[dict[str, Variable], JsonObject]:
