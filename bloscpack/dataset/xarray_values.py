@@ -255,7 +255,7 @@ def _numbers_of(
     """Return times as numbers; raise `DoesNotFit` if they are no whole numbers."""
     dtype = numpy.promote_types(times.dtype, zero.dtype)
     fine, missing = converted(times, dtype), numpy.isnat(times)
-    if not any_time and (times < REFORM).any():
+    if not any_time and _before_reform(times):
         raise DoesNotFit("a time is before 1582-10-15 in the standard calendar")
     ticks, start = fine.view("i8"), int(converted(zero, dtype).view("i8"))
     ends = numpy.iinfo("i8")
@@ -582,9 +582,15 @@ def _is_held(numbers: Items, units: str, calendar: str, unit: str) -> bool:
     attrs = {"units": units, "calendar": calendar}
     with suppress(LookupError, OverflowError, TypeError, ValueError):
         times = _decode(numbers, ("x",), attrs, numpy.dtype("M8[%s]" % unit))
-        is_late = calendar == "proleptic_gregorian" or not (times < REFORM).any()
+        is_late = calendar == "proleptic_gregorian" or not _before_reform(times)
         return is_late and not numpy.isnat(times).any()
     return False
+
+
+def _before_reform(times: Items) -> bool:
+    """Return whether any time is before `REFORM`, which nanoseconds can't hold."""
+    is_late = numpy.datetime_data(times.dtype)[0] == "ns"
+    return not is_late and bool((times < REFORM).any())
 
 
 # Parts and kinds

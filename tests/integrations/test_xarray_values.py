@@ -280,6 +280,18 @@ def test_far_times_of_other_calendars(calendar):
     assert times * 2 == dataset.open("g").to_xarray().v.values.tolist()
 
 
+def test_near_times_of_the_standard_calendar():
+    """They are nanoseconds, for which the first day of the calendar is too far."""
+    data = xr.Dataset({"t": ("x", DAYS)})
+    encoding = {"t": {"units": "days since 1999-01-01", "calendar": "standard"}}
+    with dataset.from_xarray("g", data, encoding=encoding) as group:
+        assert "standard" == group["t"].attrs["calendar"]
+        found = group.to_xarray()
+    xr.testing.assert_identical(data, found)
+    xr.testing.assert_identical(data, xr.open_zarr("g", consolidated=False))
+    assert DAYS.dtype == found.t.dtype
+
+
 def test_times_that_no_encoding_of_the_user_holds():
     far = xr.Dataset({"v": ("x", np.array(["99999-01-01", "NaT"], "M8[s]"))})
     for encoding in (
