@@ -547,6 +547,14 @@ def time_coders(variables: Mapping[Any, Variable]) -> dict[Any, Any]:
             unit = next(filter(is_held, reversed([*UNITS.values()])), None)
             if unit is None:
                 coders[name] = xarray.coders.CFDatetimeCoder(use_cftime=True)
+                try:
+                    _decode(ends, ("x",), attrs, numpy.dtype("O"))
+                except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                    raise UsageValueError(
+                        "the variable '%s': the numbers from %s to %s are no times in "
+                        "'%s' of the calendar '%s': decode_times=False returns them"
+                        % (name, ends.min(), ends.max(), units, calendar)
+                    ) from error
             elif unit != "ns":
                 coders[name] = xarray.coders.CFDatetimeCoder(time_unit=unit)
     return coders

@@ -634,6 +634,33 @@ def test_times_that_zarr_stores_as_times(tmp_path):
         dataset.from_xarray(tmp_path / "g", finer, append_dim="n")
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("calendar", ["standard", "proleptic_gregorian", "noleap"])
+def test_times_that_a_foreign_program_has_left_empty(calendar, last):
+    """The value of missing items is no time, wherever it is."""
+    zarr = pytest.importorskip("zarr")
+    pytest.importorskip("cftime")
+    units = {"units": "days since 2000-01-01", "calendar": calendar}
+    with dataset.create_group("g") as group:
+        for name, values in (("time", [1, 2]), ("v", [1.0, 2])):
+            attrs = units if name == "time" else {}
+            group.create_array(name, np.array(values), dims=["time"], attrs=attrs)
+    other = zarr.open_group("g", mode="r+", use_consolidated=False)
+    for name in ("time", "v"):
+        other[name].resize((5,))
+        other[name][4 if last else 3] = 9
+    message = "variable 'time': the numbers from -9.* to 9 are no times in 'days since"
+    data = xr.Dataset({"v": ("time", [1.0])})
+    for read in (
+        lambda: dataset.open("g").to_xarray(),
+        lambda: xr.open_dataset("g", engine="bloscpack"),
+        lambda: dataset.from_xarray("g", data, append_dim="time"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            read()
+    assert 5 == dataset.open("g").to_xarray(decode_times=False).sizes["time"]
+
+
 def test_a_foreign_program_that_died_in_an_append():
     """Which arrays are short is told, and `trim` gives back what was complete."""
     zarr, path = pytest.importorskip("zarr"), "g"
