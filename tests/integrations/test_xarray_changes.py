@@ -433,6 +433,30 @@ def test_mode_a():
     assert before == unchanged()
 
 
+@pytest.mark.parametrize("way", ["a", "append", "region"])
+def test_attributes_of_a_group(way):
+    """They change where xarray changes them; others, and those of variables, stay."""
+    options = {
+        "a": {"mode": "a"},
+        "append": {"append_dim": "time"},
+        "region": {"region": {"time": slice(0, 2)}},
+    }[way]
+    first = xr.Dataset({"v": ("time", [1.0, 2], {"by": "a"})}, attrs={"a": 1, "b": 2})
+    later = xr.Dataset({"v": ("time", [3.0, 4], {"by": "b"})}, attrs={"b": 3, "c": 4})
+    dataset.from_xarray("g", first).close()
+    dataset.from_xarray("g", later, **options).close()
+    first.to_zarr("z", consolidated=False)
+    later.to_zarr("z", consolidated=False, **options)
+    theirs = xr.open_zarr("z", consolidated=False).load()
+    theirs.attrs.setdefault("a", 1)  # xarray removes those that are not new
+    xr.testing.assert_identical(theirs, dataset.open("g").to_xarray().load())
+    before = dataset.open("g").to_xarray().load()
+    if way != "region":
+        with pytest.raises(UsageError, match="the attribute 'd' must be JSON"):
+            dataset.from_xarray("g", later.assign_attrs(d=b""), **options)
+        xr.testing.assert_identical(before, dataset.open("g").to_xarray().load())
+
+
 def test_wrong_arguments():
     data = weather()
     with pytest.raises(FileNotFoundError):
