@@ -339,6 +339,8 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
         self._array = array
         self.shape = array.shape
         self.dtype = array.dtype
+        if self.dtype.names is not None:  # xarray swaps the bytes of numbers only
+            self.dtype = self.dtype.newbyteorder("=")
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Array:
         read = self._array.oindex.__getitem__
@@ -350,6 +352,8 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
         else:  # xarray reads an index that has all items, and selects among them
             outer = indexing.IndexingSupport.OUTER
             found = indexing.explicit_indexing_adapter(key, self.shape, outer, read)
+        if self.dtype.names is not None:
+            found = numpy.asarray(found).astype(self.dtype, copy=False)
         return found
 
 
