@@ -127,6 +127,8 @@ def _without_codes(variable: Variable) -> Variable:
     kind, encoding = variable.dtype.kind, dict(variable.encoding)
     for key in {"b": STORAGE, "U": FILLS, "S": FILLS}.get(kind, ()):
         encoding.pop(key, None)
+    if "_Encoding" in encoding:  # text that was stored as bytes
+        encoding.pop("dtype", None)
     if kind_of(variable)[0] == "U" and encoding.get(MASK) is not None:
         encoding["missing_value"] = encoding.pop(MASK)
     found = variable.copy(deep=False)
