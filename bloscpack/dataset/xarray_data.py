@@ -48,6 +48,7 @@ from .xarray_values import (
     fitting_items,
     items_of_variable,
     kind_of,
+    without_extensions,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def from_xarray(
         time that the encoding can't hold is refused.
     mode
         As in `create_array`. With ``'a'``, a group that exists gets the variables that
-        it lacks, and new values in the others, which keep their shapes.
+        it lacks, new values in the others, which keep their shapes, and the attributes
+        of `data`, as with `append_dim`.
     group
         The path of the group inside of that at `path` which is written, and returned;
         both are created if needed. `mode` is about this group; ``'w'`` removes it, with
@@ -236,7 +238,7 @@ def _nodes_of(
                 % type(node).__name__
             )
         path = "/".join(filter(None, (where, name)))
-        found[path] = node
+        found[path] = without_extensions(node)
         given[path] = {n: dict(each) for n, each in by_path.get(name, {}).items()}
         if unknown := given[path].keys() - node.variables.keys():
             raise UsageValueError("encoding: there is no variable '%s'" % min(unknown))
@@ -447,6 +449,10 @@ def _change(
         _add_nodes(whole, created, settings)
         for where, (added, steps) in plans.items():
             group = whole[where] if where else whole
+            attrs = _without_structure(there[where].attrs)
+            if region is None and attrs:
+                structure = UNLIMITED, COORDINATES
+                group.attrs.update({n: attrs[n] for n in attrs if n not in structure})
             if where in more:
                 _add_variables(group, more[where], added, settings)
             for name, items, axis, key in steps:

@@ -50,6 +50,29 @@ MAX_ERROR = 1e6
 # Encoding
 
 
+def without_extensions(data: Dataset) -> Dataset:
+    """Return a dataset with arrays of NumPy instead of those of pandas.
+
+    Raises `UsageError` for items that no dtype of NumPy has, such as categories.
+    """
+    found = {}
+    for name, variable in data.variables.items():
+        dtype: Any = variable.dtype
+        if isinstance(dtype, numpy.dtype):
+            continue
+        is_text = dtype.type is str
+        # xarray returns the values of an index as objects.
+        array = data.indexes.get(name, variable.data)
+        items = numpy.asarray(array, object if is_text else None)
+        if not is_text and (items.dtype.kind == "O" or items.dtype.kind != dtype.kind):
+            raise UsageTypeError(
+                "the variable '%s': the dtype '%s' of pandas has items that no dtype "
+                "of NumPy has: convert them" % (name, dtype)
+            )
+        found[name] = variable.dims, items, variable.attrs, variable.encoding
+    return data.assign(found)
+
+
 def encode(
     data: Dataset, given: dict[str, dict[str, object]], *, checks: bool = True
 ) -> tuple[dict[str, Variable], JsonObject]:
@@ -104,6 +127,8 @@ def _without_codes(variable: Variable) -> Variable:
     kind, encoding = variable.dtype.kind, dict(variable.encoding)
     for key in {"b": STORAGE, "U": FILLS, "S": FILLS}.get(kind, ()):
         encoding.pop(key, None)
+    if "_Encoding" in encoding:  # text that was stored as bytes
+        encoding.pop("dtype", None)
     if kind_of(variable)[0] == "U" and encoding.get(MASK) is not None:
         encoding["missing_value"] = encoding.pop(MASK)
     found = variable.copy(deep=False)
@@ -232,7 +257,7 @@ def _numbers_of(
     """Return times as numbers; raise `DoesNotFit` if they are no whole numbers."""
     dtype = numpy.promote_types(times.dtype, zero.dtype)
     fine, missing = converted(times, dtype), numpy.isnat(times)
-    if not any_time and (times < REFORM).any():
+    if not any_time and _before_reform(times):
         raise DoesNotFit("a time is before 1582-10-15 in the standard calendar")
     ticks, start = fine.view("i8"), int(converted(zero, dtype).view("i8"))
     ends = numpy.iinfo("i8")
@@ -524,6 +549,14 @@ def time_coders(variables: Mapping[Any, Variable]) -> dict[Any, Any]:
             unit = next(filter(is_held, reversed([*UNITS.values()])), None)
             if unit is None:
                 coders[name] = xarray.coders.CFDatetimeCoder(use_cftime=True)
+                try:
+                    _decode(ends, ("x",), attrs, numpy.dtype("O"))
+                except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                    raise UsageValueError(
+                        "the variable '%s': the numbers from %s to %s are no times in "
+                        "'%s' of the calendar '%s': decode_times=False returns them"
+                        % (name, ends.min(), ends.max(), units, calendar)
+                    ) from error
             elif unit != "ns":
                 coders[name] = xarray.coders.CFDatetimeCoder(time_unit=unit)
     return coders
@@ -559,9 +592,15 @@ def _is_held(numbers: Items, units: str, calendar: str, unit: str) -> bool:
     attrs = {"units": units, "calendar": calendar}
     with suppress(LookupError, OverflowError, TypeError, ValueError):
         times = _decode(numbers, ("x",), attrs, numpy.dtype("M8[%s]" % unit))
-        is_late = calendar == "proleptic_gregorian" or not (times < REFORM).any()
+        is_late = calendar == "proleptic_gregorian" or not _before_reform(times)
         return is_late and not numpy.isnat(times).any()
     return False
+
+
+def _before_reform(times: Items) -> bool:
+    """Return whether any time is before `REFORM`, which nanoseconds can't hold."""
+    is_late = numpy.datetime_data(times.dtype)[0] == "ns"
+    return not is_late and bool((times < REFORM).any())
 
 
 # Parts and kinds

@@ -21,6 +21,7 @@ from typing import Any
 import numpy
 from xarray import DataArray, Dataset, DataTree, Variable, conventions, decode_cf
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
+from xarray.coding.strings import EncodedStringCoder
 from xarray.core import indexing
 
 from .. import dataset, exceptions
@@ -180,6 +181,7 @@ def _each(
                 raise exceptions.UsageTypeError("'group' is for groups of datasets")
             source = source[group]
             opened[:0] = [source] if owned else []
+        decoding = {**options, "drop_variables": dropped}
         inner: list[str] = []
         encoded: Dataset | _Variables
         if isinstance(source, LazyArray):
@@ -194,9 +196,10 @@ def _each(
             opened[:0] = arrays.values() if owned else []
             encoded = _Variables(source, arrays)
             lazy = encoded.variables
-            # Each item of an array is a text by itself.
-            options.setdefault("concat_characters", False)
-        decoding = {**options, "drop_variables": dropped}
+            if "concat_characters" not in options:
+                # Each item of an array is a text by itself.
+                encoded.decode_text()
+                decoding["concat_characters"] = False
         if options.keys().isdisjoint(("decode_times", "use_cftime")):
             # With an empty dictionary, bounds would stay numbers.
             decoding["decode_times"] = time_coders(lazy) or True
@@ -339,6 +342,8 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
         self._array = array
         self.shape = array.shape
         self.dtype = array.dtype
+        if self.dtype.names is not None:  # xarray swaps the bytes of numbers only
+            self.dtype = self.dtype.newbyteorder("=")
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Array:
         read = self._array.oindex.__getitem__
@@ -350,6 +355,8 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
         else:  # xarray reads an index that has all items, and selects among them
             outer = indexing.IndexingSupport.OUTER
             found = indexing.explicit_indexing_adapter(key, self.shape, outer, read)
+        if self.dtype.names is not None:
+            found = numpy.asarray(found).astype(self.dtype, copy=False)
         return found
 
 
@@ -432,6 +439,13 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
             blocks = array.shards or array.chunks
             attrs = with_mask(array.attrs.asdict(), array.dtype, decode_mask, "c")
             self.variables[name] = _variable(stored[name], array, attrs, blocks)
+
+    def decode_text(self) -> None:
+        """Decode the bytes of those that name their encoding, as xarray writes text."""
+        coder: Any = EncodedStringCoder()  # type: ignore[no-untyped-call]
+        for name, found in self.variables.items():
+            if found.dtype.kind == "S" and "_Encoding" in found.attrs:
+                self.variables[name] = coder.decode(found, name)
 
     def _of_node(self) -> JsonObject:
         is_array = isinstance(self._node, dataset.Array)

@@ -177,7 +177,11 @@ def test_shapes(tmp_path, shape):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["?", "f2", ">f8", "c8", "S3", "U2", "M8[ns]", "m8[ns]", "i2,f4"]
+    "dtype",
+    [
+        *("?", "f2", ">f8", "c8", "S3", "U2", "M8[ns]", "m8[ns]", "i2,f4", "i4,>f8"),
+        [("a", ">M8[s]"), ("b", [("c", ">i2", (2,))])],
+    ],
 )
 def test_dtypes(tmp_path, dtype):
     array = np.zeros(9, dtype)
@@ -185,6 +189,7 @@ def test_dtypes(tmp_path, dtype):
     bp.pack_ndarray_to_file(array, tmp_path / "a.blp", chunk_size=array.itemsize * 4)
     with xr.open_dataset(tmp_path / "a.blp") as dataset:
         assert np.array_equal(array, dataset["a"].values)
+        assert array[1] == dataset["a"][1].values
 
 
 def test_it_can_be_pickled(path, cube):

@@ -433,6 +433,30 @@ def test_mode_a():
     assert before == unchanged()
 
 
+@pytest.mark.parametrize("way", ["a", "append", "region"])
+def test_attributes_of_a_group(way):
+    """They change where xarray changes them; others, and those of variables, stay."""
+    options = {
+        "a": {"mode": "a"},
+        "append": {"append_dim": "time"},
+        "region": {"region": {"time": slice(0, 2)}},
+    }[way]
+    first = xr.Dataset({"v": ("time", [1.0, 2], {"by": "a"})}, attrs={"a": 1, "b": 2})
+    later = xr.Dataset({"v": ("time", [3.0, 4], {"by": "b"})}, attrs={"b": 3, "c": 4})
+    dataset.from_xarray("g", first).close()
+    dataset.from_xarray("g", later, **options).close()
+    first.to_zarr("z", consolidated=False)
+    later.to_zarr("z", consolidated=False, **options)
+    theirs = xr.open_zarr("z", consolidated=False).load()
+    theirs.attrs.setdefault("a", 1)  # xarray removes those that are not new
+    xr.testing.assert_identical(theirs, dataset.open("g").to_xarray().load())
+    before = dataset.open("g").to_xarray().load()
+    if way != "region":
+        with pytest.raises(UsageError, match="the attribute 'd' must be JSON"):
+            dataset.from_xarray("g", later.assign_attrs(d=b""), **options)
+        xr.testing.assert_identical(before, dataset.open("g").to_xarray().load())
+
+
 def test_wrong_arguments():
     data = weather()
     with pytest.raises(FileNotFoundError):
@@ -632,6 +656,33 @@ def test_times_that_zarr_stores_as_times(tmp_path):
     finer = more.assign(day=("n", times.astype("M8[ns]") + np.timedelta64(1, "ns")))
     with pytest.raises(UsageError, match=r"the variable 'day'.*does not fit"):
         dataset.from_xarray(tmp_path / "g", finer, append_dim="n")
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("calendar", ["standard", "proleptic_gregorian", "noleap"])
+def test_times_that_a_foreign_program_has_left_empty(calendar, last):
+    """The value of missing items is no time, wherever it is."""
+    zarr = pytest.importorskip("zarr")
+    pytest.importorskip("cftime")
+    units = {"units": "days since 2000-01-01", "calendar": calendar}
+    with dataset.create_group("g") as group:
+        for name, values in (("time", [1, 2]), ("v", [1.0, 2])):
+            attrs = units if name == "time" else {}
+            group.create_array(name, np.array(values), dims=["time"], attrs=attrs)
+    other = zarr.open_group("g", mode="r+", use_consolidated=False)
+    for name in ("time", "v"):
+        other[name].resize((5,))
+        other[name][4 if last else 3] = 9
+    message = "variable 'time': the numbers from -9.* to 9 are no times in 'days since"
+    data = xr.Dataset({"v": ("time", [1.0])})
+    for read in (
+        lambda: dataset.open("g").to_xarray(),
+        lambda: xr.open_dataset("g", engine="bloscpack"),
+        lambda: dataset.from_xarray("g", data, append_dim="time"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            read()
+    assert 5 == dataset.open("g").to_xarray(decode_times=False).sizes["time"]
 
 
 def test_a_foreign_program_that_died_in_an_append():

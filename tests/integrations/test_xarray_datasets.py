@@ -434,6 +434,37 @@ def test_a_text_for_missing_items_stays():
     assert attrs == dict(dataset.open("a").attrs)
 
 
+@pytest.mark.usefixtures("_no_warnings_of_zarr")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_text_that_xarray_stores_as_bytes(zarr_format):
+    """Each item is a text, although the engine ``zarr`` takes letters for one."""
+    values = {"v": ["é", "bb", ""], "w": ["a", "b", ""], "plain": [b"a", b"bb", b"c"]}
+    data = xr.Dataset({n: ("x", np.array(v, object)) for n, v in values.items()})
+    data["plain"] = data["plain"].astype("S2")
+    data.v.encoding = data.w.encoding = {"dtype": "S1"}
+    data.to_zarr("s", zarr_format=zarr_format, consolidated=False)
+    xr.testing.assert_identical(data[["v", "plain"]], open_zarr("s")[["v", "plain"]])
+    with dataset.open("s") as group:
+        opened = group.to_xarray()
+        xr.testing.assert_identical(data, opened.load())
+        for options in ({"decode_cf": False}, {"concat_characters": False}):
+            raw = group.to_xarray(**options)["v"]
+            assert ["é".encode(), b"bb", b""] == raw.values.tolist()
+    for given in (opened, open_zarr("s")):  # both have the encoding
+        with dataset.from_xarray("g", given[["v"]], mode="w") as group:
+            xr.testing.assert_identical(data[["v"]], group.to_xarray())
+
+
+def test_items_of_several_fields():
+    zarr = pytest.importorskip("zarr")
+    items = np.array([(1, 2.5), (3, 4)], "i4,>f8")
+    dataset.create_array("s", items, layout="superchunk").close()
+    zarr.create_array("z", data=items, zarr_format=2)
+    for name in "sz":
+        with xr.open_dataset(name, engine="bloscpack") as opened:
+            assert items.tolist() == opened[name].values.tolist()
+
+
 def test_wrong_parameters():
     dataset.from_xarray("g", weather()).close()
     for name, value in (("dims", ["x"]), ("name", "v"), ("nthreads", 2)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pytest
 from support import has_entry_points
@@ -10,6 +12,7 @@ from bloscpack import dataset
 from bloscpack.exceptions import UsageError
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
+pd = pytest.importorskip("pandas")
 pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
 pytest.importorskip("dask")
 pytest.importorskip("cftime")
@@ -99,6 +102,70 @@ def test_booleans_and_text_of_numpy_are_never_missing(lazy):
     with dataset.from_xarray("g", given, encoding=encoding) as group:
         xr.testing.assert_identical(data, group.to_xarray().load())
     xr.testing.assert_identical(data, xr.open_zarr("g", consolidated=False).load())
+
+
+# Types of pandas
+
+EXTENSIONS = {
+    "duration[us][pyarrow]": np.array([1, "NaT"], "m8[us]"),
+    "duration[s][pyarrow]": np.array([1, 2], "m8[s]"),
+    "timestamp[us][pyarrow]": np.array(["2000-01-01", "NaT"], "M8[us]"),
+    "double[pyarrow]": np.array([1, np.nan]),
+    "int64[pyarrow]": np.array([1, 2]),
+    "bool[pyarrow]": np.array([True, False]),
+    "string[pyarrow]": np.array(["a", "b"], object),
+    "string": np.array(["a", "b"], object),
+    "Float32": np.array([1, np.nan], "f4"),
+    "Int64": np.array([1, 2]),
+    "boolean": np.array([True, False]),
+    "Sparse[float64]": np.array([1.0, 0]),
+}
+REFUSED = {
+    "Int64": [1, None],
+    "boolean": [True, None],
+    "int64[pyarrow]": [1, None],
+    "string": ["a", None],
+    "date32[day][pyarrow]": [datetime.date(2000, 1, 1)],
+    "binary[pyarrow]": [b"a"],
+    "category": ["a", "b"],
+    "datetime64[ns, UTC]": ["2000-01-01"],
+    "interval[int64]": [pd.Interval(0, 1)],
+    "period[D]": ["2000-01-01"],
+}
+
+
+@pytest.mark.parametrize("role", ["variable", "coordinate", "index"])
+@pytest.mark.parametrize("name", [*EXTENSIONS])
+def test_types_of_pandas(name, role):
+    if "pyarrow" in name:
+        pytest.importorskip("pyarrow")
+    expected = EXTENSIONS[name]
+    data = _with(pd.array(expected, name), role)
+    numbers = _with(expected, role)
+    with dataset.from_xarray("g", data) as group:
+        xr.testing.assert_identical(numbers, group.to_xarray())
+    opened = xr.open_zarr("g", consolidated=False)
+    assert expected.dtype.kind == opened["a"].dtype.kind.replace("T", "O")
+    if role != "index":
+        dataset.from_xarray("g", data, append_dim="x").close()
+        assert 4 == dataset.open("g").to_xarray().sizes["x"]
+
+
+@pytest.mark.parametrize("role", ["variable", "coordinate", "index"])
+@pytest.mark.parametrize("name", [*REFUSED])
+def test_types_of_pandas_without_one_of_numpy(name, role):
+    if "pyarrow" in name:
+        pytest.importorskip("pyarrow")
+    data = _with(pd.array(REFUSED[name], name), role)
+    with pytest.raises(UsageError, match="the variable 'a': "):
+        dataset.from_xarray("g", data)
+
+
+def _with(items, role):
+    if role == "index":
+        return xr.Dataset({"v": ("a", np.arange(len(items)))}, {"a": items})
+    data = xr.Dataset({"a": ("x", items), "v": ("x", np.arange(len(items)))})
+    return data.set_coords("a") if role == "coordinate" else data
 
 
 # Far times
@@ -211,6 +278,18 @@ def test_far_times_of_other_calendars(calendar):
         assert times == group.to_xarray().v.values.tolist()
     dataset.from_xarray("g", data, append_dim="x").close()
     assert times * 2 == dataset.open("g").to_xarray().v.values.tolist()
+
+
+def test_near_times_of_the_standard_calendar():
+    """They are nanoseconds, for which the first day of the calendar is too far."""
+    data = xr.Dataset({"t": ("x", DAYS)})
+    encoding = {"t": {"units": "days since 1999-01-01", "calendar": "standard"}}
+    with dataset.from_xarray("g", data, encoding=encoding) as group:
+        assert "standard" == group["t"].attrs["calendar"]
+        found = group.to_xarray()
+    xr.testing.assert_identical(data, found)
+    xr.testing.assert_identical(data, xr.open_zarr("g", consolidated=False))
+    assert DAYS.dtype == found.t.dtype
 
 
 def test_times_that_no_encoding_of_the_user_holds():
