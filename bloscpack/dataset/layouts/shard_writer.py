@@ -359,11 +359,11 @@ class ShardWriter:
 
         A chunk that the file lacks has the fill value.
         """
-        old, run, file = self._old, Kept(self._shard, []), None
-        if self._first_kept is not None and old is not None:
-            file = old.file(self._first_kept[1] // old.slots)  # that of all of them
+        old, first, run = self._old, self._first_kept, Kept(self._shard, [])
+        if old is None or first is None or first[0] >= stop:
+            return  # the file may be lost
+        file = old.file(first[1] // old.slots)  # that of all of them
         while self._first_kept is not None and self._first_kept[0] < stop:
-            assert old is not None
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
             if file is not None and self._keeps(file, before):
