@@ -36,6 +36,7 @@ from .._format.dtypes import (
     check_text,
     encode_dtype,
     exact_array,
+    foreign_items,
 )
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
@@ -156,6 +157,8 @@ def _no_text(item: object) -> str:
     hint = ""
     if _is_missing(item):
         hint = ": only columns of tables have missing text"
+    elif isinstance(item, bytes):
+        hint = ": a dtype such as 'S8' is for bytes"
     elif isinstance(item, date):
         hint = ": numpy.array(items, 'datetime64[us]') makes an array of times"
         if getattr(item, "tzinfo", None) is not None:
@@ -163,6 +166,7 @@ def _no_text(item: object) -> str:
     return "expected text in each item, found %.200r%s" % (item, hint)
 
 
+@foreign_items()
 def items_of_pandas(column: Any) -> Array:
     """Return the items of a Series, or of an array of pandas.
 
@@ -188,6 +192,11 @@ def items_of_pandas(column: Any) -> Array:
         found = numpy.fromiter(column, TEXT, len(column))[~missing]
     else:
         found = column[~missing].to_numpy()
+    return _masked(found, missing)
+
+
+def _masked(found: Array, missing: Array) -> Array:
+    """Return the items `found` between others that are missing, as a masked array."""
     present = items_of(found, keeps_text=True)
     if present.ndim != 1:
         raise UsageTypeError(
@@ -195,12 +204,13 @@ def items_of_pandas(column: Any) -> Array:
             "axes says which are missing"
         )
     fill = empty_item(present.dtype)
-    items = numpy.ma.array(numpy.full(len(column), fill, present.dtype))
+    items: Array = numpy.ma.array(numpy.full(missing.shape, fill, present.dtype))
     items[~missing] = present
     items[missing] = numpy.ma.masked
     return items
 
 
+@foreign_items()
 def _items_of_arrow(column: Any) -> Any:
     """Return integers and booleans of which some are missing as a masked array.
 
@@ -218,9 +228,9 @@ def _items_of_arrow(column: Any) -> Any:
     drop = getattr(column, "drop_null", None) or getattr(column, "drop_nulls", None)
     if drop is None or missing.ndim != 1 or not missing.any():
         return column
-    present = numpy.asarray(drop())
-    if present.dtype.kind not in "iub":
+    if numpy.asarray(column[:0]).dtype.kind not in "iub":
         return column
+    present = numpy.asarray(drop())
     items = numpy.ma.array(numpy.zeros(len(missing), present.dtype), mask=missing)
     items.data[~missing] = present
     return items
@@ -238,7 +248,7 @@ def with_missing(items: Any) -> Any:
     """Return items of which some are missing as a masked array; others unchanged.
 
     Text is objects of `str`, as in the arrays of Arrow and pandas, of which None, NaN
-    and ``pandas.NA`` are missing. It has the text ``''`` in their place.
+    and ``pandas.NA`` are missing. It has the text ``''`` in their place. So are bytes.
     """
     is_lazy = hasattr(items, "divisions")  # of Dask
     if hasattr(items, "isna") and hasattr(items, "dtype") and not is_lazy:
@@ -257,13 +267,14 @@ def with_missing(items: Any) -> Any:
         array = array.astype(TEXT)
     if array.dtype != TEXT or not array.size:
         return items
-    missing = numpy.array([not isinstance(item, str) for item in array.flat], bool)
-    found = array.reshape(-1)[missing].tolist()
-    if not all(map(_is_missing, found)):
-        return items
-    if not found:
+    missing = numpy.array([*map(_is_missing, array.flat)], bool).reshape(array.shape)
+    types = {*map(type, array[~missing])}
+    if not all(issubclass(each, str) for each in types):
+        if not missing.any() or types != {bytes}:
+            return items
+        return _masked(array[~missing], missing)
+    if not missing.any():
         return array
-    missing = missing.reshape(array.shape)
     return numpy.ma.array(numpy.where(missing, "", array), TEXT, mask=missing)
 
 
