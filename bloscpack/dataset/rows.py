@@ -78,6 +78,7 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     """
     check_mask(values)
     array: Array = numpy.asarray(exact_array(values))
+    _check_ends(values, array)
     is_text = array.dtype.kind == "T" or (
         array.dtype == TEXT and any(isinstance(item, str) for item in array.flat)
     )
@@ -99,11 +100,18 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
         for item in array.flat:
             if not isinstance(item, (str, bytes)):
                 raise UsageTypeError(_no_text(item))
-            if item[-1:] in ("\0", b"\0"):
-                raise UsageValueError(ENDS_IN_ZERO)
+        _check_ends(items, result)
     if keeps_text and result.dtype == TEXT:
         return _text_of(result)  # raises the error of items that are no text
     return result
+
+
+def _check_ends(values: object, found: Array) -> None:
+    """Raise `UsageError` if `found` lacks zero bytes at the end of a text in a list."""
+    if found.dtype.kind in "SU" and not is_array(values):
+        for item in numpy.array(values, TEXT).flat:
+            if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
+                raise UsageValueError(ENDS_IN_ZERO)
 
 
 def _check_mixture(items: Iterable[Any], found: Array) -> None:
@@ -133,8 +141,9 @@ def check_truth(items: Any, dtype: DType) -> None:
 def _text_of(values: object) -> Array:
     """Return values as text of variable length; raise `UsageError` for other values."""
     check_mask(values)
-    array: Array = numpy.asarray(values)
+    array: Array = numpy.asarray(array_of(values))
     if array.dtype.kind == "S":
+        _check_ends(values, array)
         array = converted(array, numpy.dtype("U%d" % array.dtype.itemsize))
     elif array.dtype.kind == "U" and array is not values:
         array = numpy.array(values, TEXT)  # NumPy drops zero bytes at the end
@@ -408,7 +417,7 @@ def check_fill_value(value: object, dtype: DType) -> None:
         if is_time or (kinds[0] in "iufc" and kinds[1] in "fc"):
             is_same = _unchanged(given, item)
         elif is_text or kinds[1] in "biu":
-            is_same = item == given
+            is_same = item[()] == (value if is_text else given)
         if is_same is not None and not is_same:
             why = "it would become %r" % item[()]
     except (TypeError, ValueError, OverflowError) as error:
@@ -961,7 +970,7 @@ def new_rows(
             if first is None:
                 raise UsageValueError("an iterator without rows needs shape and dtype")
             check_mask(first)
-            rows = numpy.asarray(exact_array(first))
+            rows = _array_for(first, wanted, has_text)
             blocks = chain([rows], data)
             expected = rows.shape if expected is None else expected
             wanted = text_or(rows.dtype, has_text) if wanted is None else wanted
@@ -974,7 +983,7 @@ def new_rows(
         check_nbytes(expected, wanted)
         data = numpy.broadcast_to(numpy.array(fill, wanted), expected)
     elif not is_array(data):
-        data = numpy.asarray(exact_array(data))
+        data = _array_for(data, wanted, has_text)
     check_mask(data)
     if any(n != n for n in data.shape):  # Dask has NaN for an unknown length
         raise UsageValueError(
@@ -997,6 +1006,15 @@ def new_rows(
     stream = stream_of(numpy.asanyarray(item).reshape(1), wanted, ())
     stream.has_axes = False
     return stream
+
+
+def _array_for(values: object, wanted: DType | None, has_text: bool) -> Array:
+    """Return values as an array; text that becomes text of variable length is whole."""
+    if has_text and wanted == TEXT:
+        return _text_of(values)
+    array = numpy.asarray(exact_array(values))
+    _check_ends(values, array)
+    return array
 
 
 def text_or(dtype: DType, has_text: bool) -> DType:
