@@ -23,9 +23,11 @@ from .._storage.paths import is_url
 from .._types import JsonObject
 from ..constants import MAGIC
 from ..dataset.conversion import (
+    DEVICES,
     FORMATS,
     HAVING_TEXT,
     RAW,
+    READ_BY,
     decode_type,
     inner_content,
     options_for,
@@ -72,6 +74,10 @@ NO_OPTIONS: Mapping[str, Any] = {}
 # The files for which options are that are not for CSV.
 USES = dict.fromkeys(("dtype", "shape"), "items without a header")
 USES["dtypes"] = "CSV and Parquet"
+CSV_HINT = (
+    ": the name of a CSV file must end with .csv; 'blpk append --delimiter , DATASET - "
+    "< FILE' reads any name"
+)
 # The ends of the names of files that hold tables or archives of arrays.
 SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
 
@@ -291,10 +297,18 @@ def new_rows(
     """
     path = name_of_input(new_file, seekable=True)
     options, settings = reading_options(args), dict[str, object]()
-    if not (args.npy or _has_format(path, args)):
+    of_csv = [name for name in options if "csv" in READ_BY.get(name, ())]
+    is_csv = bool(of_csv) and path.startswith(DEVICES)
+    if not (args.npy or is_csv or _has_format(path, args)):
+        for name in of_csv:
+            texts = option_name(name), USES.get(name, "CSV"), quoted_input(new_file)
+            text = "--%s is for %s, and the bytes of %s are raw items%s"
+            raise WrongUsage(text % (*texts, "" if args.force else CSV_HINT))
         wrong = why_no_items(path, args)
         if found.dtype.hasobject:
-            wrong = wrong or "raw items are of one size, and text of any length is not"
+            wrong = wrong or (
+                "raw items are of one size, and text of any length is not" + CSV_HINT
+            )
         if wrong:
             raise WrongUsage(wrong)
         shape = options.pop("shape", (UNKNOWN_LENGTH, *found.shape[1:]))

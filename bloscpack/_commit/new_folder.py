@@ -31,7 +31,7 @@ from .._engine.forks import Owner
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NAME_PART
-from .._storage.folder_store import FolderStore, StaleDataset
+from .._storage.folder_store import FolderStore, LinkFound, NoFileFound, StaleDataset
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
 from .change import (
@@ -232,14 +232,21 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
     return lock
 
 
-def _check_no_writer(folder: FolderStore, datasets: Datasets) -> None:
+def _check_no_writer(
+    folder: FolderStore, datasets: Datasets, *, is_member: bool = False
+) -> None:
     """Raise `StorageError` if a member of a group or table is open for writing."""
-    if datasets.kind_of(folder) != "array":
+    try:
+        kind = datasets.kind_of(folder)
+    except LinkFound:
+        raise
+    except NoFileFound:  # a column's folder may have the name of a document
+        kind = None
+    if kind is not None and is_member:
+        FolderLock(folder).close()
+    if kind != "array":
         for name in datasets.names_inside(folder):
-            inner = folder.subfolder(name)
-            if datasets.kind_of(inner) is not None:
-                FolderLock(inner).close()
-            _check_no_writer(inner, datasets)
+            _check_no_writer(folder.subfolder(name), datasets, is_member=True)
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import reprlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import EllipsisType
 from typing import Any, NoReturn, Protocol, SupportsIndex
 
@@ -29,6 +30,7 @@ from ..exceptions import (
     ObjectDtypeFound,
     ObjectNumpyArrayRejection,
     Unsupported,
+    UsageError,
     UsageValueError,
 )
 
@@ -155,10 +157,29 @@ def _changed_field(dtype: DType, found: DType) -> tuple[str, ...]:
 
 def array_of(values: object) -> Array:
     """Return values as an array; raise `UsageError` for lists of different lengths."""
-    try:
+    with foreign_items():
         return numpy.asanyarray(values)
-    except ValueError as error:
-        raise UsageValueError("expected items of one shape: %s" % error) from error
+
+
+@contextmanager
+def foreign_items() -> Iterator[None]:
+    """Raise `UsageError` for the errors of NumPy and of libraries that have the items.
+
+    Arrow and pandas raise subclasses of `ValueError`, `NotImplementedError`, and
+    `OverflowError` for times.
+    """
+    try:
+        yield
+    except OverflowError as error:
+        text = "a time does not fit the unit of others: %s"
+        raise DoesNotFit(text % error) from error
+    except (ValueError, NotImplementedError) as error:
+        if isinstance(error, UsageError):
+            raise
+        text = "no array can have the items"
+        if type(error) is ValueError:  # of NumPy
+            text = "expected items of one shape"
+        raise UsageValueError("%s: %s" % (text, error)) from error
 
 
 def exact_array(values: object) -> Array:
@@ -170,12 +191,7 @@ def exact_array(values: object) -> Array:
     the others. Raises `UsageValueError` for a time zone of Arrow or polars, which NumPy
     would drop.
     """
-    try:
-        array = array_of(values)
-    except OverflowError as error:  # of durations in several units
-        raise DoesNotFit(
-            "a time does not fit the unit of others: %s" % error
-        ) from error
+    array = array_of(values)
     if array.dtype.kind in "mM" and isinstance(values, (list, tuple)):
         _check_times(values, array)
     if array.dtype.kind in "fc" and isinstance(values, (list, tuple)):

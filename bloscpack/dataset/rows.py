@@ -36,6 +36,7 @@ from .._format.dtypes import (
     check_text,
     encode_dtype,
     exact_array,
+    foreign_items,
 )
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
@@ -77,6 +78,7 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     """
     check_mask(values)
     array: Array = numpy.asarray(exact_array(values))
+    _check_ends(values, array)
     is_text = array.dtype.kind == "T" or (
         array.dtype == TEXT and any(isinstance(item, str) for item in array.flat)
     )
@@ -98,11 +100,18 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
         for item in array.flat:
             if not isinstance(item, (str, bytes)):
                 raise UsageTypeError(_no_text(item))
-            if item[-1:] in ("\0", b"\0"):
-                raise UsageValueError(ENDS_IN_ZERO)
+        _check_ends(items, result)
     if keeps_text and result.dtype == TEXT:
         return _text_of(result)  # raises the error of items that are no text
     return result
+
+
+def _check_ends(values: object, found: Array) -> None:
+    """Raise `UsageError` if `found` lacks zero bytes at the end of a text in a list."""
+    if found.dtype.kind in "SU" and not is_array(values):
+        for item in numpy.array(values, TEXT).flat:
+            if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
+                raise UsageValueError(ENDS_IN_ZERO)
 
 
 def _check_mixture(items: Iterable[Any], found: Array) -> None:
@@ -132,8 +141,9 @@ def check_truth(items: Any, dtype: DType) -> None:
 def _text_of(values: object) -> Array:
     """Return values as text of variable length; raise `UsageError` for other values."""
     check_mask(values)
-    array: Array = numpy.asarray(values)
+    array: Array = numpy.asarray(array_of(values))
     if array.dtype.kind == "S":
+        _check_ends(values, array)
         array = converted(array, numpy.dtype("U%d" % array.dtype.itemsize))
     elif array.dtype.kind == "U" and array is not values:
         array = numpy.array(values, TEXT)  # NumPy drops zero bytes at the end
@@ -156,6 +166,8 @@ def _no_text(item: object) -> str:
     hint = ""
     if _is_missing(item):
         hint = ": only columns of tables have missing text"
+    elif isinstance(item, bytes):
+        hint = ": a dtype such as 'S8' is for bytes"
     elif isinstance(item, date):
         hint = ": numpy.array(items, 'datetime64[us]') makes an array of times"
         if getattr(item, "tzinfo", None) is not None:
@@ -163,6 +175,7 @@ def _no_text(item: object) -> str:
     return "expected text in each item, found %.200r%s" % (item, hint)
 
 
+@foreign_items()
 def items_of_pandas(column: Any) -> Array:
     """Return the items of a Series, or of an array of pandas.
 
@@ -188,6 +201,11 @@ def items_of_pandas(column: Any) -> Array:
         found = numpy.fromiter(column, TEXT, len(column))[~missing]
     else:
         found = column[~missing].to_numpy()
+    return _masked(found, missing)
+
+
+def _masked(found: Array, missing: Array) -> Array:
+    """Return the items `found` between others that are missing, as a masked array."""
     present = items_of(found, keeps_text=True)
     if present.ndim != 1:
         raise UsageTypeError(
@@ -195,12 +213,13 @@ def items_of_pandas(column: Any) -> Array:
             "axes says which are missing"
         )
     fill = empty_item(present.dtype)
-    items = numpy.ma.array(numpy.full(len(column), fill, present.dtype))
+    items: Array = numpy.ma.array(numpy.full(missing.shape, fill, present.dtype))
     items[~missing] = present
     items[missing] = numpy.ma.masked
     return items
 
 
+@foreign_items()
 def _items_of_arrow(column: Any) -> Any:
     """Return integers and booleans of which some are missing as a masked array.
 
@@ -218,9 +237,9 @@ def _items_of_arrow(column: Any) -> Any:
     drop = getattr(column, "drop_null", None) or getattr(column, "drop_nulls", None)
     if drop is None or missing.ndim != 1 or not missing.any():
         return column
-    present = numpy.asarray(drop())
-    if present.dtype.kind not in "iub":
+    if numpy.asarray(column[:0]).dtype.kind not in "iub":
         return column
+    present = numpy.asarray(drop())
     items = numpy.ma.array(numpy.zeros(len(missing), present.dtype), mask=missing)
     items.data[~missing] = present
     return items
@@ -238,7 +257,7 @@ def with_missing(items: Any) -> Any:
     """Return items of which some are missing as a masked array; others unchanged.
 
     Text is objects of `str`, as in the arrays of Arrow and pandas, of which None, NaN
-    and ``pandas.NA`` are missing. It has the text ``''`` in their place.
+    and ``pandas.NA`` are missing. It has the text ``''`` in their place. So are bytes.
     """
     is_lazy = hasattr(items, "divisions")  # of Dask
     if hasattr(items, "isna") and hasattr(items, "dtype") and not is_lazy:
@@ -257,13 +276,14 @@ def with_missing(items: Any) -> Any:
         array = array.astype(TEXT)
     if array.dtype != TEXT or not array.size:
         return items
-    missing = numpy.array([not isinstance(item, str) for item in array.flat], bool)
-    found = array.reshape(-1)[missing].tolist()
-    if not all(map(_is_missing, found)):
-        return items
-    if not found:
+    missing = numpy.array([*map(_is_missing, array.flat)], bool).reshape(array.shape)
+    types = {*map(type, array[~missing])}
+    if not all(issubclass(each, str) for each in types):
+        if not missing.any() or types != {bytes}:
+            return items
+        return _masked(array[~missing], missing)
+    if not missing.any():
         return array
-    missing = missing.reshape(array.shape)
     return numpy.ma.array(numpy.where(missing, "", array), TEXT, mask=missing)
 
 
@@ -397,7 +417,7 @@ def check_fill_value(value: object, dtype: DType) -> None:
         if is_time or (kinds[0] in "iufc" and kinds[1] in "fc"):
             is_same = _unchanged(given, item)
         elif is_text or kinds[1] in "biu":
-            is_same = item == given
+            is_same = item[()] == (value if is_text else given)
         if is_same is not None and not is_same:
             why = "it would become %r" % item[()]
     except (TypeError, ValueError, OverflowError) as error:
@@ -950,7 +970,7 @@ def new_rows(
             if first is None:
                 raise UsageValueError("an iterator without rows needs shape and dtype")
             check_mask(first)
-            rows = numpy.asarray(exact_array(first))
+            rows = _array_for(first, wanted, has_text)
             blocks = chain([rows], data)
             expected = rows.shape if expected is None else expected
             wanted = text_or(rows.dtype, has_text) if wanted is None else wanted
@@ -963,7 +983,7 @@ def new_rows(
         check_nbytes(expected, wanted)
         data = numpy.broadcast_to(numpy.array(fill, wanted), expected)
     elif not is_array(data):
-        data = numpy.asarray(exact_array(data))
+        data = _array_for(data, wanted, has_text)
     check_mask(data)
     if any(n != n for n in data.shape):  # Dask has NaN for an unknown length
         raise UsageValueError(
@@ -986,6 +1006,15 @@ def new_rows(
     stream = stream_of(numpy.asanyarray(item).reshape(1), wanted, ())
     stream.has_axes = False
     return stream
+
+
+def _array_for(values: object, wanted: DType | None, has_text: bool) -> Array:
+    """Return values as an array; text that becomes text of variable length is whole."""
+    if has_text and wanted == TEXT:
+        return _text_of(values)
+    array = numpy.asarray(exact_array(values))
+    _check_ends(values, array)
+    return array
 
 
 def text_or(dtype: DType, has_text: bool) -> DType:

@@ -265,3 +265,13 @@ def test_a_damaged_header(folder, capfd):
     with pytest.raises(SystemExit, match="3"):
         cli.main(["recover", "x.blp", "new.blp"])
     assert "1 of 1 chunk saved" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("program", ["gzip", "zstd", "bzip2", "xz", "lz4"])
+def test_convert_names_the_program_that_decompresses(program, folder):
+    name = next(name for name in FORMATS if name.split()[1] == program)
+    (folder / "x.csv.z").write_bytes(FORMATS[name])
+    with pytest.raises(
+        exceptions.NotReadable, match="'%s -dc FILE . blpk convert" % program
+    ):
+        dataset.convert("x.csv.z", "t.zarr")

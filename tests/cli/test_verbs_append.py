@@ -296,6 +296,37 @@ def test_csv_with_a_delimiter(blpk, folder):
         assert (2, True) == (code, "--delimiter is for " in message)
 
 
+@pytest.mark.parametrize("options", [["--delimiter", ";"], ["--dtype", "a=i8"]])
+@pytest.mark.parametrize("source", ["-", "new.txt", "-f new.csv"])
+def test_options_of_csv_are_not_ignored(blpk, folder, monkeypatch, options, source):
+    pytest.importorskip("pyarrow")
+    dataset.create_table("t", {"a": [1], "b": [2]}).close()
+    text = "a;b\n12345;67890\n" if ";" in options else "a,b\n12345,67890\n"
+    for name in ("new.txt", "new.csv"):
+        (folder / name).write_text(text)
+    *force, name = source.split()
+    read, write = os.pipe()
+    os.write(write, text.encode())
+    os.close(write)
+    with open(read, encoding="ascii") as pipe:
+        monkeypatch.setattr("sys.stdin", pipe)
+        code, message = blpk(*force, *options, "t", name)
+    rows = dataset.open("t")[:].tolist()
+    if name == "-":
+        assert (0, "", [(1, 2), (12345, 67890)]) == (code, message, rows)
+    else:
+        assert (2, [(1, 2)]) == (code, rows)
+        assert options[0] + " is for CSV" in message
+        assert force or "< FILE' reads any name" in message
+
+
+def test_text_in_a_file_of_another_name(blpk, folder):
+    dataset.create_table("t", {"w": np.array(["abc"], object)}).close()
+    (folder / "new.tsv").write_text("w\nabc\n")
+    code, message = blpk("t", "new.tsv")
+    assert (2, True) == (code, "the name of a CSV file must end with .csv" in message)
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_append_reads_as_convert(blpk, folder, form):
     pandas = pytest.importorskip("pandas")

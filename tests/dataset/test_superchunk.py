@@ -27,6 +27,18 @@ DTYPES = [
 ]
 
 
+@pytest.mark.parametrize("name", ["zarr.json", "__rootdirs__", "meta"])
+def test_a_column_with_the_name_of_a_document_can_be_replaced(tmp_path, name):
+    with (
+        dataset.create_table(tmp_path / "t", {name: [1]}, layout="superchunk"),
+        pytest.raises(StorageError, match="another writer"),
+    ):
+        dataset.create_table(tmp_path / "t", {"x": [2]}, mode="w")
+    new = {"x": [2]}
+    dataset.create_table(tmp_path / "t", new, layout="superchunk", mode="w").close()
+    assert [(2,)] == dataset.open(tmp_path / "t")[:].tolist()
+
+
 def items_of(dtype, shape):
     """Return items with different bytes."""
     dtype = np.dtype(dtype)

@@ -1046,6 +1046,28 @@ def test_text_that_an_array_would_cut_off_is_refused(tmp_path):
         assert array[:].tolist() == ["ab", "c"]
 
 
+@pytest.mark.parametrize("item", ["a\0", b"a\0"], ids=repr)
+def test_zero_bytes_at_the_end_of_items_in_lists_are_not_dropped(tmp_path, item):
+    refused = pytest.raises(UsageError, match="ends in a zero byte")
+    for number, items in enumerate([[item], [[item, item]], item, iter([[item]])]):
+        with refused:
+            dataset.create_array(tmp_path / str(number), items)
+    with refused:
+        dataset.create_table(tmp_path / "t", {"x": [item]})
+    dtype = np.array(item + item).dtype
+    with pytest.raises(UsageError, match="the fill value"):
+        dataset.create_array(tmp_path / "f", shape=2, dtype=dtype, fill_value=item)
+    with dataset.create_array(tmp_path / "a", [item * 2 + item[:1]]) as array:
+        for change in (array.append, lambda new: array.__setitem__(slice(1), new)):
+            with refused:
+                change([item])
+        with refused:
+            array[0] = item
+    with dataset.create_array(tmp_path / "s", ["b\0"], dtype=str) as array:
+        array.append(["a\0"])
+        assert ["b\0", "a\0"] == array[:].tolist()
+
+
 @pytest.mark.parametrize("item", ["", b""], ids=repr)
 @pytest.mark.parametrize("key", [(), ...], ids=repr)
 def test_an_item_without_axes_becomes_empty_text(tmp_path, item, key):

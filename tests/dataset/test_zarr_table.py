@@ -390,6 +390,25 @@ def test_dataframes(tmp_path):
     assert {"t", "n"} == set(os.listdir(tmp_path))
 
 
+def test_columns_of_arrow_that_numpy_does_not_take(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    union = pa.UnionArray.from_sparse(pa.array([0], "int8"), [pa.array([1])])
+    time = pa.array([1], pa.time64("ns"))
+    for column in (time, pa.chunked_array([time]), pa.array([1, None], time.type)):
+        with pytest.raises(UsageError, match=r"'v': no array can have the .* 1 has"):
+            dataset.create_table(tmp_path / "t", {"v": column})
+    with pytest.raises(UsageError, match=r"'v': no array can have the items: .*union"):
+        dataset.create_table(tmp_path / "t", {"v": union})
+    for item in ("a", b"a"):
+        view = pa.string_view() if item == "a" else pa.binary_view()
+        for dtype in (pa.array([item]).type, view):
+            rows = {"v": pa.array([item, None], dtype)}
+            with dataset.create_table(tmp_path / "t", rows, mode="w") as table:
+                assert [(item, False), (item[:0], True)] == table[:].tolist()
+    with pytest.raises(UsageError, match="found b'a': a dtype such as 'S8'"):
+        dataset.create_array(tmp_path / "a", np.array([b"a"], object))
+
+
 def test_a_change_after_one_that_failed_in_the_second_column(tmp_path):
     """The first column had staged a document, which was not committed."""
     rows = {"a": np.arange(100), "b": np.arange(100)}

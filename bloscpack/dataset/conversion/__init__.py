@@ -206,6 +206,10 @@ TEXT = (
     "text, which 'blpk convert --delimiter tab - TARGET < FILE' reads as CSV: a name "
     "must end with .csv"
 )
+# Compressed files, which have the names of the programs that decompress them.
+COMPRESSED = (
+    "a gzip file", "a zstd file", "a bzip2 file", "an xz file", "an lz4 file",
+)  # fmt: skip
 # Items without a header.
 RAW = Format("raw", "array_formats")
 
@@ -240,6 +244,9 @@ def source_format(path: str) -> Format:
     found = _file_format(path, begin)
     if found is None:
         known = name_format(begin, size)
+        if known in COMPRESSED:
+            text = "; '%s -dc FILE | blpk convert - TARGET' reads its content"
+            known += text % known.split()[1]
         known = known or (_unknown(begin) if begin else "an empty file")
         text = "expected one of the formats %s, found %s"
         raise NotReadable(text % (", ".join(FORMATS), known), filename=path)

@@ -881,9 +881,12 @@ def write(content: contents.Content, request: contents.Request) -> None:
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
                 % (name, column.dtype, column.shape)
             )
-        if column.dtype.kind == "m":
+        if column.dtype.kind == "c":  # their texts are read as text
+            request.note_loss("the type '%s' of the column '%s'" % (column.dtype, name))
+        if column.dtype.kind in "mM":
             unit, count = numpy.datetime_data(column.dtype)
-            if unit != "generic":
+            # A year is read as a number.
+            if unit == "Y" or (column.dtype.kind == "m" and unit != "generic"):
                 unit = "%d%s" % (count, unit) if count > 1 else unit
                 request.note_loss("the unit '%s' of the column '%s'" % (unit, name))
     step = max(1, WRITTEN_VALUES // len(table.columns))
@@ -931,8 +934,10 @@ def _texts(rows: Array, name: str, request: contents.Request) -> Sequence[object
             with naming_column(name):
                 native = converted(native, numpy.dtype("M8[%s]" % unit))
         found: list[object] = numpy.datetime_as_string(native).tolist()
-    elif kind == "f" and rows.dtype.itemsize != 8:
+    elif kind == "f" and rows.dtype.itemsize > 8:
         found = rows.astype(str).tolist()  # as few digits as the type needs
+    elif kind == "f":  # readers take the text for a number of 64 bits
+        found = rows.astype("f8").tolist()
     elif kind == "m":
         found = rows.astype("i8").tolist()
     else:

@@ -913,7 +913,7 @@ def text_items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
         text = letters.tobytes().decode("utf-8")
         letters = numpy.frombuffer(text.encode("utf-32-le"), "<u4")
     if not letters[numpy.cumsum(lengths)[lengths > 0] - 1].all():
-        raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
+        raise _ends_in_zero(name, dtype)
     items: Array = numpy.zeros((len(array), width), "u4" if dtype.kind == "U" else "u1")
     items[numpy.arange(width) < lengths[:, numpy.newaxis]] = letters
     return items.view(dtype.newbyteorder("=")).reshape(-1).astype(dtype, copy=False)
@@ -1012,8 +1012,15 @@ def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
     lengths = numpy.fromiter(map(len, values), "i8", len(values))
     _check_lengths(lengths, values.__getitem__, dtype, name)
     if any(value[-1:] in ("\0", b"\0") for value in values):
-        raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
+        raise _ends_in_zero(name, dtype)
     return array
+
+
+def _ends_in_zero(name: str, dtype: DType) -> UsageValueError:
+    kept = "the type fixed_size_binary of Parquet keeps values of one size, and "
+    kept = kept if dtype.kind == "S" else "CSV, HDF5, Parquet and Zarr keep text, and "
+    texts = name, ENDS_IN_ZERO, kept, LEAVES_OUT % name
+    return UsageValueError("column '%s': %s; %sconvert %s" % texts)
 
 
 def _check_lengths(
