@@ -189,14 +189,14 @@ def exact_array(values: object) -> Array:
     integers in a list with floats, and of those of pandas, Arrow and polars if others
     of the column are missing; and for a time in a list that is too far for the unit of
     the others. Raises `UsageValueError` for a time zone of Arrow or polars, which NumPy
-    would drop.
+    would drop, and `DoesNotFit` for a time that NumPy takes for a missing one.
     """
     array = array_of(values)
     if array.dtype.kind in "mM" and isinstance(values, (list, tuple)):
         _check_times(values, array)
     if array.dtype.kind in "fc" and isinstance(values, (list, tuple)):
         check_integers(values, array)
-    if array.dtype.kind in "fcM" and array is not values:
+    if array.dtype.kind in "fcmM" and array is not values:
         columns = getattr(values, "columns", None)
         if hasattr(values, "iloc") and columns is not None:  # a DataFrame of pandas
             parts = [values.iloc[:, number] for number in range(len(columns))]
@@ -205,8 +205,9 @@ def exact_array(values: object) -> Array:
         else:
             parts = [values]
         for part in parts:
-            if array.dtype.kind == "M":
+            if array.dtype.kind in "mM":
                 _check_zone(part)
+                check_least_time(part, array if part is values else numpy.asarray(part))
             else:
                 _check_present(part, array.dtype)
     return array
@@ -255,6 +256,21 @@ def _check_zone(column: object) -> None:
         raise UsageValueError(
             "no array can have the time zone '%s': convert the times to UTC, and "
             "remove the time zone" % zone
+        )
+
+
+def check_least_time(column: Any, times: Array) -> None:
+    """Raise `DoesNotFit` if NumPy takes a time of a column for a missing one.
+
+    It is -2**63, which is a time for Arrow and polars.
+    """
+    is_missing = getattr(column, "is_null", None) or getattr(column, "isna", None)
+    if is_missing is None or times.ndim != 1 or times.dtype.kind not in "mM":
+        return
+    if (numpy.isnat(times) & ~numpy.asarray(is_missing(), bool)).any():
+        raise DoesNotFit(
+            "expected times, found the number -2**63 among them: NumPy takes it for a "
+            "missing one"
         )
 
 

@@ -543,6 +543,12 @@ class ZipStore(NestedStore):
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         return sorted(self._folders.get((self._prefix + name).rstrip("/"), {}).items())
 
+    def names_ending(self, end: str) -> list[str]:
+        """Return the names of all files, in any folder, that end with a text."""
+        start = len(self._prefix)
+        inside = (n for n in self._members if n.startswith(self._prefix))
+        return sorted(n[start:] for n in inside if n.endswith(end))
+
     def content_version(self) -> object:
         return self._zip.version
 

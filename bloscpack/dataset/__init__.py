@@ -17,11 +17,14 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .._format.names import listed
 from .._storage.paths import is_url, local_path
 from .._storage.upload import check_writable
 from .._types import Path, StorageOptions
 from ..args import known_settings
+from ..constants import EXTENSION
 from ..exceptions import UsageTypeError, UsageValueError
+from ..log import notice
 from .array import Array as Array
 from .dask_write import from_dask as from_dask
 from .folder import Folder, store_at
@@ -302,5 +305,25 @@ def _open(
             "'%s' is %s %s; %s opens it"
             % (found.path, "an" if name == "array" else "a", name, OPENERS[type(found)])
         )
+    if isinstance(found, Group):
+        _tell_left_out(found)
     opened: Kind = found
     return opened
+
+
+def _tell_left_out(group: Group) -> None:
+    """Warn of arrays in an archive that are no members: Zarr has no shards of them."""
+    store = group._layout.folder.store
+    if group.layout != "zarr" or store.is_remote or store.can_rename:
+        return
+    from .._storage.zip_store import ZipStore
+
+    files = store.names_ending(EXTENSION) if isinstance(store, ZipStore) else []
+    arrays = [name.removesuffix(EXTENSION) for name in files]
+    # Names of arrays don't begin so, and those of the chunks of bcolz do.
+    if arrays := [name for name in arrays if name.rpartition("/")[2][:2] != "__"]:
+        notice(
+            "'%s': the group has no members for %s, of which Zarr has no shards: "
+            "bloscpack.load and loadz open all arrays of an archive"
+            % (group.path, listed(arrays))
+        )

@@ -106,6 +106,11 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     return Group(layout, writer, options)
 
 
+def open_quietly(path: Path) -> Array | Table | Group:
+    """Open a dataset for reading, without the warnings of `dataset.open`."""
+    return open_node(layouts.detect(Folder.open(path)), opening.Options())
+
+
 def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:
     """Open a part of a table or group for changes, which are closed with it."""
     if options.shared:

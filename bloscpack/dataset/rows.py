@@ -33,6 +33,7 @@ from .._format.dtypes import (
     are_equal,
     array_of,
     check_integers,
+    check_least_time,
     check_text,
     encode_dtype,
     exact_array,
@@ -90,11 +91,9 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
         return array.astype("U")  # of a DataFrame without rows
     items = array.tolist()
     try:
-        result: Array = numpy.asarray(items)
+        result: Array = numpy.asarray(exact_array(items))
     except ValueError:  # lists of different lengths
         return _text_of(array) if keeps_text else array
-    if result.dtype.kind in "fc":
-        check_integers(items, result)
     _check_mixture(items, result)
     if result.dtype.kind in "SU":
         for item in array.flat:
@@ -196,6 +195,7 @@ def items_of_pandas(column: Any) -> Array:
     missing = numpy.asarray(column.isna(), bool)
     if column.dtype.kind not in "iubO" or not missing.any():
         items = column.to_numpy()
+        check_least_time(column, items)
         return items
     if column.dtype.kind == "O":  # Arrow has no filter for some of these types
         found = numpy.fromiter(column, TEXT, len(column))[~missing]

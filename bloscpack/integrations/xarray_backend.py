@@ -25,6 +25,7 @@ from xarray.coding.strings import EncodedStringCoder
 from xarray.core import indexing
 
 from .. import dataset, exceptions
+from .._file.opened import OpenedFile
 from .._format.array_metadata import Labels, default_dims
 from .._format.dtypes import Array, DType
 from .._format.other_formats import ZARR_JSON
@@ -38,13 +39,14 @@ from ..constants import EXTENSION, MAGIC
 from ..dataset.folder import Folder
 from ..dataset.group import open_node
 from ..dataset.labels import ROW, stored_dims, told_unequal, unequal_lengths
-from ..dataset.layouts import detect, find_members
+from ..dataset.layouts import blp_files, detect, find_members
 from ..dataset.layouts.shard_files import RELOADS
 from ..dataset.node import changes_too_often
 from ..dataset.opening import Options
 from ..dataset.xarray_data import UNLIMITED
 from ..dataset.xarray_values import time_coders
 from ..lazy_array import LazyArray, open_ndarray
+from ..log import notice
 
 Stored = dataset.Array | dataset.Table | dataset.Group
 
@@ -193,7 +195,9 @@ def _each(
         else:
             refused = {**opening, "dims": own["dims"], "storage_options": None}
             arrays, inner = _arrays_of(source, own["name"], dropped, refused)
-            opened[:0] = arrays.values() if owned else []
+            files = _files_of(source, {*arrays, *inner}, dropped)
+            opened[:0] = [*files.values(), *(arrays.values() if owned else [])]
+            arrays |= files
             encoded = _Variables(source, arrays)
             lazy = encoded.variables
             if "concat_characters" not in options:
@@ -335,6 +339,14 @@ def _check_coordinate(size: int, dtype: DType) -> None:
         raise ValueError("the coordinate is too large")
 
 
+def _labels_of(array: LazyArray | dataset.Array) -> tuple[Any, JsonObject]:
+    """Return the names of the axes of an array, None if it has none, and attributes."""
+    if isinstance(array, LazyArray):
+        labels = Labels(array.metadata, array.ndim)
+        return labels.dims, labels.attrs
+    return array.dims, array.attrs.asdict()
+
+
 class _LazyItems(BackendArray):  # type: ignore[misc]
     """What xarray needs of an array: indexing of each axis by itself."""
 
@@ -418,14 +430,36 @@ def _members_of(
     raise changes_too_often(group.path)
 
 
+def _files_of(node: Stored, known: set[str], dropped: set[str]) -> dict[str, LazyArray]:
+    """Return the arrays of an archive of which Zarr has no shards, also if unzipped."""
+    folder, found = node._layout.folder, dict[str, LazyArray]()
+    is_group = isinstance(node, dataset.Group) and node.layout == "zarr"
+    for file in blp_files(folder) if is_group and not folder.is_remote else ():
+        name = file.removesuffix(EXTENSION)
+        if name in dropped:
+            continue
+        if name not in known:
+            with suppress(exceptions.NotANumpyArray):
+                found[name] = _open_file(folder.path(file), folder, file)
+                continue
+        notice("the dataset is opened without the file '%s'" % folder.path(file))
+    return found
+
+
+def _open_file(path: str, folder: Folder, name: str) -> LazyArray:
+    again = partial(_open_file, path, folder, name)
+    return LazyArray(OpenedFile(folder.storage(name), name=path), again)
+
+
 class _Variables(AbstractDataStore):  # type: ignore[misc]
     """The encoded arrays of a dataset, which xarray decodes."""
 
-    def __init__(self, node: Stored, arrays: dict[str, dataset.Array]) -> None:
+    def __init__(self, node: Stored, arrays: dict[str, Any]) -> None:
         self._node = node
-        dims = [ROW] if isinstance(node, dataset.Table) else None
+        labels = {n: _labels_of(array) for n, array in arrays.items()}
+        rows = [ROW] if isinstance(node, dataset.Table) else None
         stored = {
-            name: stored_dims(name, array.ndim, array.dims or dims)
+            name: stored_dims(name, array.ndim, labels[name][0] or rows)
             for name, array in arrays.items()
         }
         shapes = {name: (stored[name], arrays[name].shape) for name in arrays}
@@ -436,8 +470,8 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
             )
         self.variables: dict[Any, Variable] = {}
         for name, array in arrays.items():
-            blocks = array.shards or array.chunks
-            attrs = with_mask(array.attrs.asdict(), array.dtype, decode_mask, "c")
+            blocks = getattr(array, "shards", None) or array.chunks
+            attrs = with_mask(labels[name][1], array.dtype, decode_mask, "c")
             self.variables[name] = _variable(stored[name], array, attrs, blocks)
 
     def decode_text(self) -> None:

@@ -118,7 +118,27 @@ def test_a_time_that_numpy_takes_for_a_missing_one():
         convert()
 
 
+@pytest.mark.parametrize(
+    "kind", [pyarrow.timestamp("ns"), pyarrow.duration("s")], ids=str
+)
+def test_columns_with_a_time_that_numpy_takes_for_a_missing_one(kind):
+    pandas = pytest.importorskip("pandas")
+    column, missing = (pyarrow.array([n, 5], kind) for n in (-(2**63), None))
+    frames = pandas.Series(column, dtype=pandas.ArrowDtype(kind))
+    for given in (column, pyarrow.chunked_array([column]), frames):
+        for call in (
+            lambda given: dataset.create_array("t", given),
+            lambda given: dataset.create_table("t", {"v": given}),
+            lambda given: bloscpack.save("t.blp", given),
+        ):
+            with pytest.raises(DoesNotFit, match="NumPy takes it for a missing one"):
+                call(given)
+    with dataset.create_table("t", {"v": missing}) as table:
+        assert [True, False] == np.isnat(table["v"][:]).tolist()
+
+
 def test_lists_of_times_in_several_units():
+    pandas = pytest.importorskip("pandas")
     far, near = np.datetime64("9999-12-31", "D"), np.datetime64(1, "ns")
     for items in (
         [far, near],
@@ -132,6 +152,12 @@ def test_lists_of_times_in_several_units():
         ):
             with pytest.raises(DoesNotFit, match="does not fit the unit of others"):
                 call(items)
+        objects = np.empty(len(items), object)
+        objects[:] = items
+        for given in (objects, pandas.DataFrame({"a": objects})):
+            columns = given if isinstance(given, pandas.DataFrame) else {"a": given}
+            with pytest.raises(DoesNotFit, match="does not fit the unit of others"):
+                dataset.create_table("t", columns)
     # Python has no nanoseconds: as objects, they would be integers.
     rows = [np.array([1, 2], "M8[ns]"), np.array([3, 4], "M8[ns]")]
     with dataset.create_array("t", rows) as array:

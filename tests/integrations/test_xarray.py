@@ -6,6 +6,7 @@ import gc
 import io
 import pickle
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -124,6 +125,44 @@ def test_an_archive_is_a_dataset(tmp_path, cube):
         np.testing.assert_array_equal(cube, found["cube"])
     with xr.open_dataset(path, engine="bloscpack", group="part") as found:
         assert list(range(20)) == found["day"].values.tolist()
+
+
+def test_an_archive_has_arrays_that_zarr_has_no_shards_of(tmp_path, cube):
+    path = tmp_path / "run.zip"
+    arrays = {
+        "cube": cube,
+        "step": np.array(7),
+        "fortran": np.asfortranarray(cube),
+        "long": np.ones(3, "longdouble"),
+        "rows": np.ones(2, "i4,f8"),
+        "raw": np.zeros(2, "V5"),
+        "empty": np.zeros((3, 0)),
+    }
+    bp.save(path, {**arrays, "part/step": np.array(8.5)})
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "folder")
+    for name in path, tmp_path / "folder":
+        with xr.open_dataset(name, engine="bloscpack", cache=False) as found:
+            assert arrays.keys() == {*found.variables}
+            for array in arrays:
+                assert arrays[array].dtype == found[array].dtype
+                np.testing.assert_array_equal(arrays[array], found[array])
+            again = pickle.loads(pickle.dumps(found))
+            np.testing.assert_array_equal(cube[3], again["fortran"][3])
+        with xr.open_datatree(name, engine="bloscpack") as tree:
+            assert 8.5 == tree["part/step"]
+        with xr.open_dataset(
+            name, engine="bloscpack", drop_variables=["cube", "raw"]
+        ) as found:
+            assert arrays.keys() - {"cube", "raw"} == {*found.variables}
+    with pytest.warns(RuntimeWarning, match="'empty', .*bloscpack.load and loadz"):
+        group = bp.dataset.open(path)
+    with group, group.to_xarray() as found:
+        assert ["cube", "part"] == list(group)
+        assert 7 == found["step"]
+    (tmp_path / "folder" / "bytes.blp").write_bytes(bp.pack_bytes_to_bytes(b"abc"))
+    with pytest.warns(RuntimeWarning, match="without the file .*bytes.blp"):
+        xr.open_dataset(tmp_path / "folder", engine="bloscpack").close()
 
 
 def test_only_the_needed_chunks_are_read(path, cube):

@@ -28,6 +28,7 @@ from bloscpack._storage.zip_store import Directory
 from bloscpack.exceptions import FormatError, Unsupported, UsageError
 from bloscpack.verify import verify
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* group has no members:RuntimeWarning")
 ARRAYS = {"x": np.arange(5), "s": np.array(7), "g/y": np.arange(6.0).reshape(2, 3)}
 U16 = struct.Struct("<H").pack
 U32 = struct.Struct("<I").pack

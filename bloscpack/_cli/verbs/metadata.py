@@ -85,9 +85,9 @@ def _metadata_of(path: str) -> Json:
     item = named(path)
     if isinstance(item, NamedFile):
         return item.beginning(needs_metadata=True).metadata
-    from ... import dataset
+    from ...dataset.group import open_quietly
 
-    with dataset.open(path) as found:
+    with open_quietly(path) as found:
         return found.attrs.asdict()
 
 

@@ -35,7 +35,7 @@ from ...zip_io import loadz
 from ..array import Array
 from ..commit_rules import building
 from ..folder import check_member_name
-from ..group import Group
+from ..group import Group, open_quietly
 from ..labels import name_of, stored_dims
 from ..layouts import (
     LAYOUTS,
@@ -76,7 +76,7 @@ TABLE_NBYTES = 32 * 2**20
 
 def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
-    content: Content = _content(dataset.open(path), path, request)
+    content: Content = _content(open_quietly(path), path, request)
     if not isfile(path) or not isinstance(content, Members):
         return content
     # An archive of `savez` has arrays that Zarr has no shards of.
