@@ -247,13 +247,15 @@ def test_a_named_pipe(run):
 def test_only_the_chunks_of_the_rows_are_read(run, monkeypatch):
     bp.pack_ndarray_to_file(NUMBERS, "n.blp", 800)
     loaded = []
-    decode = OpenedFile._decode
+    place = OpenedFile._place
 
-    def counted(self, state, chunk, *args):
-        loaded.append(chunk[0])
-        return decode(self, state, chunk, *args)
+    def counted(self, loading, fetched):
+        loaded.extend(
+            number for number in fetched.numbers if number not in fetched.cached
+        )
+        return place(self, loading, fetched)
 
-    monkeypatch.setattr(OpenedFile, "_decode", counted)
+    monkeypatch.setattr(OpenedFile, "_place", counted)
     lines(run, "n.blp")
     assert [0, 19] == loaded
     loaded.clear()

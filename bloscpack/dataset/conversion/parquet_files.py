@@ -672,7 +672,9 @@ def _dtype_of(
         if is_text and wanted.kind in "USO":
             # Text of another kind is converted by the writer, if that is possible.
             dtype = wanted if wanted.itemsize and wanted.kind == name else dtype
-        elif (inner and is_text) or wanted.kind not in BECOMES[numpy.dtype(name).kind]:
+        elif (inner and is_text) or not (
+            is_null or wanted.kind in BECOMES[numpy.dtype(name).kind]
+        ):
             raise UsageTypeError(
                 "the column '%s' of type '%.200s' can't become items of dtype '%s'"
                 % (field.name, field.type, wanted)
