@@ -222,6 +222,14 @@ class DatasetCheck:
                         used.add(folder.full(name))
                         message = "a dataset that was not created or removed to the end"
                         self.report.note("files", "unused", message, file=inner)
+                    elif is_member_name(name) and layouts.is_left(folder, name):
+                        used.add(folder.full(name))
+                        message = (
+                            "this folder is no member, as the document of the group "
+                            "has none of this name: it was renamed or moved here, or "
+                            "it is what is left of a member that was removed"
+                        )
+                        self.report.note("files", "unused", message, file=inner)
                     elif "zarr" in (layout, self.report.layout):
                         self._check_lost(folder, member, name, used)
                     continue
@@ -383,15 +391,14 @@ class DatasetCheck:
             )
             shown = joined_name(member, ZARR_JSON)
             self.report.add("metadata", "order", message, file=shown)
-        for full in sorted(members):
-            outer, _, name = full.rpartition("/")
-            if outer == folder.prefix[:-1] and not folder.is_folder(name):
-                message = (
-                    "the document of the group has this member, and its folder is "
-                    "missing: it was moved, or removed by another program"
-                )
-                shown = joined_name(member, name)
-                self.report.note("files", "no-folder", message, file=shown)
+        for name in layouts.missing_members(folder):
+            message = (
+                "the document of the group has this member, and its folder is missing: "
+                "it was renamed, moved, or removed by another program; put back under "
+                "this name, it is a member again"
+            )
+            shown = joined_name(member, name)
+            self.report.note("files", "no-folder", message, file=shown)
 
     def _check_lengths(self, member: str, group: NodeLayout) -> None:
         """Report the arrays of a group that are short along a dimension."""

@@ -38,7 +38,14 @@ from .checking import DatasetCheck, joined_name, losses_of, lost_rows
 from .commit_rules import DATASETS, creating
 from .file_checks import DatasetRecovery, FileCheck, RowLoss
 from .folder import Folder
-from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
+from .layouts import (
+    LAYOUTS,
+    array_class,
+    blp_files,
+    group_class,
+    missing_members,
+    table_class,
+)
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, Blocks, NewArray, NodeLayout, TableLayout
 from .layouts.chunk_files import OBJECT
@@ -153,6 +160,10 @@ class _Saver:
             inner = joined_name(name, file)
             self.recovery.losses.append(RowLoss(inner, None))
             self._remark("'%s' is a file by itself: recover it separately" % inner)
+        for lost in missing_members(node.folder):
+            inner = joined_name(name, lost)
+            self.recovery.losses.append(RowLoss(inner, None))
+            self._remark("'%s' is lost: its folder is missing" % inner)
         limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)

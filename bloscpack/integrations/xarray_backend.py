@@ -28,6 +28,7 @@ from .. import dataset, exceptions
 from .._file.opened import OpenedFile
 from .._format.array_metadata import Labels, default_dims
 from .._format.dtypes import Array, DType
+from .._format.names import listed
 from .._format.other_formats import ZARR_JSON
 from .._format.text import TEXT
 from .._format.zarr_metadata import decode_mask, encode_attributes, with_mask
@@ -39,7 +40,13 @@ from ..constants import EXTENSION, MAGIC
 from ..dataset.folder import Folder
 from ..dataset.group import open_node
 from ..dataset.labels import ROW, stored_dims, told_unequal, unequal_lengths
-from ..dataset.layouts import blp_files, detect, find_members
+from ..dataset.layouts import (
+    NO_FOLDERS,
+    blp_files,
+    detect,
+    find_members,
+    missing_members,
+)
 from ..dataset.layouts.shard_files import RELOADS
 from ..dataset.node import changes_too_often
 from ..dataset.opening import Options
@@ -425,6 +432,8 @@ def _members_of(
             else:
                 if version == folder.identity(ZARR_JSON):
                     opened.pop_all()
+                    if lost := missing_members(folder):
+                        notice(NO_FOLDERS % (group.path, listed(lost)))
                     return arrays, others
         group.refresh()
     raise changes_too_often(group.path)

@@ -1181,6 +1181,24 @@ def test_verify_names_files_and_missing_folders_of_members(tmp_path):
     assert {("no-folder", "time"), ("not-superchunk", "in/rain/c/0/0")} == shown
 
 
+def test_a_renamed_member_is_missed(tmp_path):
+    """The document commits its items under the old name, so no reader has them."""
+    path = tmp_path / "g"
+    fill(path)
+    os.rename(path / "time", path / "renamed")
+    findings = dataset.verify(path).findings
+    found = {(finding.kind, finding.file): finding.message for finding in findings}
+    assert {("no-folder", "time"), ("unused", "renamed")} == found.keys()
+    assert "it was renamed" in found["no-folder", "time"]
+    assert "it was renamed" in found["unused", "renamed"]
+    with pytest.warns(RuntimeWarning, match="without the members 'time', .* renamed"):
+        dataset.convert(path, tmp_path / "copy.zarr")
+    recovery = dataset.recover(path, tmp_path / "saved.zarr")
+    assert ["time"] == [loss.member for loss in recovery.losses]
+    os.rename(path / "renamed", path / "time")
+    assert not dataset.verify(path).findings
+
+
 @pytest.mark.parametrize("member", ["", "/a"])
 def test_waiting_for_the_writer_of_a_group(member, tmp_path):
     """The next writer has what the first one has committed meanwhile."""

@@ -506,6 +506,13 @@ def _no_warnings_of_zarr():
         yield
 
 
+def test_a_renamed_member_is_missed():
+    dataset.from_xarray("g", weather()).close()
+    os.rename("g/t", "g/w")
+    with pytest.warns(RuntimeWarning, match="without the members 't', .* renamed"):
+        xr.open_dataset("g", engine="bloscpack").close()
+
+
 @pytest.mark.usefixtures("_no_warnings_of_zarr")
 def test_xarray_appends():
     expected = weather()

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from ... import dataset
+from ... import dataset, log
 from ..._commit.new_folder import creating_inside
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
@@ -39,11 +39,13 @@ from ..group import Group, open_quietly
 from ..labels import name_of, stored_dims
 from ..layouts import (
     LAYOUTS,
+    NO_FOLDERS,
     array_class,
     blp_files,
     find_members,
     group_class,
     layouts_for,
+    missing_members,
     table_class,
 )
 from ..layouts.base import NewArray, wanted_fill
@@ -144,6 +146,9 @@ def _content(
         if request.wants(*where, name):
             inner = join(path, name)
             group.members[name] = _content(found[name], inner, request, *where, name)
+    lost = [n for n in missing_members(folder) if request.wants(*where, n)]
+    if lost:
+        log.notice(NO_FOLDERS % (path, shown(lost)))
     entries = folder.entries() if folder.lists else []
     wrong = [n for n, kind in entries if kind == S_IFDIR and not n.isprintable()]
     if wrong := [name for name in wrong if request.wants(*where, name)]:

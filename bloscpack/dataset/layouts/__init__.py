@@ -101,6 +101,11 @@ LAYOUTS = {
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
 MAX_SEARCHED = 10000
+# A warning about members that only the document of a group has.
+NO_FOLDERS = (
+    "'%s' is read without the members %s, which are in the document of the group: "
+    "their folders were renamed, moved or removed by another program"
+)
 # The files that tell layouts other than Zarr format 3. At a URL they are looked for at
 # the same time.
 OTHER_DOCUMENTS = ("meta/storage", "meta/sizes", "__rootdirs__", ".zarray", ".zgroup")
@@ -285,6 +290,23 @@ def find_members(
             yield name, found
             if not found.folder.prefix:  # the caller may keep all members
                 found.folder.tree.forget()
+
+
+def missing_members(folder: Folder) -> list[str]:
+    """Return the members that only the document of a group has, without folders.
+
+    At a URL no folder is known to be missing.
+    """
+    inside = (full.rpartition("/") for full in folder.tree.snapshot.members or ())
+    names = sorted(name for outer, _, name in inside if outer == folder.prefix[:-1])
+    return [name for name in names if not folder.is_folder(name)]
+
+
+def is_left(folder: Folder, name: str) -> bool:
+    """Return whether a folder is no member, and its document a copy in a group."""
+    return folder.tree.snapshot.members is not None and _is_committed(
+        folder.dataset(name)
+    )
 
 
 def blp_files(folder: Folder) -> list[str]:
