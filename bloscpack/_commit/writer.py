@@ -417,6 +417,7 @@ class Writer:
                 finally:  # a thread that sees it closed may lock the folder
                     self.closed = True
         self.closed = True
+        self.seen = None  # it keeps its document open
 
 
 class LockedFolder:
