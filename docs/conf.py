@@ -53,7 +53,7 @@ nitpick_ignore_regex = [
     # Aliases and protocols for type checkers, and classes that have no page.
     (
         "py:class",
-        r"(DType|JsonObject|BinaryFile|BloscpackHeader|StorageOptions)",
+        r"(DType|JsonObject|BinaryFile|BloscpackHeader|StorageOptions|.*\.Columns)",
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
     ("py:class", r"ArrayLike|DTypeLike|OtherNames|DataArray|SpacedPieces"),

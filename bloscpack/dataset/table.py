@@ -102,7 +102,7 @@ class Table(StoredRows, ItemsNode):
 
     @property
     def columns(self) -> Columns:
-        """The columns: a mapping by name, which takes positions, too."""
+        """The columns by name; the mapping takes positions, too."""
         now = self._now
         if now.columns is None:
             columns = Columns()
