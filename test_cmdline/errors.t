@@ -70,7 +70,7 @@ Errors and exit codes.
   [2]
   $ tail -n 2 usage
   usage: blpk [-h] [options] SUBCOMMAND ...
-  blpk: error: unrecognized arguments: --fast
+  blpk: error: unrecognized arguments: --fast; did you mean '--auto'?
   $ blpk -v -d c numbers 2> usage
   [2]
   $ tail -n 1 usage
