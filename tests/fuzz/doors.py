@@ -18,7 +18,6 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import h5py
 import numpy as np
 from fuzz import parts
 from fuzz.files import change_some_bytes
@@ -107,6 +106,8 @@ def call_all(data: bytes, folder: Path) -> str:
 @functools.cache
 def seeds() -> list[bytes]:
     """Return sound files of each format."""
+    import h5py
+
     columns = {
         "i": np.arange(50),
         "f": np.linspace(0, 1, 50),

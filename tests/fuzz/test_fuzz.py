@@ -43,6 +43,9 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /p
     ],
 )
 def test_by_chance(of, seed, seconds):
+    if of == "doors":
+        for name in "h5py", "pyarrow", "pandas":
+            pytest.importorskip(name)
     arguments = ["--plain", "--of", of, "--count", "3000", "--seed", str(seed)]
     arguments += ["--seconds", str(seconds)]
     done = subprocess.run(
