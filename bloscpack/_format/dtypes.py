@@ -157,6 +157,8 @@ def _changed_field(dtype: DType, found: DType) -> tuple[str, ...]:
 
 def array_of(values: object) -> Array:
     """Return values as an array; raise `UsageError` for lists of different lengths."""
+    if isinstance(values, numpy.ndarray):
+        return values
     with foreign_items():
         return numpy.asanyarray(values)
 
