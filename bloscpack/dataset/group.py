@@ -182,12 +182,8 @@ def create_group(
     found = layouts.group_class(layout)
     found.check_layout()
     attributes = given_attrs({} if attrs is None else attrs)
-    if isinstance(path, Member):
-        with path.creating(layout, mode) as change:
-            create: Any = found.create
-            create(change, attributes, path.prefix)
-        return None  # type: ignore[return-value]  # the group opens it
-    check_new_path(path)
+    if not isinstance(path, Member):
+        check_new_path(path)
 
     def create_at(change: Change, prefix: str) -> None:
         found.create(change, attributes, prefix)
@@ -213,8 +209,7 @@ def create_inside(
     """
 
     def write(member: Member, **_: object) -> None:
-        with member.creating(layout, mode) as change:
-            create(change, member.prefix)
+        opening.created_at(member, layout, mode, options, None, create)
 
     owner: Any = open_node(around, options._replace(buffered=False))
     try:
@@ -752,8 +747,8 @@ class Group(Node, Mapping[str, Node]):
         layout than ``'zarr'`` say, can't be changed in the block.
 
         The first use lets the document of the group commit the members from now on,
-        those of groups inside of it, too. The group then has one writer at a time.
-        Arrays that were opened from it for changes before are closed.
+        those of groups inside of it, too. From then on, each change of a member locks
+        the group for its length.
 
         Raises
         ------

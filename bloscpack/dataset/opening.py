@@ -272,10 +272,6 @@ def create_array(
         attrs=attrs,
         **settings,
     )
-    if isinstance(path, Member):
-        with path.creating(layout, mode) as change:
-            found.create(change, path.prefix, new, blocks)
-        return None  # type: ignore[return-value]  # the group opens it
 
     def create(change: Change, prefix: str) -> None:
         found.create(change, prefix, new, blocks)
@@ -286,7 +282,7 @@ def create_array(
 
 
 def created_at(
-    path: Path,
+    path: Path | Member,
     layout: str,
     mode: str,
     options: Options,
@@ -295,8 +291,13 @@ def created_at(
 ) -> Any:
     """Return a new dataset, open for changes, which `create` writes.
 
-    If the document of the group around it commits its members, it is one of them.
+    If the document of the group around it commits its members, it is one of them. For
+    a `Member`, return None: the group opens it.
     """
+    if isinstance(path, Member):
+        with path.creating(layout, mode) as change:
+            create(change, path.prefix)
+        return None
     group: Any = import_module(__package__ + ".group")  # which imports this module
     try:
         with new_dataset(path, layout, mode, options.sync, storage_options) as change:
@@ -431,11 +432,6 @@ def create_table(
             dims=stored[name],
         )
     attributes = given_attrs(labels_of(data)[1] if attrs is None else attrs)
-    if isinstance(path, Member):
-        with path.creating(layout, mode) as change:
-            create: Any = found.create
-            create(change, new, attributes, path.prefix)
-        return None  # type: ignore[return-value]  # the group opens it
 
     def write(change: Change, prefix: str) -> None:
         create_table: Any = found.create
