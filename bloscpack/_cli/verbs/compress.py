@@ -93,9 +93,10 @@ def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
     if nbytes < WORTH_A_TIP:
         return
     from ..._format.automatic import growth_by_default
+    from ..._storage.stream import sampled
 
     with open(in_file, "rb") as fp:
-        growth = growth_by_default(lambda at, n: os.pread(fp.fileno(), n, at), nbytes)
+        growth = growth_by_default(*sampled(fp, nbytes)[1])
     if growth > MUCH_LARGER:
         sizes = size_text(cbytes), size_text(round(cbytes / growth))
         text = "tip: '%s' has %s; --auto would make that about %s, by a sample"
