@@ -46,6 +46,7 @@ from .._format.committed import (
 )
 from .._format.dtypes import shown
 from .._format.identity import is_copy
+from .._format.names import is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
@@ -160,8 +161,7 @@ class Change:
         self._token = os.urandom(8).hex()
         self.new_folders: list[str] = []
         self.disturbed: set[str] = set()
-        # The folders, with a slash at the end, whose files the change replaces, and
-        # those that are gone after it.
+        # The folders whose files the change replaces, and those that are gone after it.
         self._replaced: list[str] = []
         self._dropped: list[str] = []
 
@@ -255,7 +255,7 @@ class Change:
             if inner != path:
                 self.drop(inner)
         if had:
-            self._replaced.append(path + "/")
+            self._replaced.append(path)
         return self._is_replaced(path)
 
     def _forget(self, path: str) -> list[str]:
@@ -269,16 +269,15 @@ class Change:
                 self._draft.take(name)
         if self._is_new(path):
             self._remove_tree(path)
-        inside = [n for n in self.new_folders if (n + "/").startswith(start)]
-        for folder in inside:
+        for folder in [n for n in self.new_folders if is_within(n, path)]:
             self.new_folders.remove(folder)
             self._remove_tree(folder)
         members = (self.tree and self.tree.snapshot.members) or {}
-        return [inner for inner in members if (inner + "/").startswith(start)]
+        return [inner for inner in members if is_within(inner, path)]
 
     def _is_new(self, path: str) -> bool:
         """Return whether the old state has nothing at a path."""
-        return any((path + "/").startswith(n + "/") for n in self.new_folders)
+        return any(is_within(path, name) for name in self.new_folders)
 
     def _shards(self, path: str) -> Iterator[str]:
         """Yield the names of the shards of an array, if one is at a path."""
@@ -303,7 +302,7 @@ class Change:
 
     def _is_replaced(self, name: str) -> bool:
         """Return whether the old state has something at a name, or around it."""
-        return any(map((name + "/").startswith, self._replaced))
+        return any(is_within(name, folder) for folder in self._replaced)
 
     def _take(self, name: str, staged: str | None, *, is_early: bool) -> None:
         """Note where the new content of a file is; None if it has its name."""
@@ -448,7 +447,7 @@ class Change:
         """
         used = [name for name in names if name not in self._removed]
         for folder in self._dropped:
-            if not any((name + "/").startswith(folder + "/") for name in used):
+            if not any(is_within(name, folder) for name in used):
                 self._remove_tree(folder)
 
     # What differs between stores
@@ -697,11 +696,10 @@ class FolderChange(Change):
 
     def _remove_tree(self, folder: str) -> None:
         super()._remove_tree(folder)
-        start = folder + "/"
         for known in self._folders, self._unnamed, self._named:
-            known.difference_update([n for n in known if (n + "/").startswith(start)])
+            known.difference_update([n for n in known if is_within(n, folder)])
         inodes = self._inodes.items()
-        self._inodes = {i: n for i, n in inodes if not (n + "/").startswith(start)}
+        self._inodes = {i: n for i, n in inodes if not is_within(n, folder)}
 
     def _prune(self, name: str) -> None:
         """Remove the empty folders in a folder, and then that."""
@@ -714,7 +712,7 @@ class FolderChange(Change):
     def _clean(self, names: Iterable[str]) -> None:
         super()._clean(names)
         for folder in self._replaced:
-            self._prune(folder[:-1])
+            self._prune(folder)
 
     def _replace(self, content: bytes) -> object:
         file = self._begin_with(self.document, content)

@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeVar
 from .._engine.forks import OwnLock, renew_after_fork
 from .._engine.threads import get_caller
 from .._format.committed import STAGING
+from .._format.names import is_within
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change, FolderChange, naming_dataset, recover
@@ -104,7 +105,7 @@ class Block:
 
     def has_created(self, path: str) -> bool:
         """Return whether a call has created what is at a path, or something around."""
-        return any((path + "/").startswith(name + "/") for name in self.created)
+        return any(is_within(path, name) for name in self.created)
 
 
 # Number of seconds that a change of a group waits for the changes of other writers.

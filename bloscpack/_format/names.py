@@ -58,6 +58,11 @@ def is_safe_name(name: object) -> bool:
     return all(map(is_safe_part, name.split("/")))
 
 
+def is_within(name: str, folder: str) -> bool:
+    """Return whether a name is that of a folder, or of something inside of it."""
+    return (name + "/").startswith(folder + "/")
+
+
 def is_short(name: str) -> bool:
     """Return whether a name has no more parts than readers take."""
     return name.count("/") < MAX_PARTS

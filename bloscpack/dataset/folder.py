@@ -24,7 +24,13 @@ from .._commit.objects import is_leftover
 from .._commit.tree import Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
-from .._format.names import MAX_PART, check_name, is_safe_part, is_too_long
+from .._format.names import (
+    MAX_PART,
+    check_name,
+    is_safe_part,
+    is_too_long,
+    is_within,
+)
 from .._format.zarr_metadata import OLD_CONSOLIDATED
 from .._storage.base import Storage
 from .._storage.folder_store import FolderStore
@@ -212,7 +218,7 @@ class Folder:
             return False
         # That of a new member may come with its files.
         inside = (*known.files, *(known.members or ()))
-        return any((name + "/").startswith(full + "/") for name in inside)
+        return any(is_within(name, full) for name in inside)
 
     def _located(self, name: str, call: Callable[[str], Result]) -> Result:
         return self.tree.located(self.full(name), call)
