@@ -14,3 +14,12 @@ def group(tmp_path):
         made["in/b"] = [1, 2, 3]
         made["t"] = {"x": [1, 2], "s": ["u", "<v>"]}
         yield made
+
+
+@pytest.fixture(params=["folder", "memory"])
+def path(request, tmp_path):
+    """The path of a new dataset in a folder, and its URL in memory."""
+    fsspec = pytest.importorskip("fsspec")
+    url = "memory://dataset-%d/g" % id(request)
+    yield str(tmp_path / "g") if request.param == "folder" else url
+    fsspec.filesystem("memory").store.clear()

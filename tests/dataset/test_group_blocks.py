@@ -49,14 +49,6 @@ def content(node):
     return node[...].tolist(), str(node.dtype), dict(node.attrs)
 
 
-@pytest.fixture(params=["folder", "memory"])
-def path(request, tmp_path):
-    fsspec = pytest.importorskip("fsspec")
-    name = "group-blocks-%d" % id(request)
-    yield tmp_path / "g" if request.param == "folder" else "memory://%s/g" % name
-    fsspec.filesystem("memory").store.clear()
-
-
 def united(path):
     """Return a group that commits its members."""
     group = dataset.create_group(path)

@@ -36,14 +36,6 @@ def fill(path):
             pass
 
 
-@pytest.fixture(params=["folder", "memory"])
-def path(request, tmp_path):
-    fsspec = pytest.importorskip("fsspec")
-    name = "group-change-%d" % id(request)
-    yield tmp_path / "g" if request.param == "folder" else "memory://%s/g" % name
-    fsspec.filesystem("memory").store.clear()
-
-
 def content(group):
     """Return all items and attributes of a group."""
     found = {"": dict(group.attrs)}

@@ -11,15 +11,6 @@ import pytest
 
 from bloscpack import dataset
 
-
-@pytest.fixture(params=["folder", "memory"])
-def path(request, tmp_path):
-    fsspec = pytest.importorskip("fsspec")
-    name = "united-%d" % id(request)
-    yield str(tmp_path / "g") if request.param == "folder" else "memory://%s/g" % name
-    fsspec.filesystem("memory").store.clear()
-
-
 # The calls: what each does with a group, its path, and an array and a table that were
 # opened before.
 

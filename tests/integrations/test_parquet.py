@@ -118,6 +118,14 @@ def test_a_time_that_numpy_takes_for_a_missing_one():
         convert()
 
 
+# The calls that store items.
+STORE = (
+    lambda items: dataset.create_array("t", items),
+    lambda items: dataset.create_table("t", {"v": items}),
+    lambda items: bloscpack.save("t.blp", items),
+)
+
+
 @pytest.mark.parametrize(
     "kind", [pyarrow.timestamp("ns"), pyarrow.duration("s")], ids=str
 )
@@ -126,11 +134,7 @@ def test_columns_with_a_time_that_numpy_takes_for_a_missing_one(kind):
     column, missing = (pyarrow.array([n, 5], kind) for n in (-(2**63), None))
     frames = pandas.Series(column, dtype=pandas.ArrowDtype(kind))
     for given in (column, pyarrow.chunked_array([column]), frames):
-        for call in (
-            lambda given: dataset.create_array("t", given),
-            lambda given: dataset.create_table("t", {"v": given}),
-            lambda given: bloscpack.save("t.blp", given),
-        ):
+        for call in STORE:
             with pytest.raises(DoesNotFit, match="NumPy takes it for a missing one"):
                 call(given)
     with dataset.create_table("t", {"v": missing}) as table:
@@ -145,11 +149,7 @@ def test_lists_of_times_in_several_units():
         [[near], [far]],
         [np.timedelta64(2**40, "D"), near - near],
     ):
-        for call in (
-            lambda given: dataset.create_array("t", given),
-            lambda given: dataset.create_table("t", {"a": given}),
-            lambda given: bloscpack.save("t.blp", given),
-        ):
+        for call in STORE:
             with pytest.raises(DoesNotFit, match="does not fit the unit of others"):
                 call(items)
         objects = np.empty(len(items), object)

@@ -384,6 +384,11 @@ def with_list(files, listed, document="zarr.json", change=lambda stored: None):
     return edited(files, document, put)
 
 
+def changed_by_others(files, name):
+    """Change the attributes in a document as another program does."""
+    return edited(files, name, lambda d: d["attributes"].update(unit="s"), sign=False)
+
+
 def pending(more=(), *, applied=False, change=lambda stored: None):
     """Return an array that is being changed; a new file may have its name.
 
@@ -699,12 +704,7 @@ SAMPLES = {
     "zarr-unsigned": ("I4 I23", lambda: unsigned(array(NUMBERS))),
     "zarr-changed-by-others": (
         "I4 I23",
-        lambda: edited(
-            array(NUMBERS),
-            "zarr.json",
-            lambda d: d["attributes"].update(unit="s"),
-            sign=False,
-        ),
+        lambda: changed_by_others(array(NUMBERS), "zarr.json"),
     ),
     "zarr-missing-shard-unsigned": (
         "I17",
@@ -910,24 +910,14 @@ SAMPLES = {
     ),
     "copy-and-document-of-others": (
         "J9 I23",
-        lambda: edited(
-            table(),
-            "x/zarr.json",
-            lambda d: d["attributes"].update(unit="s"),
-            sign=False,
-        ),
+        lambda: changed_by_others(table(), "x/zarr.json"),
     ),
     "copies": ("J5 J10", united),
     "copy-without-folder": ("J11 J18", lambda: without(united(), "a")),
     "member-without-document": ("J9", lambda: without(united(), "a/t/zarr.json")),
     "member-document-of-others": (
         "J9 I23",
-        lambda: edited(
-            united(),
-            "a/t/zarr.json",
-            lambda d: d["attributes"].update(unit="s"),
-            sign=False,
-        ),
+        lambda: changed_by_others(united(), "a/t/zarr.json"),
     ),
     "member-removed": (
         "J9",
