@@ -5,8 +5,8 @@ run → `ChunkLoader._place`, which verifies each digest, decompresses into memo
 caller or of the thread, and keeps chunks that are read again.
 
 A file with many chunks (`_file.opened`) and the files of a dataset (`dataset.layouts`)
-say where chunks are, and what an error means; how much is read at once, by how many
-threads, and what is kept, is decided here.
+find the position of each chunk, and translate errors. This module decides how much is
+read at once, by how many threads, and which chunks are kept.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ LONG_NBYTES = 2**18
 RUN_NBYTES = 2**20
 LEAST_NBYTES = 256 * 2**10
 # The same for storages where each read is a round trip: plain bytes that are requested
-# at a time, in requests of at most so many bytes for several chunks (two of 1 MiB;
-# larger requests are slower, because fewer run at once).
+# at a time. A request for several chunks has at most `REMOTE_REQUEST` bytes, for two
+# chunks of 1 MiB: larger requests are slower, because fewer run at once.
 REMOTE_RUN_NBYTES = 16 * 2**20
 REMOTE_REQUEST = 5 * 2**19
 # Maximum number of bytes between two chunks that are worth one remote request.

@@ -496,7 +496,7 @@ class Inspection:
 
 
 def _is_zip(storage: Storage) -> bool:
-    """Return whether a file is an intact ZIP file, that of another program."""
+    """Return whether a file is an intact ZIP file of another program."""
     try:
         return storage.read_at(0, len(ZIP)) == ZIP and Directory(storage).shift == 0
     except FormatError:

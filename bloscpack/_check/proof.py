@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Proof(NamedTuple):
     """The doubts about the numbers, and about the rest; each is a sentence.
 
-    ``placed`` says whether all doubts are about the length of what is lost at the end:
+    ``placed`` says whether all doubts are about the length of the lost end:
     each chunk that was found is at its position. ``first_guessed`` is the first piece
     whose number is not proven, None if all are.
     """

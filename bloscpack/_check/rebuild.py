@@ -97,10 +97,10 @@ class Recovery(Record):
         The rule that gave the chunks their numbers: a list of (first, stop, rule).
     certain
         Whether it is proven that every copied chunk is at its position, and that the
-        file contained nothing else. Otherwise ``placed`` says what is proven.
+        file contained nothing else. Otherwise see ``placed``.
     placed
         Whether it is proven that every copied chunk is at its position. If the result
-        is not certain all the same, the length of what is lost at the end may be wrong.
+        is not certain all the same, the length of the lost end may be wrong.
     nsaved, nlost
         The number of chunks that were copied, and of those that are lost.
     losses

@@ -129,7 +129,7 @@ OTHER_WORDS = {
     "optimize": "repack",
     "to": "convert",
 }
-# The options of gzip and zstd that stand in place of a verb, by their long names.
+# The options of gzip and zstd that replace a verb, by their long names.
 GZIP_OPTIONS = {
     "stdout": "c",
     "to-stdout": "c",
@@ -1096,11 +1096,11 @@ def _may_be_value(word: str) -> bool:
 
 
 def _parse_like_gzip(parser: Parser, arguments: list[str]) -> Namespace | None:
-    """Return the arguments of the verb that options of gzip stand for.
+    """Return the arguments of the verb that options of gzip mean.
 
     None if the meaning is not clear: if there is a verb or another option, if a name is
     no file, or for ``-c`` without ``-d``, which names the codec elsewhere. All names
-    are inputs, as they are for gzip, and no input is removed.
+    are inputs, as in gzip, and no input is removed.
     """
     if not arguments or not arguments[0].startswith("-") or any(map(find, arguments)):
         return None

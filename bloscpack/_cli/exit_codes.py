@@ -111,7 +111,7 @@ def message_of(error: BaseException, escaped: Callable[[str], str] = str) -> str
 
 
 def with_advice(text: str, code: int) -> str:
-    """Return the message of a filter on one line, with what to do next."""
+    """Return the message of a filter on one line, with advice."""
     if code == EXIT_DAMAGED:
         return text + "; 'blpk recover FILE NEW' saves what is intact in a file"
     advice = "; without -d the bytes are packed, and 'blpk convert' reads other formats"

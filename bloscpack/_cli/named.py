@@ -1,4 +1,4 @@
-"""What a name stands for: a file, an archive, a dataset, a tree.
+"""The meaning of a name: a file, an archive, a dataset, a tree.
 
 `named` looks at a path once, and returns a `Named`: it has a method for each operation,
 and refuses the others with the verb that reads such a thing.
@@ -183,7 +183,7 @@ class NamedTree(Named):
     """A BigFile tree."""
 
     def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
-        """Raise `Refusal`: it says what to use."""
+        """Raise `Refusal`, which names other commands."""
         raise Refusal(
             "'%s' is a BigFile tree: 'blpk verify' names what is damaged, and 'blpk "
             "bigfile copy' copies other blocks" % self.path

@@ -333,7 +333,7 @@ def info_lines(described: JsonObject) -> Iterator[str]:
 def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject:
     """Return the facts about a file as a description like that of a dataset.
 
-    `damage` is what is wrong with its chunks. If the header does not state the sizes,
+    `damage` is the error of its chunks. If the header does not state the sizes,
     they are not known then.
     """
     array, chunk, shard = info.array, info.first_chunk, info.shard

@@ -171,7 +171,7 @@ class Change:
         return not (self._documents or self._files or self._removed)
 
     def draft_of(self, tree: Tree) -> Draft:
-        """Return the documents and files as the change leaves those of a tree."""
+        """Return the documents and files of a tree as the change leaves them."""
         if tree.is_draft:
             return tree  # type: ignore[return-value]
         with self._lock:
@@ -259,7 +259,7 @@ class Change:
         return self._is_replaced(path)
 
     def _forget(self, path: str) -> list[str]:
-        """Forget what is staged at a path; return what the old state has there."""
+        """Forget what is staged at a path; return the members of the old state there."""
         start = path + "/"
         for name in [n for n in self._files if n.startswith(start)]:
             self._take(name, None, is_early=False)

@@ -418,12 +418,12 @@ class Tree:
 class Draft(Tree):
     """The documents and files as a change leaves them that is not committed yet.
 
-    Only those who make the change see it. The rest is read as it is now.
+    Only those who make the change see it. The rest is read from the present state.
 
     Parameters
     ----------
     before
-        What has the present state; also an attribute.
+        The tree with the present state; also an attribute.
     documents
         The documents that the change has staged, by name; None for one that it removes.
     files, removed
@@ -445,7 +445,7 @@ class Draft(Tree):
         self._values: dict[str, Json] = {}
         known = before.snapshot
         self.snapshot = found = known.again(known.version, None)
-        # The only snapshot that changes: nobody else has it.
+        # The only snapshot that changes: no other object refers to it.
         found.files, found.removed = files, removed  # type: ignore[assignment]
         found.members = None if known.members is None else {**known.members}
         for name in documents:

@@ -162,7 +162,7 @@ class Writer:
         self._state: int | None = 0
 
     def set_wait(self, seconds: float | None) -> None:
-        """Set the number of seconds that changes wait; None leaves them as they are."""
+        """Set the number of seconds that changes wait; None changes nothing."""
         if seconds is not None:
             self.wait = self._rule.wait = seconds
 
@@ -538,7 +538,7 @@ class SharedFolder:
 
     @contextmanager
     def holding(self) -> Iterator[Tree | None]:
-        """Lock the folder until the outermost of such contexts ends."""
+        """Lock the folder until the outermost of these contexts ends."""
         if self._locked is not None:
             yield None
             return

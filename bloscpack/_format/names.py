@@ -59,7 +59,7 @@ def is_safe_name(name: object) -> bool:
 
 
 def is_within(name: str, folder: str) -> bool:
-    """Return whether a name is that of a folder, or of something inside of it."""
+    """Return whether a name is the folder, or a file or folder inside of it."""
     return (name + "/").startswith(folder + "/")
 
 

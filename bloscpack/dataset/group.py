@@ -290,7 +290,7 @@ class OpenMembers(NamedLocks):
                 member._renew(tree, changed)
 
     def is_inside(self, path: str, address: str) -> bool:
-        """Return whether a path is that of a member, or inside of it."""
+        """Return whether a path is the address of a member, or inside of it."""
         return (path + self.end).startswith(address.rstrip(self.end) + self.end)
 
     def inside(self, address: str) -> list[Node]:

@@ -89,7 +89,7 @@ class Opened:
     folder
         Its folder.
     columns
-        The columns of a table, as soon as they are used.
+        The columns of a table, when they have been used.
     values
         The attributes under the key "known", once they are read. `setdefault` does not
         replace the values of a change by another thread.

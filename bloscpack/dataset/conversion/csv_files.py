@@ -100,7 +100,7 @@ NUMBER = (
     r"^[\t-\r ]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[\t-\r ]*$"
     r"|^[\t-\r ]*[+-]?(?i:inf|infinity)[\t-\r ]*$"
 )
-# The kinds of values that are not text: what they are called, and their type.
+# The kinds of values that are not text: the word for them, and their type.
 KINDS = {"f": ("numbers", "f8"), "?": ("truth values", "?"), "M": ("times", "M8[us]")}
 # Zeros at the end of the fraction of a time, which need no finer unit.
 ZEROS = r"(?:\.|(\.[0-9]*[1-9]))0+($|[^0-9])"

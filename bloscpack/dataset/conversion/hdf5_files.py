@@ -143,8 +143,8 @@ MAX_TEXTS, MIN_TEXTS, TEXTS_NBYTES = 4096, 16, 2**28
 MAX_RATIO = 1032
 # Number of plain bytes of a chunk that is written; smaller arrays have no chunks.
 CHUNK_NBYTES, SMALL_NBYTES = 2**20, 2**14
-# A scale lists the axes that it is attached to. From so many objects on, the file gets
-# the structures of HDF5 1.8, without which this list has at most 64 KiB.
+# Number of objects from which a file gets the structures of HDF5 1.8: without them, the
+# list of the axes to which a scale is attached has at most 64 KiB.
 MANY_OBJECTS = 4000
 
 

@@ -457,7 +457,7 @@ class ZarrArray(ArrayLayout):
         return [*self._sharding.names.stored(self.folder, MAX_NBYTES)]
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
-        """Return the attributes of the user, as they are or as a change leaves them."""
+        """Return the attributes of the user, now or as a change leaves them."""
         if change is None:
             self.folder.renew()
         folder = self.folder if change is None else self.folder.within(change)
@@ -881,7 +881,7 @@ class ZarrNode(NodeLayout):
     description_files = (ZARR_JSON,)
 
     def read_attributes(self, change: Change | None = None) -> JsonObject:
-        """Return the attributes of the user, as they are or as a change leaves them."""
+        """Return the attributes of the user, now or as a change leaves them."""
         folder = self.folder if change is None else self.folder.within(change)
         attributes = read_node(folder).attributes
         attributes.pop(COLUMN_ORDER, None)
