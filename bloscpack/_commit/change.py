@@ -259,7 +259,7 @@ class Change:
         return self._is_replaced(path)
 
     def _forget(self, path: str) -> list[str]:
-        """Forget what is staged at a path; return the members of the old state there."""
+        """Forget what is staged at a path; return the members of the old state."""
         start = path + "/"
         for name in [n for n in self._files if n.startswith(start)]:
             self._take(name, None, is_early=False)

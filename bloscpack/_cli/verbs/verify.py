@@ -24,7 +24,7 @@ from ..progress import shown, shown_for_run
 from ..target import packed_files
 from ..text import part_text, say_json, size_text
 
-# Number of files from which a summary follows the lines about them, which fill a screen.
+# Number of files from which a summary follows the lines about them: they fill a screen.
 MANY = 20
 # The state of a damaged file, in words.
 DAMAGED = "damaged"
