@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from glob import glob
 from itertools import accumulate
 from types import ModuleType
@@ -148,7 +148,6 @@ def _named(path: str) -> AbstractContextManager[None]:
     return naming_file(path, *wrong)
 
 
-@cache
 def _pyarrow(module: str = "pyarrow") -> ModuleType:
     """Return a module of pyarrow; raise `UsageError` without it."""
     return import_extra(module, "tables", "Parquet needs the package %s")
