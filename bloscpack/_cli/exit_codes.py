@@ -301,7 +301,11 @@ def _module_of_temporary_files() -> ModuleType | None:
 
 
 def _end(number: int) -> NoReturn:
-    """Remove temporary files and end the process, whatever other threads do."""
+    """Remove temporary files and end the process, whatever other threads do.
+
+    It ends by the signal, so that a loop of the shell stops. Only the main thread can
+    take back the handler, but a program that replaces this one starts without it.
+    """
     import signal
 
     temporary = _module_of_temporary_files()
@@ -309,6 +313,7 @@ def _end(number: int) -> NoReturn:
         if temporary is not None:
             temporary.remove_unfinished()
         _say("error: %s" % ("interrupted" if number == signal.SIGINT else "terminated"))
+        os.execv("/bin/sh", ["sh", "-c", "kill -%d $$" % number])
     finally:
         os._exit(SIGNAL_BASE + number)
 
