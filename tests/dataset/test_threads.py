@@ -53,6 +53,22 @@ def test_mixes(kind, where, tmp_path):
         assert [] == errors
 
 
+def test_members_that_are_removed_while_they_are_listed(tmp_path):
+    group = dataset.create_group(tmp_path / "g", sync=False)
+    group.create_array("kept", [1])
+
+    def work(number):
+        for _ in range(30):
+            group.create_array("a", [2])
+            del group["a"]
+
+    def look():
+        assert {"kept"} <= set(group) <= {"kept", "a"}
+        assert {"kept"} <= set(dataset.open(group.path)) <= {"kept", "a"}
+
+    assert [] == soak_threads.run_threads(work, 1, look)
+
+
 # Changes, one after another
 
 

@@ -19,7 +19,7 @@ from ..._format.identity import is_copy, says_committed
 from ..._format.names import is_safe_name
 from ..._format.other_formats import name_folder
 from ..._format.zarr_metadata import ZARR_JSON
-from ..._storage.folder_store import NoFileFound
+from ..._storage.folder_store import NoFileFound, StaleDataset
 from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..folder import Folder, is_member_name
@@ -101,6 +101,8 @@ LAYOUTS = {
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
 MAX_SEARCHED = 10000
+# How often a member is looked up again that is replaced at the same time.
+MAX_REPLACED = 10
 # A warning about members that only the document of a group has.
 NO_FOLDERS = (
     "'%s' is read without the members %s, which are in the document of the group: "
@@ -232,7 +234,18 @@ def find_member(folder: Folder, name: str) -> Found | None:
     """Return the member of a group; None if there is none of this name."""
     if not is_member_name(name) or not folder.is_folder(name):
         return None
-    return _member(folder, name)
+    return _present_member(folder, name)
+
+
+def _present_member(folder: Folder, name: str, **options: bool) -> Found | None:
+    """Return a member that a writer may remove or replace meanwhile."""
+    for _ in range(MAX_REPLACED):
+        try:
+            return _member(folder, name, **options)
+        except StaleDataset:
+            if not folder.is_folder(name):
+                return None
+    return _member(folder, name, **options)
 
 
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
@@ -285,7 +298,7 @@ def find_members(
     for name in member_names(folder):
         found = None
         with suppress(*skipped):
-            found = _member(folder, name, skip_unreadable=skip_unreadable)
+            found = _present_member(folder, name, skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
             if not found.folder.prefix:  # the caller may keep all members
