@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import errno
+import faulthandler
 import itertools
 import json
 import logging
@@ -537,6 +538,9 @@ def fork_error(work):
         # A child that waits for ever ends, also if the caller ignores this signal.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+        # Say where it waits or crashes.
+        faulthandler.register(signal.SIGALRM, file=writer, chain=True)
+        faulthandler.enable(writer)
         signal.alarm(20)
         text = b""
         try:
@@ -548,8 +552,9 @@ def fork_error(work):
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         text = pipe.read().decode()
-    if os.waitpid(child, 0)[1]:
-        text += "the child process was ended"
+    status = os.waitpid(child, 0)[1]
+    if status:
+        text += "the child process was ended, status %d" % status
     return text or None
 
 
