@@ -36,6 +36,8 @@ def lines_for(name: str) -> Iterator[str]:
         yield from _options(parser)
         return
     parser = args.parsers_in(parser)[name]
+    verb = next(verb for verb in args.VERBS if verb.name == name)
+    yield from (_escaped(verb.help[:1].upper() + verb.help[1:]) + ".", "")
     for each in [parser, *args.parsers_in(parser).values()]:
         yield from ("::", "", "    " + _usage(each), "")
         yield from _options(each)

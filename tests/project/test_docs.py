@@ -113,7 +113,7 @@ def run_console(text, environment):
         stderr=subprocess.STDOUT,
         env=environment,
         encoding="utf-8",
-        timeout=60,
+        timeout=900,  # ends a command that hangs; a loaded machine is slow
     )
     found = done.stdout.split(MARK + "\n")[:-1]
     assert len(commands) == len(found), done.stdout
