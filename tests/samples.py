@@ -53,7 +53,7 @@ def samples() -> list[Sample]:
         manifest = (FOLDER / folder / "MANIFEST.json").read_text("ascii")
         for name, entry in json.loads(manifest).items():
             path = "%s/%s" % (folder, entry.get("path", name + ".blp"))
-            outcome, content = outcome_of(entry, duties.get(entry["rules"][0], ""))
+            outcome, content = outcome_of(entry, [duties[r] for r in entry["rules"]])
             category = "archive" if path.endswith(".zip") else "dataset"
             if path.endswith(".blp"):
                 category = "file"
@@ -62,9 +62,12 @@ def samples() -> list[Sample]:
     return found
 
 
-def outcome_of(entry: dict, duty: str) -> tuple[str, str]:
-    """Return the outcome of a sample, and the SHA-256 of its bytes or items, or '-'."""
-    refusal = {"U": "unsupported"}.get(duty, "damage")
+def outcome_of(entry: dict, duties: list[str]) -> tuple[str, str]:
+    """Return the outcome of a sample, and the SHA-256 of its bytes or items, or '-'.
+
+    Notes that no rule demands are those of this implementation.
+    """
+    refusal = "unsupported" if duties[0] == "U" else "damage"
     if "verdict" in entry:
         return entry["verdict"], "-"
     if "accepted by" in entry:
@@ -73,13 +76,13 @@ def outcome_of(entry: dict, duty: str) -> tuple[str, str]:
             return refusal, "-"
         if "array" not in accepted:
             return "array " + refusal, "-"
-        return "checker" if duty == "C" else "append", "-"
+        return "checker" if duties[0] == "C" else "append", "-"
     tree = entry.get("content", {})
     content = entry.get("plain", {}).get("sha256") or tree.get("bytes")
     content = content or tree.get("items", "-")
     if entry.get("errors"):
         return "checker", content
-    return "note" if entry["notes"] else "read", content
+    return "note" if entry["notes"] and "N" in duties else "read", content
 
 
 def table(found: list[Sample]) -> str:

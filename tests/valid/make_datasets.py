@@ -868,7 +868,7 @@ SAMPLES = {
     "archive-sizes-behind": ("Z1", lambda: archive(sizes_behind)),
     "archive-sizes-large": ("Z1", lambda: archive(with_large_sizes)),
     "archive-no-trailer": (
-        "Z16 Z3",
+        "S11 Z3",
         lambda: archive(lambda z: change_member(z, "x/c/0", without_trailer)),
     ),
     "archive-late-chunks": ("Z20", lambda: late(without_trailer)),
