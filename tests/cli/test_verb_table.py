@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from types import ModuleType
 
@@ -10,7 +11,8 @@ import pytest
 from cli.verb_support import load_manpage
 
 import bloscpack
-from bloscpack._cli import args
+from bloscpack._check.findings import Report
+from bloscpack._cli import args, named
 from bloscpack._cli.args import VerbRecord, create_parser, parse
 from bloscpack._cli.console import console
 
@@ -175,3 +177,53 @@ def test_no_messages_in_bytes(packed, capfdbinary, line):
     assert expected == said.out
     assert b"blpk: using 2 threads\n" in said.err
     assert said.err.endswith(b"blpk: done\n")
+
+
+# A kind of name that no module but `named` knows
+
+
+class Stack(named.Named):
+    """A folder with a file `stack`."""
+
+    kind, read_by = "a stack", "unstack"
+
+    @classmethod
+    def is_at(cls, path):
+        return os.path.exists(os.path.join(path, "stack"))
+
+    def describe(self):
+        sizes = {"nbytes": 6, "cbytes": 3, "ratio": 2.0}
+        return {"format": "stack", "kind": "stack", "file": self.path, **sizes}
+
+    def info(self):
+        console.say("a stack of 6 bytes")
+        return 0
+
+    def verify(self, nthreads, progress):
+        return Report(self.path, nbytes=6)
+
+
+@pytest.fixture
+def stack(monkeypatch, tmp_path):
+    monkeypatch.setattr(named, "KINDS", (Stack, *named.KINDS))
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / "stack").write_text("x")
+    return str(folder)
+
+
+def test_verbs_use_the_methods_of_a_new_kind(stack, run):
+    assert (0, "a stack of 6 bytes\n", "") == run("info", stack)
+    assert "stack" == json.loads(run("info", "--json", stack)[1])["kind"]
+    assert "stack" == json.loads(run("list", "--json", stack)[1])[0]["kind"]
+    assert (0, "%s: ok (0 chunks, 6.0B)\n" % stack, "") == run("verify", stack)
+
+
+@pytest.mark.parametrize(
+    "line", ["info --chunks", "cat", "metadata", "metadata --update a=1", "recover"]
+)
+def test_other_verbs_refuse_a_new_kind(stack, run, line):
+    names = [stack, stack + ".new"][: 1 + (line == "recover")]
+    code, said, errors = run(*line.split(), *names)
+    assert (1, "") == (code, said)
+    assert "blpk: error: '%s' is a stack, which 'unstack' reads\n" % stack == errors
