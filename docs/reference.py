@@ -65,7 +65,8 @@ def _help(parser: args.Parser) -> Iterator[str]:
         yield from (_escaped(" ".join(text.split())), "")
     examples = manpage.expanded(parser.epilog, parser, None).splitlines()
     if examples:
-        yield from ("::", "", *("    " + line for line in examples[1:]), "")
+        lines = ("   " + line for line in examples[1:])
+        yield from (".. code-block:: text", "", *lines, "")
 
 
 def _options(parser: args.Parser) -> Iterator[str]:
