@@ -1,8 +1,9 @@
 """The reference of the command for Sphinx, made from the parser of the command line.
 
 ``.. blpk:: VERB`` stands for the synopsis and the options of a verb, ``.. blpk::
-verbs`` for the table of verbs, and ``.. blpk::`` for the global options. So an option
-that is added to the command is in the page without a change there.
+others`` for the help of each verb without a section, ``.. blpk:: verbs`` for the table
+of verbs, and ``.. blpk::`` for the global options. So an option or a verb that is added
+to the command is in the page without a change there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import manpage
 from bloscpack._cli import args
 
 VERBS = "verbs"
+OTHERS = "others"
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cli.rst")
 
 
 def lines_for(name: str) -> Iterator[str]:
@@ -35,7 +38,16 @@ def lines_for(name: str) -> Iterator[str]:
     if not name:
         yield from _options(parser)
         return
-    parser = args.parsers_in(parser)[name]
+    parsers = args.parsers_in(parser)
+    if name == OTHERS:
+        with open(PAGE, encoding="utf-8") as fp:
+            placed = {"help", *re.findall(r"^\.\. blpk:: (\w+)$", fp.read(), re.M)}
+        for verb in args.VERBS:
+            if verb.name not in placed:
+                yield from lines_for(verb.name)
+                yield from _help(parsers[verb.name])
+        return
+    parser = parsers[name]
     verb = next(verb for verb in args.VERBS if verb.name == name)
     yield from (_escaped(verb.help[:1].upper() + verb.help[1:]) + ".", "")
     for each in [parser, *args.parsers_in(parser).values()]:
@@ -47,6 +59,16 @@ def _usage(parser: args.Parser) -> str:
     """Return the synopsis on one line; one word stands for many options."""
     found = parser.format_usage() if parser.usage else parser._short_usage()
     return re.sub(r"\s+", " ", found.removeprefix("usage: ")).strip()
+
+
+def _help(parser: args.Parser) -> Iterator[str]:
+    """Yield the text of a help behind its first sentence, and the examples."""
+    for text in manpage.expanded(parser.description, parser, None).split("\n\n")[1:]:
+        yield from (_escaped(" ".join(text.split())), "")
+    examples = manpage.expanded(parser.epilog, parser, None).splitlines()
+    if examples:
+        lines = ("   " + line for line in examples[1:])
+        yield from (".. code-block:: text", "", *lines, "")
 
 
 def _options(parser: args.Parser) -> Iterator[str]:

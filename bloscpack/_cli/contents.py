@@ -78,8 +78,11 @@ CSV_HINT = (
     ": the name of a CSV file must end with .csv; 'blpk append --delimiter , DATASET - "
     "< FILE' reads any name"
 )
-# The ends of the names of files that hold tables or archives of arrays.
-SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
+# The ends of the names of files that are no raw items, whatever their first bytes.
+SUFFIXES = (
+    *(s for f in FORMATS.values() if f.is_file and not f.begins for s in f.suffixes),
+    *(*FORMATS["parquet"].suffixes, ".zip"),
+)
 
 
 @dataclass(eq=False)

@@ -59,6 +59,8 @@ DATASET = "a dataset"
 BIGFILE_TREE = "a BigFile tree"
 # What reads a folder that verbs for files refuse.
 READ_BY = {DATASET: "blpk convert", BIGFILE_TREE: "blpk bigfile"}
+# The message for a name that another command reads.
+OTHER_COMMAND = "'%s' is %s, which '%s' reads"
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
@@ -126,7 +128,7 @@ def _text_of(error: BaseException) -> str:
             return "%s: %s" % (STREAM_NAMES[name], error.strerror)
         kind = kind_of_folder(name) if isinstance(error, IsADirectoryError) else None
         if kind is not None:
-            return "'%s' is %s, which '%s' reads" % (name, kind, READ_BY[kind])
+            return OTHER_COMMAND % (name, kind, READ_BY[kind])
         shown = shown_name(name) if isinstance(name, str) else name
         if error.errno == errno.ENOENT and isinstance(name, str):
             return _text_of_missing(name, shown, str(error.strerror))

@@ -6,8 +6,8 @@ and refuses the others with the verb that reads such a thing.
 
 from __future__ import annotations
 
-import errno
 import os
+from collections import defaultdict
 from contextlib import contextmanager
 from functools import partial
 
@@ -26,20 +26,29 @@ from .exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
     EXIT_OK,
+    OTHER_COMMAND,
+    READ_BY,
     Refusal,
     WrongUsage,
     kind_of_folder,
     refuse_kinds_of_folders,
 )
 from .file_info import describe_files, info
-from .target import check_free, check_no_terminal, is_dataset, plain_size_of
+from .target import (
+    check_free,
+    check_no_terminal,
+    is_dataset,
+    packed_inside,
+    plain_size_of,
+    report,
+)
 from .text import info_lines, inner
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, NoReturn
 
     from .. import dataset
     from .._check.findings import Report
@@ -49,6 +58,7 @@ if TYPE_CHECKING:
     from ..dataset.file_checks import DatasetRecovery
     from ..recover import Recovery
     from .progress import Bar
+    from .target import LeftOut
 
 
 def named(path: str) -> NamedFile | NamedDataset:
@@ -57,20 +67,19 @@ def named(path: str) -> NamedFile | NamedDataset:
     Raises `Refusal` for any other folder, and `OSError` if it can't be read.
     """
     found = named_any(path)
-    if isinstance(found, NamedTree):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not isinstance(found, NamedFile | NamedDataset):
+        found.refuse()
     return found
 
 
-def named_any(path: str) -> NamedFile | NamedDataset | NamedTree:
-    """Return what has a name, which may also be a BigFile tree."""
-    if is_dataset(path):
-        return NamedDataset(path)
+def named_any(path: str) -> Named:
+    """Return the meaning of a name, of any kind."""
+    for kind in KINDS:
+        if kind.is_at(path):
+            return kind(path)
     if not os.path.isdir(path):
         return NamedFile(path)
     names = os.listdir(path)  # raises why it can't be read
-    if kind_of_folder(path) == BIGFILE_TREE:
-        return NamedTree(path)
     refuse_kinds_of_folders(path)
     from .._format.other_formats import name_folder
     from ..dataset.layouts import NO_DATASET
@@ -80,10 +89,25 @@ def named_any(path: str) -> NamedFile | NamedDataset | NamedTree:
 
 
 class Named:
-    """What has a name. The methods are the operations of verbs."""
+    """What has a name. The methods are the operations of verbs.
+
+    Verbs without a method here call `named`: they know files and datasets only.
+    """
+
+    # The kind in messages, and the command that reads it.
+    kind, read_by = "", ""
 
     def __init__(self, path: str) -> None:
         self.path = path
+
+    @classmethod
+    def is_at(cls, path: str) -> bool:
+        """Return whether a path is of this kind. It may be missing, or a URL."""
+        return False
+
+    def refuse(self) -> NoReturn:
+        """Raise `Refusal`: a verb can't use this kind."""
+        raise Refusal(OTHER_COMMAND % (self.path, self.kind, self.read_by))
 
     def plain_size(self) -> int | None:
         """Return the number of plain bytes; None if it is unknown."""
@@ -91,7 +115,7 @@ class Named:
 
     def describe(self) -> JsonObject:
         """Return all fields of the description."""
-        return {}
+        self.refuse()
 
     def entries(self) -> tuple[list[JsonObject], int]:
         """Return the fields of each file or array in it, and the exit code."""
@@ -108,6 +132,12 @@ class Named:
         from ..verify import verify
 
         return verify(self.path, nthreads=nthreads, progress=progress)
+
+    def recover(
+        self, args: Namespace, progress: Bar | None
+    ) -> Recovery | DatasetRecovery:
+        """Write what is intact to `args.target`."""
+        self.refuse()
 
 
 class NamedFile(Named):
@@ -182,6 +212,13 @@ class NamedFile(Named):
 class NamedTree(Named):
     """A BigFile tree."""
 
+    kind, read_by = BIGFILE_TREE, READ_BY[BIGFILE_TREE]
+
+    @classmethod
+    def is_at(cls, path: str) -> bool:
+        """Return whether a path is a tree, or a block of one."""
+        return os.path.isdir(path) and kind_of_folder(path) == cls.kind
+
     def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
         """Raise `Refusal`, which names other commands."""
         raise Refusal(
@@ -192,6 +229,11 @@ class NamedTree(Named):
 
 class NamedDataset(Named):
     """An array, a table or a group, in a folder or at a URL."""
+
+    @classmethod
+    def is_at(cls, path: str) -> bool:
+        """Return whether a path is a dataset."""
+        return is_dataset(path)
 
     def describe(self) -> JsonObject:
         """Return the description; a member that can't be opened has an error."""
@@ -259,12 +301,37 @@ class NamedDataset(Named):
         )
 
 
+# The kinds but files, in the order in which a path is tried.
+KINDS: tuple[type[Named], ...] = (NamedDataset, NamedTree)
+
+
 def code_of(described: JsonObject) -> int:
     """Return the exit code for a dataset with all its members."""
     own = EXIT_OK
     if "error" in described:
         own = EXIT_DAMAGED if described["damaged"] else EXIT_COULD_NOT
     return max([own, *map(code_of, inner(described))])
+
+
+def packed_files(args: Namespace) -> list[str]:
+    """Return the names in `args.files`, with the compressed files in place of a folder.
+
+    Files in folders below it are included with ``--recursive``, also in a plain folder
+    of datasets. The folder of another dataset stands for itself, and so does each
+    folder without datasets and compressed files: `named` refuses that one.
+    """
+    left_out: LeftOut = defaultdict(list)
+    found: list[str] = []
+    for name in args.files:
+        skipped: LeftOut = defaultdict(list)
+        names = packed_inside(name, args.recursive, skipped)
+        found += names or [name]
+        # Of a folder that is refused, `-r` would not help.
+        if skipped and (names or not any(k.is_at(name) for k in KINDS)):
+            for reason, paths in skipped.items():
+                left_out[reason] += paths
+    report(left_out)
+    return found
 
 
 @contextmanager

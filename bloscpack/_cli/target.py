@@ -1,6 +1,6 @@
 """The files and folders that the user named, and what may be written.
 
-`packed_files` returns what is in folders. A line for each reason reports the files in a
+`walk` returns what is in folders. A line for each reason reports the files in a
 folder that are left out.
 """
 
@@ -33,7 +33,6 @@ from .console import (
 from .exit_codes import (
     Refusal,
     WrongUsage,
-    kind_of_folder,
     refuse_kinds_of_folders,
 )
 
@@ -120,27 +119,6 @@ def is_block(path: str) -> bool:
 
 
 # The files in folders
-
-
-def packed_files(args: Namespace) -> list[str]:
-    """Return the names in `args.files`, with the compressed files in place of a folder.
-
-    Files in folders below it are included with ``--recursive``, also in a plain folder
-    of datasets. The folder of another dataset stands for itself, and so does each
-    folder without datasets and compressed files: `named` refuses that one.
-    """
-    left_out: LeftOut = defaultdict(list)
-    found: list[str] = []
-    for name in args.files:
-        skipped: LeftOut = defaultdict(list)
-        names = packed_inside(name, args.recursive, skipped)
-        found += names or [name]
-        # Of a folder that is refused, `-r` would not help.
-        if skipped and (names or kind_of_folder(name) is None):
-            for reason, paths in skipped.items():
-                left_out[reason] += paths
-    report(left_out)
-    return found
 
 
 def packed_inside(name: str, recursive: bool, left_out: LeftOut) -> list[str]:

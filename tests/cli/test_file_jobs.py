@@ -8,7 +8,7 @@ import pytest
 
 import bloscpack
 from bloscpack import log
-from bloscpack._cli import jobs, target
+from bloscpack._cli import jobs, named, target
 from bloscpack._cli.console import console
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 
@@ -232,15 +232,15 @@ def test_links_to_folders_are_reported(tree, capsys):
 def test_packed_files(tree, expected, recursive, names):
     (tree / "below" / "d.blp").write_bytes(b"")
     args = argparse.Namespace(files=names, recursive=recursive)
-    assert expected == target.packed_files(args)
+    assert expected == named.packed_files(args)
 
 
 def test_folders_below_are_reported(tree, capsys):
-    target.packed_files(argparse.Namespace(files=["."], recursive=False))
+    named.packed_files(argparse.Namespace(files=["."], recursive=False))
     said = capsys.readouterr().err
     assert "blpk: skipped './below': a folder below, which needs -r\n" in said
     args = argparse.Namespace(files=["below"], recursive=True)
-    assert ["below"] == target.packed_files(args)
+    assert ["below"] == named.packed_files(args)
 
 
 def test_sizes(tree):
@@ -274,7 +274,7 @@ def locked(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, locked):
     args = argparse.Namespace(files=[str(tmp_path)], recursive=True)
-    found = target.packed_files(args)
+    found = named.packed_files(args)
     expected = [str(tmp_path / name) for name in ("a.blp", "z.blp", "locked")]
     assert expected == found
 

@@ -16,6 +16,7 @@ import unicodedata
 
 import numpy
 import pytest
+from cli.verb_support import arguments_for
 from support import environment
 
 from bloscpack import pack_bytes_to_file, pack_ndarray_to_file
@@ -230,20 +231,17 @@ def assert_harmless(text, allowed="\n"):
     assert FORGED_LINE.search(text) is None, text
 
 
-def test_all_verbs_are_tested():
-    found = {verb.name for verb in args.VERBS}
-    assert found == set(CASES), "CASES needs a command line of each verb"
-
-
 @pytest.mark.full
-@pytest.mark.parametrize("verb", CASES)
+@pytest.mark.parametrize("verb", [verb.name for verb in args.VERBS])
 def test_verb(folder, verb):
+    parser = args.parsers_in(args.create_parser())[verb]
+    cases = CASES.get(verb) or [[verb, *arguments_for(parser, HOSTILE)]]
     silent = ("compress", "decompress", "append", "metadata", "repack", "refs")
     silent += ("convert",)
-    for arguments in CASES[verb]:
+    for arguments in cases:
         # On a slow machine there would be a progress bar.
         text = shown(folder, ["--no-progress", *arguments])
-        if text or verb not in silent:
+        if text or (verb in CASES and verb not in silent):
             assert_harmless(text)
         assert "Traceback" not in text
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from types import ModuleType
 
 import pytest
-from cli.verb_support import load_manpage
+from cli.verb_support import arguments_for, load_manpage
 
 import bloscpack
-from bloscpack._cli import args
+from bloscpack._check.findings import Report
+from bloscpack._cli import args, named
 from bloscpack._cli.args import VerbRecord, create_parser, parse
 from bloscpack._cli.console import console
 
@@ -23,12 +25,10 @@ def test_names_and_letters_are_unique():
 
 @pytest.mark.parametrize("verb", args.VERBS, ids=lambda verb: verb.name)
 def test_the_record_fits_the_arguments(verb):
-    needed = {"append": "x y", "recover": "x y", "completion": "bash"}
-    needed |= {"bigfile": "ls x", "convert": "x y", "diff": "x y"}
-    needed |= {"snapshot": "x y"}
-    args = parse([verb.name, *needed.get(verb.name, "x").split()])
-    assert verb.inputs is None or hasattr(args, verb.inputs)
-    names = any(hasattr(args, name) for name in ("more", "files", "names"))
+    parser = args.parsers_in(create_parser())[verb.name]
+    found = parse([verb.name, *arguments_for(parser, "x")])
+    assert verb.inputs is None or hasattr(found, verb.inputs)
+    names = any(hasattr(found, name) for name in ("more", "files", "names"))
     assert verb.many_names == names
 
 
@@ -175,3 +175,53 @@ def test_no_messages_in_bytes(packed, capfdbinary, line):
     assert expected == said.out
     assert b"blpk: using 2 threads\n" in said.err
     assert said.err.endswith(b"blpk: done\n")
+
+
+# A kind of name that no module but `named` knows
+
+
+class Stack(named.Named):
+    """A folder with a file `stack`."""
+
+    kind, read_by = "a stack", "unstack"
+
+    @classmethod
+    def is_at(cls, path):
+        return os.path.exists(os.path.join(path, "stack"))
+
+    def describe(self):
+        sizes = {"nbytes": 6, "cbytes": 3, "ratio": 2.0}
+        return {"format": "stack", "kind": "stack", "file": self.path, **sizes}
+
+    def info(self):
+        console.say("a stack of 6 bytes")
+        return 0
+
+    def verify(self, nthreads, progress):
+        return Report(self.path, nbytes=6)
+
+
+@pytest.fixture
+def stack(monkeypatch, tmp_path):
+    monkeypatch.setattr(named, "KINDS", (Stack, *named.KINDS))
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / "stack").write_text("x")
+    return str(folder)
+
+
+def test_verbs_use_the_methods_of_a_new_kind(stack, run):
+    assert (0, "a stack of 6 bytes\n", "") == run("info", stack)
+    assert "stack" == json.loads(run("info", "--json", stack)[1])["kind"]
+    assert "stack" == json.loads(run("list", "--json", stack)[1])[0]["kind"]
+    assert (0, "%s: ok (0 chunks, 6.0B)\n" % stack, "") == run("verify", stack)
+
+
+@pytest.mark.parametrize(
+    "line", ["info --chunks", "cat", "metadata", "metadata --update a=1", "recover"]
+)
+def test_other_verbs_refuse_a_new_kind(stack, run, line):
+    names = [stack, stack + ".new"][: 1 + (line == "recover")]
+    code, said, errors = run(*line.split(), *names)
+    assert (1, "") == (code, said)
+    assert "blpk: error: '%s' is a stack, which 'unstack' reads\n" % stack == errors

@@ -22,6 +22,19 @@ def load_manpage() -> ModuleType:
     return module
 
 
+def arguments_for(parser, value):
+    """Return the fewest arguments for a parser, with `value` wherever it can be."""
+    found = []
+    for action in parser._actions:
+        if action.option_strings or action.nargs in ("?", "*"):
+            continue
+        word = value if action.choices is None else next(iter(action.choices))
+        found.append(word)
+        if isinstance(action.choices, dict):
+            found += arguments_for(action.choices[word], value)
+    return found or [value]
+
+
 def parser_of(name):
     """Return a parser that has learned a verb."""
     verb = importlib.import_module("bloscpack._cli.verbs." + name)

@@ -386,6 +386,24 @@ PATH_NAMES = re.compile(
 )
 
 
+def test_the_names_in_the_recipes_exist():
+    text = (DOCS / "architecture.rst").read_text("utf-8")
+    text = text.partition("Where does it go?")[2].partition("\nLayers\n")[0]
+    sources = {p.as_posix(): p.read_text() for p in (ROOT / "bloscpack").rglob("*.py")}
+    code = "\n".join(sources.values())
+    names = set(
+        re.findall(r"``(?!docs|tests|--|[A-Z]+\.rst)([\w/]+(?:\.\w+)?/?)``", text)
+    )
+    missing = set()
+    for name in names - {"blpk", "_cli/verbs/NAME.py", "pyproject.toml"}:
+        last = name.rpartition(".")[2]
+        is_path = "/" in name or last == "py"
+        paths = [p for p in sources if "/bloscpack/" + name in p or "/" + name in p]
+        if not (paths if is_path else re.search(r"\b%s\b" % last, code)):
+            missing.add(name)
+    assert set() == missing
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_paths_and_pages_named_exist(page):
     text = page.read_text("utf-8")
@@ -433,14 +451,13 @@ def test_reference_has_each_verb_with_its_options(monkeypatch):
 
     text = (DOCS / "cli.rst").read_text("utf-8")
     placed = re.findall(r"^\.\. blpk::(?: (\w+))?$", text, re.M)
-    assert [
-        "verbs",
-        "",
-        *sorted(verb.name for verb in VERBS if verb.name != "help"),
-    ] == [
-        *placed[:2],
-        *sorted(placed[2:]),
-    ]
+    assert ["verbs", "", "others"] == [*placed[:2], *placed[-1:]]
+    assert len({*placed}) == len(placed)
+    assert {*placed[2:-1]} < {verb.name for verb in VERBS if verb.name != "help"}
+    others = "\n".join(reference.lines_for("others"))
+    for verb in VERBS:
+        has_section = verb.name in (*placed, "help")
+        assert has_section != ("    blpk %s " % verb.name in others), verb.name
     parsers = parsers_in(create_parser())
     for verb in VERBS:
         found = "\n".join(reference.lines_for(verb.name))
@@ -522,11 +539,19 @@ def test_sphinx_builds_without_warnings(tmp_path):
     assert "ERROR:" not in format_, "the theme shows an error in the page"
 
 
-def test_kinds_of_findings_of_datasets_are_documented():
-    """Each word that the modules of the check give to a finding."""
+@pytest.mark.parametrize(
+    ("paths", "page", "title", "some"),
+    [
+        ("_check/*.py", "damage", "Kinds of findings", {"trailer", "nchunks"}),
+        ("dataset/*check*.py", "damage", "Findings in datasets", {"unused", "order"}),
+        ("bigfile/checking.py", "bigfile", "BigFile", {"hole", "orphan"}),
+    ],
+)
+def test_kinds_of_findings_are_documented(paths, page, title, some):
+    """Each word that the modules of a check give to a finding."""
     kinds = set()
-    for module in "checking", "file_checks":
-        source = (ROOT / "bloscpack" / "dataset" / (module + ".py")).read_text()
+    for path in (ROOT / "bloscpack").glob(paths):
+        source = path.read_text()
         tree = ast.parse(source)
         names = {
             target.id: node.value.value
@@ -544,10 +569,22 @@ def test_kinds_of_findings_of_datasets_are_documented():
                 found = getattr(node, "value", names.get(getattr(node, "id", "")))
                 if isinstance(found, str):
                     kinds.add(found)
-    assert {"description", "missing", "unused", "more-rows"} < kinds
-    text = (ROOT / "docs" / "damage.rst").read_text()
-    text = text[text.index("Findings in datasets") :]
+    assert some < kinds
+    text = (DOCS / (page + ".rst")).read_text()
+    text = text[text.index(title) :]
     assert [] == sorted(kind for kind in kinds if "``%s``" % kind not in text)
+
+
+def test_the_formats_of_convert_are_named():
+    from bloscpack._cli.verbs.convert import HELP
+    from bloscpack._format.other_formats import CALLS
+    from bloscpack.dataset.conversion import WRITTEN
+
+    for name, found in WRITTEN.items():
+        assert {*found.suffixes} <= {*CALLS, ".blp"}, name
+        if not found.layout:
+            assert "``%s``" % name in bloscpack.dataset.convert.__doc__
+            assert name in HELP or name == "bigfile"
 
 
 def test_each_folder_of_tests_is_described():

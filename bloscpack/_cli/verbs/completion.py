@@ -11,7 +11,8 @@ from ..exit_codes import Refusal
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 HELP = """\
-print a script that lets a shell complete verbs, options and file names
+print a script that lets a shell complete verbs, options and file names; it
+needs the package shtab: pip install '.[completion]' in a clone
 
 examples:
   %(prog)s bash > ~/.local/share/bash-completion/completions/blpk

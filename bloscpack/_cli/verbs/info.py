@@ -17,13 +17,12 @@ from ...constants import MAGIC
 from ...log import printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
-from ..named import NamedFile, code_of, named
-from ..target import packed_files
+from ..named import NamedFile, code_of, named, named_any, packed_files
 from ..text import UNKNOWN, say_json, size_text
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
-    from ..named import NamedDataset
+    from ..named import Named
 
 # The rows of chunks, and the other errors.
 Chunks = tuple[list[JsonObject], list[str]]
@@ -53,14 +52,15 @@ def run(args: Namespace) -> int:
     console.exact = args.bytes
     found: list[JsonObject] = []
     files = packed_files(args)
+    lookup = named if args.chunks else named_any
     if len(files) == 1 and files == args.files:
-        code = _show(args, named(files[0]), found)
+        code = _show(args, lookup(files[0]), found)
         if args.json:
             say_json(found[0])
         return code
 
     def act(path: str) -> int:
-        item = named(path)
+        item = lookup(path)
         if not args.json:
             if path is not files[0]:
                 console.say()
@@ -73,9 +73,7 @@ def run(args: Namespace) -> int:
     return worst
 
 
-def _show(
-    args: Namespace, item: NamedFile | NamedDataset, found: list[JsonObject]
-) -> int:
+def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
     """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
         table = _chunk_table(item, args.nthreads)
@@ -94,7 +92,7 @@ def _show(
 # The chunks
 
 
-def _chunk_table(item: NamedFile | NamedDataset, nthreads: int) -> JsonObject:
+def _chunk_table(item: Named, nthreads: int) -> JsonObject:
     """Check all chunks of a file or a dataset."""
     chunks_of = _chunks_of_file if isinstance(item, NamedFile) else _chunks_of_dataset
     rows, errors = chunks_of(item.path, nthreads)

@@ -6,8 +6,7 @@ from ...describe import ratio_of
 from ...log import printable
 from ..console import console
 from ..exit_codes import for_each_file
-from ..named import named
-from ..target import packed_files
+from ..named import named_any, packed_files
 from ..text import UNKNOWN, array_text, part_text, say_json, short, size_text, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -49,7 +48,7 @@ def run(args: Namespace) -> int:
     found: list[JsonObject] = []
 
     def act(path: str) -> int:
-        entries, code = named(path).entries()
+        entries, code = named_any(path).entries()
         found.extend(
             {key: entry[key] for key in entry if key not in LEFT_OUT}
             for entry in entries

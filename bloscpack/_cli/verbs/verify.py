@@ -19,9 +19,8 @@ from ...exceptions import BloscpackError
 from ...log import printable
 from .. import exit_codes
 from ..console import console, plain_name, shown_input
-from ..named import named_any
+from ..named import named_any, packed_files
 from ..progress import shown, shown_for_run
-from ..target import packed_files
 from ..text import part_text, say_json, size_text
 
 # Number of files from which a summary follows the lines about them: they fill a screen.
