@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack._format import rows as rows
 from bloscpack.bigfile import attributes, header
 from bloscpack.bigfile.header import (
     WIDTHS,
@@ -268,28 +267,6 @@ def test_attributes_that_the_original_accepts(text):
 
 
 # Rows
-
-RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
-
-
-def as_set(ranges):
-    return {row for start, stop in ranges for row in range(start, stop)}
-
-
-@given(RANGES, RANGES)
-def test_sets_of_rows(one, other):
-    first, second = rows.union(one), rows.union(other)
-    assert as_set(one) == as_set(first)
-    assert as_set(one) - as_set(other) == as_set(rows.without(first, second))
-    assert as_set(one) & as_set(other) == as_set(rows.common(first, second))
-    assert len(as_set(one)) == rows.count(first)
-
-
-def test_rows_as_text():
-    assert "row 3" == rows.text_of([(3, 4)])
-    assert "rows 0 to 9, 20" == rows.text_of([(0, 10), (20, 21)])
-    many = [(i, i + 1) for i in range(0, 40, 2)]
-    assert rows.text_of(many, 2).endswith("2, and 18 more ranges")
 
 
 def test_unwritten_rows_belong_to_a_header():

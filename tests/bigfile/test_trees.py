@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from dataset.inside import Disk
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support import environment
@@ -760,7 +761,7 @@ def test_a_failed_change_of_attributes_leaves_the_old_ones(tree, monkeypatch):
     def fail(*args):
         raise OSError("no room")
 
-    monkeypatch.setattr("bloscpack._storage.disk.Disk.rename", fail)
+    monkeypatch.setattr(Disk, "rename", fail)
     with pytest.raises(OSError, match="no room"):
         attrs["a"] = 2
     assert [1] == tree["x"].attrs["a"].tolist()

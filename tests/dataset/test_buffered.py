@@ -14,12 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from dataset.inside import FolderChange, disk
 from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
-from bloscpack._storage.disk import disk
 from bloscpack.dataset import write_buffer
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 

@@ -10,6 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from dataset import documents
+from dataset.inside import Grid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -17,7 +18,6 @@ from indexes import indexes
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format.grid import Grid
 from bloscpack.dataset.layouts.base import NewItems
 from bloscpack.describe import info
 from bloscpack.exceptions import FormatError, UsageError

@@ -17,12 +17,9 @@ import dataset.documents as documents
 import dataset.golden_directories as golden
 import numpy as np
 import pytest
-from dataset.pending import with_pending
+from dataset.inside import FolderChange, FolderLock, ObjectChange, disk, with_pending
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange, ObjectChange
-from bloscpack._commit.locking import FolderLock
-from bloscpack._storage.disk import disk
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 

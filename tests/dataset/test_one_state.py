@@ -11,10 +11,9 @@ import time
 
 import numpy as np
 import pytest
+from dataset.inside import FolderChange, FolderStore
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
-from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import StorageError
 

@@ -13,11 +13,10 @@ import sys
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
+from dataset.inside import HAS_OPEN_FOLDERS, FolderStore, OpenFile, with_pending
 from dataset.layouts import LAYOUTS, SHARDED
-from dataset.pending import with_pending
 
 from bloscpack import dataset
-from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.dataset import opening
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (

@@ -15,10 +15,10 @@ from check.cases import frames_of
 from dataset import damage_datasets as damage
 from dataset import golden_directories
 from dataset.layouts import LAYOUTS, SHARDED
+from dataset.shard_index import index_size
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._format.shard import index_size
 from bloscpack.exceptions import FormatError, UsageError
 
 

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 from dataset import shared_programs
 from dataset.crash_places import crash_place
-from dataset.pending import with_pending
+from dataset.inside import ObjectChange, locking, shared, with_pending
 from support import run_silently
 
 from bloscpack import dataset
-from bloscpack._commit import locking, shared
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 
 needs_locks = pytest.mark.skipif(os.name == "nt", reason="needs locks of files")
@@ -568,7 +567,6 @@ def url(tmp_path):
 
 def test_conflicts_of_objects(url, monkeypatch):
     """Another writer stores a shard first: the change is made again."""
-    from bloscpack._commit.change import ObjectChange
 
     def begin(change, name):
         monkeypatch.setattr(ObjectChange, "begin", genuine)
@@ -587,7 +585,6 @@ def test_conflicts_of_objects(url, monkeypatch):
 
 def test_a_change_of_objects_that_is_not_complete(url, monkeypatch):
     """The staged shards must not replace those of a shared writer later."""
-    from bloscpack._commit.change import ObjectChange
 
     def stopped(change, files, root):
         raise KeyboardInterrupt

@@ -15,13 +15,11 @@ import tempfile
 import dataset.documents as documents
 import numpy as np
 import pytest
+from dataset.inside import Disk, descriptors, ownership, with_pending
 from dataset.layouts import LAYOUTS
-from dataset.pending import with_pending
 from support import FailingCalls, as_user, needs_root, open_files_in
 
 from bloscpack import bigfile, dataset
-from bloscpack._commit import ownership
-from bloscpack._storage.disk import Disk
 from bloscpack.cli import main
 from bloscpack.dataset.parallel import target_of
 from bloscpack.exceptions import (
@@ -568,7 +566,7 @@ def test_a_folder_that_may_not_be_entered_is_named(open_folder, read):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 def test_datasets_that_are_dropped_are_closed(tmp_path, monkeypatch):
-    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 50)
+    monkeypatch.setattr(descriptors, "MOST_KEPT", 50)
     dataset.create_array(tmp_path / "a", ITEMS).close()
     dataset.create_table(tmp_path / "t", {"x": ITEMS}, layout="bcolz").close()
     gc.collect()  # objects of earlier tests may still have files open

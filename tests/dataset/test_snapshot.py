@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset.pending import with_pending
+from dataset.inside import with_pending
 from support import environment
 
 import bloscpack as bp

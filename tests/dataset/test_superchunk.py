@@ -8,12 +8,11 @@ import blosc
 import numpy as np
 import pytest
 from dataset import documents
+from dataset.shard_index import crc_of
 from support import open_files_in
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format.identity import Identity
-from bloscpack._format.shard import crc_of
 from bloscpack.dataset.layouts import shard_writer, superchunk
 from bloscpack.dataset.layouts.superchunk import encode_name, leaves_of
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
@@ -464,7 +463,7 @@ def test_frames_that_wait(tmp_path, monkeypatch, waiting):
     """How many frames are written together does not change a byte."""
     data = np.random.default_rng(0).random(5000)
     settings = {"chunks": 100, "shards": 1000, "layout": "superchunk", "sync": False}
-    same = Identity("0123456789abcdef")
+    same = superchunk.Identity("0123456789abcdef")
     monkeypatch.setattr(superchunk, "Identity", lambda *_: same)
     dataset.create_array(tmp_path / "expected", data, **settings).close()
     monkeypatch.setattr(shard_writer, "WAITING_NBYTES", waiting)

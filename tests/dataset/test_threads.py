@@ -9,14 +9,11 @@ import threading
 import numpy as np
 import pytest
 from dataset import forked_programs, soak_threads
+from dataset.inside import PENDING, FolderChange, ObjectStore, Owner
 from dataset.layouts import LAYOUTS
 from support import run_silently
 
 from bloscpack import bigfile, dataset
-from bloscpack._commit.change import FolderChange
-from bloscpack._engine.forks import Owner
-from bloscpack._format.committed import PENDING
-from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
 

@@ -10,16 +10,20 @@ from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
-from dataset.pending import with_pending
+from dataset.inside import (
+    Claim,
+    Conflict,
+    NewObjects,
+    ObjectStore,
+    remote,
+    remote_files,
+    with_pending,
+)
+from dataset.shard_index import NO_ENTRY, crc_of
 from storage.servers import serving_folder
 
 import bloscpack
 from bloscpack import bigfile, dataset
-from bloscpack._commit.objects import Claim, NewObjects
-from bloscpack._format.shard import NO_ENTRY, crc_of
-from bloscpack._storage import remote
-from bloscpack._storage.object_store import ObjectStore
-from bloscpack._storage.store import Conflict
 from bloscpack.dataset.commit_rules import DATASETS, writer_for
 from bloscpack.dataset.file_checks import DatasetReport
 from bloscpack.dataset.folder import Folder
@@ -420,7 +424,7 @@ def test_a_server_that_is_gone(folder, monkeypatch):
 
 def test_changes_by_others(web, folder, monkeypatch):
     """A reader goes on when rows are appended to a shard that it has open."""
-    monkeypatch.setattr("bloscpack._storage.remote_files.HEAD_SIZE", 256)
+    monkeypatch.setattr(remote_files, "HEAD_SIZE", 256)
     array = dataset.open(web.url + "/g/in/a b")
     assert ROWS[-1].tolist() == array[-1].tolist()
     with dataset.open(folder / "g/in/a b", "r+") as writer:

@@ -14,12 +14,11 @@ from binascii import crc32
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
+from dataset.inside import Disk, descriptors, with_pending
 from dataset.layouts import LAYOUTS
-from dataset.pending import with_pending
 from support import environment
 
 from bloscpack import dataset
-from bloscpack._arrays.selection import Selection
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find_members
@@ -273,8 +272,6 @@ def test_an_existing_name(tmp_path):
 
 
 def test_replacing_without_an_exchange(tmp_path, monkeypatch):
-    from bloscpack._storage.disk import Disk
-
     monkeypatch.setattr(Disk, "exchange", lambda *_: False)
     for count in (1, 2):
         path = tmp_path / "a"
@@ -305,8 +302,6 @@ def test_leftovers_of_dead_writers_are_removed(tmp_path):
 
 def test_a_temporary_folder_keeps_its_mark_to_the_end(tmp_path, monkeypatch):
     """A writer that dies while it removes one leaves what the next one removes."""
-    from bloscpack._storage.disk import Disk
-
     left = tmp_path / ".a.bloscpack-5"
     for name in (".bloscpack-new", "a/c/0", "a/zarr.json", "file", "z"):
         (left / name).parent.mkdir(parents=True, exist_ok=True)
@@ -557,8 +552,6 @@ def test_one_writer_and_many_readers(tmp_path):
 
 
 def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
-    from bloscpack._storage.disk import Disk
-
     path = tmp_path / "t"
     table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
     create, left = Disk.create, [3]
@@ -582,8 +575,6 @@ def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
 
 
 def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
-    from bloscpack._storage.disk import Disk
-
     path = tmp_path / "t"
     table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
     rename = Disk.rename
@@ -605,33 +596,6 @@ def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
     with dataset.open(path, "r+") as table:
         assert_table(twice, table)
     assert not (path / ".bloscpack").exists()
-
-
-def test_a_reader_from_before_the_end_of_a_change(tmp_path, monkeypatch):
-    """It finds no file of a later change in place of one of the change that it saw."""
-    from bloscpack._storage.disk import Disk
-
-    path = tmp_path / "a"
-    array = dataset.create_array(path, np.zeros(32, "i4"), layout="bcolz", chunks=8)
-    rename = Disk.rename
-
-    def failing(self, old, new):
-        if new.endswith(".blp"):
-            raise OSError(errno.EIO, "the disk fails", new)
-        rename(self, old, new)
-
-    with monkeypatch.context() as context:
-        context.setattr(Disk, "rename", failing)
-        with pytest.raises(OSError, match="the disk fails"):
-            array[:] = 1
-    reader = dataset.open(path)
-    array.close()
-    with dataset.open_array(path, "r+") as array:
-        assert [1] * 32 == array[:].tolist()
-        with array._writer.change() as change:
-            selection = Selection(slice(None), array.shape)
-            array.stage_items(change, selection, np.full(32, 2, "i4"))
-            assert [1] * 32 == reader[:].tolist()
 
 
 def test_a_reader_of_removed_rows(tmp_path):
@@ -1002,7 +966,7 @@ def test_a_closed_group_and_a_name_without_characters(tmp_path, monkeypatch):
 def test_folders_that_are_closed_after_each_use(tmp_path, monkeypatch, layout):
     """As if other threads opened many datasets: one that is in use stays open."""
     path = tmp_path / "t"
-    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 0)
+    monkeypatch.setattr(descriptors, "MOST_KEPT", 0)
     columns = {"x": np.arange(5), "y": np.arange(5.0)}
     for mode in ("x", "w"):
         with dataset.create_table(path, columns, layout=layout, mode=mode) as table:

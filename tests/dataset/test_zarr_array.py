@@ -16,15 +16,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset import documents, states
+from dataset.inside import (
+    HAS_OPEN_FOLDERS,
+    Disk,
+    FolderStore,
+    OpenFile,
+    Storage,
+    descriptors,
+    replace_disk,
+)
 from dataset.layouts import LAYOUTS, SHARDED
+from dataset.shard_index import ENTRY, crc_of, index_size
 from support import open_files_in
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._format.shard import ENTRY, crc_of, index_size
-from bloscpack._storage.base import Storage
-from bloscpack._storage.disk import Disk
-from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.cli import main
 from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
@@ -399,7 +405,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         with monkeypatch.context() as context:
             full = FullDisk()
             full.left = count
-            context.setattr("bloscpack._commit.change.disk", full)
+            replace_disk(context, full)
             for change in (
                 lambda: array.append(np.arange(40)),
                 lambda: array.__setitem__(slice(None), 5),
@@ -506,7 +512,7 @@ def test_files_that_are_far(tmp_path):
 @pytest.mark.parametrize("layout", SHARDED)
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
     monkeypatch.setattr("bloscpack.dataset.layouts.array_files.LIMIT", 10)
-    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 12)
+    monkeypatch.setattr(descriptors, "MOST_KEPT", 12)
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}
     dataset.create_array(path, np.arange(90), **options).close()

@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset.crash_places import LocalFolder
+from dataset.inside import Disk, ObjectStore
 from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._storage.disk import Disk
-from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset.dask_write import Addition
 from bloscpack.dataset.parallel import FolderTarget, target_of
 from bloscpack.exceptions import NotReadable, StorageError, UsageError
