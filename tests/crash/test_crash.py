@@ -184,5 +184,5 @@ def run(command):
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )

@@ -350,7 +350,7 @@ def test_a_writer_belongs_to_its_process(kind, tmp_path):
     if "URL" in kind:
         pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
     program = "-W", "error", forked_programs.__file__
-    run_silently(*program, kind, timeout=60, cwd=tmp_path)
+    run_silently(*program, kind, timeout=300, cwd=tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
