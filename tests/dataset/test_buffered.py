@@ -360,73 +360,12 @@ def test_an_interrupted_commit(tmp_path, monkeypatch):
 
 # Assigned items
 
-# How an array is cut, and its items; the last one's dtype has no fixed size.
-ASSIGNED = {
-    "rows": ((30,), "i8", {"chunks": 4, "shards": 12}),
-    "wide rows": ((30, 5), "f4", {"chunks": 4, "shards": 12}),
-    "grid": ((30, 11), "i2", {"chunks": (4, 3), "shards": (8, 6)}),
-    "planes": ((3, 2, 5, 4, 6), "u1", {"chunks": (1, 1, 2, 4, 3)}),
-    "text": ((30, 5), object, {"chunks": (4, 2), "shards": (8, 4)}),
-    "superchunk": ((30,), "i8", {"chunks": 4, "shards": 12, "layout": "superchunk"}),
-}
-
 
 def items_like(rng, dtype, shape):
     found = rng.integers(0, 100, shape)
     if dtype is object:
         return np.array([str(n) for n in found.flat], object).reshape(shape)
     return found.astype(dtype)
-
-
-def random_key(rng, shape):
-    """Return an index of some kind."""
-    kind = rng.integers(7)
-    if kind == 0:
-        return ...
-    if kind == 1:
-        return tuple(int(rng.integers(-n, n)) for n in shape)
-    if kind == 2:
-        return rng.random(shape) > 0.8
-    if kind == 3:
-        return rng.integers(0, shape[0], 4)
-    if kind == 4:
-        return (slice(None, None, -2),)
-    ends = [sorted(int(i) for i in rng.integers(0, n + 1, 2)) for n in shape]
-    return tuple(slice(*pair) for pair in ends[: rng.integers(1, len(shape) + 1)])
-
-
-@pytest.mark.parametrize("name", ASSIGNED)
-@pytest.mark.parametrize("seed", range(4))
-def test_random_assignments(tmp_path, monkeypatch, name, seed):
-    shape, dtype, how = ASSIGNED[name]
-    rng = np.random.default_rng(seed)
-    limit = int(rng.choice([100, 1000, 10**6]))
-    monkeypatch.setattr(write_buffer, "BUFFER_NBYTES", limit)
-    expected = items_like(rng, dtype, shape)
-    path, options = tmp_path / "a", {"buffered": True, "sync": False}
-    with dataset.create_array(path, expected, **how, **options) as array:
-        for _ in range(60):
-            step = rng.integers(10)
-            if step < 7:
-                key = random_key(rng, expected.shape)
-                given = items_like(rng, dtype, np.shape(expected[key]))
-                expected[key] = given if given.ndim else given[()]
-                array[key] = given
-                given[...] = "0" if dtype is object else 0  # the array has a copy
-            elif step == 7:
-                rows = items_like(rng, dtype, (int(rng.integers(3)), *shape[1:]))
-                array.append(rows)
-                array.flush()
-                expected = np.concatenate([expected, rows])
-            elif step == 8:
-                array.resize(max(1, len(expected) - int(rng.integers(3))))
-                expected = expected[: len(array)].copy()
-            else:
-                array.attrs["n"] = int(step)
-                assert expected.tolist() == dataset.open(path)[...].tolist()
-            check_reads(array, expected)
-    assert expected.tolist() == dataset.open(path)[...].tolist()
-    assert dataset.verify(path).ok
 
 
 # Dtypes with the fill values that random arrays get, None for the default.
@@ -587,17 +526,6 @@ def test_an_error_keeps_assigned_items(tmp_path, monkeypatch):
         assert [5] * 4 + [4] == array[:5].tolist()
         assert [0, 1] == dataset.open(tmp_path / "a")[:2].tolist()
     assert [5] * 4 + [4] == dataset.open(tmp_path / "a")[:5].tolist()
-
-
-def test_items_of_an_array_that_is_dropped(tmp_path):
-    array = dataset.create_array(tmp_path / "a", range(9), buffered=True)
-    array[1] = 5
-    kept = [array]
-    del array
-    with pytest.warns(ResourceWarning, match="'1' chunks with assigned items"):
-        kept.clear()
-    with dataset.open(tmp_path / "a", "r+") as array:  # the lock is free
-        assert 1 == array[1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

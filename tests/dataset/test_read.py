@@ -75,31 +75,6 @@ def test_golden_directories(name, tmp_path):
         assert_same(expected, found[:])
 
 
-KEYS = [
-    *(0, -1, 106, slice(None), slice(3, 60, 7), slice(None, None, -1), slice(90, 200)),
-    *((slice(5, 50), 1), (3, 2), (Ellipsis, 0), (slice(19, 21), slice(None, None, -2))),
-    *([5, 3, 99, 5], np.arange(107) % 3 == 0, slice(40, 20), None, []),
-]
-
-
-@pytest.mark.parametrize("key", KEYS, ids=repr)
-def test_indexes(key, tmp_path):
-    array = extracted("bcolz/z_shape_2d", tmp_path)
-    expected = golden.values("bcolz/z_shape_2d")
-    if isinstance(key, list) and not key:
-        assert expected[key].shape == array[key].shape
-        return
-    np.testing.assert_array_equal(expected[key], array[key])
-    assert type(expected[key]) is type(array[key])
-
-
-def test_an_index_out_of_bounds(tmp_path):
-    array = extracted("bcolz/z_shape_2d", tmp_path)
-    for key in (107, (0, 3), (0, 0, 0), "name", 1.5):
-        with pytest.raises(IndexError):
-            array[key]
-
-
 def test_description_and_iteration(tmp_path):
     with extracted("bcolz/z_shape_2d", tmp_path) as array:
         expected = golden.values("bcolz/z_shape_2d")

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from dataset import documents
 from dataset.shard_index import crc_of
-from support import open_files_in
 
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack.dataset.layouts import shard_writer, superchunk
-from bloscpack.dataset.layouts.superchunk import encode_name, leaves_of
+from bloscpack.dataset.layouts.superchunk import leaves_of
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
 NESTED = np.dtype(
@@ -126,17 +125,6 @@ def test_tuples_are_items_with_fields(path):
         assert 3 == len(array)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-def test_files_of_a_dropped_array_are_closed(path):
-    items = items_of(NESTED, (9,))
-    dataset.create_array(path, items, layout="superchunk", chunks=1, shards=2).close()
-    array = dataset.open(path)
-    assert items.tobytes() == array[:].tobytes()
-    assert open_files_in(path)
-    del array
-    assert [] == open_files_in(path)
-
-
 def test_fields_are_assigned(path):
     dtype = [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "f4")]
     expected = items_of(dtype, (9,))
@@ -201,22 +189,6 @@ def test_folder_of_the_rules(path):
     assert items["p"]["u"][6:].tolist() == last.tolist()
     for name in superchunks:
         assert bp.verify(path / name).ok
-
-
-@pytest.mark.parametrize(
-    ("expected", "name"),
-    [
-        ("a b", "a b"),
-        ("a%2Fb", "a/b"),
-        ("%25", "%"),
-        ("%2E%2E", ".."),
-        ("%", ""),
-        ("µ", "µ"),
-        ("c%3A%5C", "c:\\"),
-    ],
-)
-def test_names_of_folders(expected, name):
-    assert expected == encode_name(name)
 
 
 def test_table_with_nested_columns_and_strange_names(path):

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 from dataset import forked_programs, soak_threads
-from dataset.inside import PENDING, FolderChange, ObjectStore, Owner
+from dataset.inside import PENDING, FolderChange, ObjectStore
 from dataset.layouts import LAYOUTS
 from support import run_silently
 
@@ -394,30 +394,6 @@ def test_a_child_that_ends_within_a_change(tmp_path):
     array.close()
     assert list(range(12)) == dataset.open(tmp_path / "a")[:].tolist()
     assert dataset.verify(tmp_path / "a").ok
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_closes_a_file_that_a_thread_was_writing(tmp_path):
-    """The lock in the file object stays taken, and its bytes are not written."""
-    owner, (end, start) = Owner(), os.pipe()
-    file = os.fdopen(start, "wb", 100_000)
-    file.write(b"begun")
-    data = bytes(10**6)  # more than the pipe takes
-    thread = threading.Thread(target=file.write, args=(data,))
-    thread.start()
-    assert b"begun" == os.read(end, 5)
-
-    def close():
-        owner.close_file(file)
-        owner.close_file(file)
-        assert os.fstat(start).st_rdev == os.stat(os.devnull).st_rdev
-
-    error = soak_threads.fork_error(close)
-    with open(end, "rb") as pipe:
-        assert data == pipe.read(len(data))
-        thread.join()
-        file.close()
-        assert (None, b"") == (error, pipe.read())
 
 
 def test_a_late_read_does_not_bring_back_an_old_document(monkeypatch):

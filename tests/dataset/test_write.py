@@ -22,7 +22,6 @@ from bloscpack import dataset
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find_members
-from bloscpack.dataset.layouts.base import NewArray
 from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
 
 DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
@@ -99,16 +98,6 @@ def test_settings_that_fit(tmp_path, layout):
         size("none", auto="best")
     with pytest.raises(UsageError, match="has no setting 'typesize'"):
         size("none", auto=True, typesize=4)
-
-
-def test_settings_that_fit_need_little_memory(tmp_path):
-    items = np.zeros((4, 2**20), "i4")
-    for data in (items, items.T):
-        tracemalloc.start()
-        NewArray(np.dtype("f8"), data.shape, settings={"auto": True}, sample=data)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < items.nbytes / 4
 
 
 ROW = {"a": [1.5]}
@@ -241,15 +230,6 @@ def test_arguments(tmp_path):
         path, shape=(3, 2), dtype="f4", fill_value=2, layout="bcolz"
     )
     assert [[2, 2]] * 3 == a[:].tolist()
-
-
-@pytest.mark.parametrize("fill", [np.nan, np.inf, -0.5])
-def test_fill_values(tmp_path, fill):
-    with dataset.create_array(
-        tmp_path / "a", [1.5], layout="bcolz", fill_value=fill
-    ) as a:
-        a.resize(3)
-    np.testing.assert_array_equal([1.5, fill, fill], dataset.open(tmp_path / "a")[:])
 
 
 def test_an_existing_name(tmp_path):
@@ -492,31 +472,6 @@ def test_text_is_not_cut_off(tmp_path):
     assert ["abc", "xy"] == array[:].tolist()
 
 
-KEYS = [
-    *(0, -1, slice(None), slice(3, 60, 7), slice(None, None, -3), slice(90, 200)),
-    *((slice(5, 50), 1), (3, 2), (Ellipsis, 0), (slice(19, 21), slice(None, None, -2))),
-    *([5, 3, 99, 5], np.arange(107) % 3 == 0, slice(40, 20), (None, 5), (None, 5, 1)),
-    *([[1, 2], [50, 60]], ([7, 5], slice(1, 3)), ([7, 5], 1), (slice(20, 40),)),
-    *(([7, 5], None, 1), (..., slice(2)), np.zeros(0, int)),
-]
-
-
-@pytest.mark.parametrize("key", KEYS, ids=repr)
-@pytest.mark.parametrize("scalar", [False, True])
-def test_assignment(key, scalar, tmp_path):
-    expected = np.arange(321, dtype="i4").reshape(107, 3)
-    with dataset.create_array(tmp_path / "a", expected, layout="bcolz", chunks=20) as a:
-        shape = expected[key].shape
-        values = (
-            7 if scalar else 1000 + np.arange(np.prod(shape, dtype=int)).reshape(shape)
-        )
-        expected[key] = values
-        a[key] = values
-        np.testing.assert_array_equal(expected, a[:])
-    np.testing.assert_array_equal(expected, dataset.open(tmp_path / "a")[:])
-    assert not (tmp_path / "a" / ".bloscpack").exists()
-
-
 def test_attributes(tmp_path):
     path = tmp_path / "a"
     with dataset.create_array(path, [1], layout="bcolz") as array:
@@ -549,29 +504,6 @@ def test_one_writer_and_many_readers(tmp_path):
     second = dataset.open(path, "r+")
     del second  # dropped without close
     dataset.open(path, "r+").close()
-
-
-def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
-    path = tmp_path / "t"
-    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
-    create, left = Disk.create, [3]
-
-    def full(self, name, mode):
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, "the disk is full", name)
-        return create(self, name, mode)
-
-    with monkeypatch.context() as context:
-        context.setattr(Disk, "create", full)
-        with pytest.raises(OSError, match="the disk is full"):
-            table.append(COLUMNS)
-    assert_table(COLUMNS, table)
-    assert_table(COLUMNS, dataset.open(path))
-    table.append(COLUMNS)
-    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
-    assert_table(twice, table)
-    assert_table(twice, dataset.open(path))
 
 
 def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
