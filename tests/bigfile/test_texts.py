@@ -14,7 +14,6 @@ from bloscpack.bigfile import attributes, header
 from bloscpack.bigfile.header import (
     WIDTHS,
     block_dtype,
-    check_convertible,
     check_storable,
     name_of,
 )
@@ -125,25 +124,6 @@ def test_any_attributes_are_read_or_refused(data):
                 attributes.value_of(attribute)
 
 
-def test_file_names_are_hexadecimal():
-    found = header.new_header(np.dtype("<i4"), 18, 18)
-    assert b"\n00000F: 1 : 0 : 0\n000010: 1 : 0 : 0\n" in header.encode(found)
-    assert 18 == decoded(header.encode(found).decode()).size
-
-
-@given(st.integers(0, 10**15), st.integers(1, 50))
-def test_rows_are_split_evenly(size, nfiles):
-    counts = header.split_rows(size, nfiles)
-    assert nfiles == len(counts)
-    assert size == sum(counts)
-    assert max(counts) - min(counts) <= 1
-
-
-def test_fold():
-    assert 13770 == header.folded(51000000)
-    assert 0xFFFF == header.folded(0xFFFF)
-
-
 # Types
 
 
@@ -163,14 +143,6 @@ def test_types(order):
 def test_types_that_no_block_has(dtype):
     with pytest.raises(UsageError, match="can't have the dtype"):
         check_storable(np.dtype(dtype))
-
-
-def test_conversions():
-    for source, target in [("i4", "f8"), ("f8", "i4"), ("b1", "c8"), ("S3", "S5")]:
-        check_convertible(np.dtype(source), np.dtype(target))
-    for source, target in [("c8", "f8"), ("S5", "S3"), ("S3", "i4"), ("i4", "S3")]:
-        with pytest.raises(UsageError, match="can't be converted"):
-            check_convertible(np.dtype(source), np.dtype(target))
 
 
 # Attributes
@@ -264,14 +236,3 @@ def test_damaged_attributes(line, message):
 )
 def test_attributes_that_the_original_accepts(text):
     assert [1] == attributes.value_of(attributes.decode(text)[b"a"]).tolist()
-
-
-# Rows
-
-
-def test_unwritten_rows_belong_to_a_header():
-    text = header.encode_unwritten([(0, 5), (7, 9)], (b"old", b"new"))
-    assert [(0, 5), (7, 9)] == header.decode_unwritten(text, b"old", 100)
-    assert [(0, 5), (7, 8)] == header.decode_unwritten(text, b"new", 8)
-    assert [] == header.decode_unwritten(text, b"other", 100)
-    assert [] == header.decode_unwritten(b"anything", b"old", 100)

@@ -53,23 +53,6 @@ def test_mixes(kind, where, tmp_path):
 # Changes, one after another
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_appends_and_assignments(tmp_path, layout):
-    with dataset.create_array(
-        tmp_path / "a", shape=(0,), dtype="i8", chunks=4, layout=layout, sync=False
-    ) as array:
-        in_threads(lambda i: [array.append([10 * i + n]) for n in range(10)])
-        assert list(range(40)) == sorted(array[:].tolist())
-        in_threads(
-            lambda i: [array.__setitem__(10 * i + n, -n - 10 * i) for n in range(10)]
-        )
-        assert [-n for n in range(40)] == array[:].tolist()
-        in_threads(lambda i: array.resize(28))
-        assert 28 == len(array)
-    assert [-n for n in range(28)] == dataset.open(tmp_path / "a")[:].tolist()
-    assert dataset.verify(tmp_path / "a").ok
-
-
 def test_changes_of_a_grid(place):
     """Threads assign to regions that share shards, append to both axes, and read."""
     cut = {"chunks": (2, 3), "shards": (4, 6), "sync": False}
@@ -123,13 +106,6 @@ def test_reading_while_a_grid_changes(tmp_path):
     assert [] == errors
 
 
-def test_appends_at_a_place(place):
-    array = dataset.create_array(place, shape=(0,), dtype="i8", chunks=4, shards=8)
-    in_threads(lambda i: [array.append([10 * i + n]) for n in range(5)])
-    array.close()
-    assert 20 == len(set(dataset.open(place)[:].tolist()))
-
-
 def test_attributes(place):
     with dataset.create_group(place) as group:
         array = group.create_array("a", [1])
@@ -151,15 +127,6 @@ def test_members_are_opened_once(place):
         in_threads(lambda i: group.require_group("in/ner").attrs.update({str(i): i}))
         assert 4 == len(group["in/ner"].attrs)
     assert ["a", "in"] == list(dataset.open(place))
-
-
-def test_attributes_keep_a_member_open(place):
-    with dataset.create_group(place, sync=False) as group:
-        attributes = group.require_group("in").attrs
-        again = group["in"].attrs
-        assert {} == dict(again)
-        attributes["x"] = 1
-        assert {"x": 1} == dict(again)
 
 
 def test_one_thread_creates_a_member(tmp_path):
@@ -277,25 +244,6 @@ def test_reads_see_one_state(tmp_path, layout):
 
     assert [] == soak_threads.run_threads(change, 2, look)
     array.close()
-
-
-def test_rows_of_a_table_are_of_one_state(place):
-    rows = np.zeros(20, [("x", "i8"), ("y", "i8")])
-    table = dataset.create_table(place, rows, chunks=4, shards=8)
-
-    def change(number):
-        for n in range(4):
-            table[:20] = {"x": [n] * 20, "y": [n] * 20}
-            table.append({"x": [n], "y": [n]})
-
-    def look():
-        found = table[:]
-        assert (found["x"] == found["y"]).all()
-        assert 1 == len(set(found[:20].tolist()))
-
-    assert [] == soak_threads.run_threads(change, 2, look)
-    assert 28 == len(table)
-    table.close()
 
 
 # BigFile
