@@ -200,16 +200,6 @@ def test_rows_of_a_killed_process_are_written_again_with_others(shared, rows):
     assert [] == bigfile.verify(shared).findings
 
 
-def test_the_last_rows_of_a_killed_process_are_missing(shared):
-    others = start(shared, 0, 2)
-    others.communicate("\n")
-    findings = bigfile.verify(shared).findings
-    assert {"short"} == {finding.kind for finding in findings}
-    missing = [row_range for finding in findings for row_range in finding.rows]
-    assert (500, SIZE) == (missing[0][0], missing[-1][1])
-    assert SIZE - 500 == sum(stop - start for start, stop in missing)
-
-
 def test_processes_set_attributes_at_the_same_time(shared):
     program = (
         "import sys\n"

@@ -11,12 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloscpack.bigfile import attributes, header
-from bloscpack.bigfile.header import (
-    WIDTHS,
-    block_dtype,
-    check_storable,
-    name_of,
-)
 from bloscpack.exceptions import DamageError, FormatError, UsageError
 
 HEADER = """\
@@ -58,12 +52,6 @@ def test_header():
 )
 def test_headers_that_the_original_accepts(text):
     assert HEADER.encode() == header.encode(decoded(text))
-
-
-@pytest.mark.parametrize("dtype", ["<i1", ">i1", "<b1", ">b1", ">S5", "<u1"])
-def test_single_bytes_keep_their_byte_order(dtype):
-    text = HEADER.replace("<f4", dtype)
-    assert text.encode() == header.encode(decoded(text))
 
 
 @pytest.mark.parametrize(
@@ -124,71 +112,7 @@ def test_any_attributes_are_read_or_refused(data):
                 attributes.value_of(attribute)
 
 
-# Types
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-def test_types(order):
-    for kind, widths in WIDTHS.items():
-        for width in widths:
-            dtype = block_dtype("%s%s%d" % (order, kind, width))
-            check_storable(dtype)
-            assert (kind, width) == (dtype.kind, dtype.itemsize)
-            assert dtype == block_dtype(name_of(dtype))
-
-
-@pytest.mark.parametrize(
-    "dtype", ["U3", "S17", "S0", "M8[s]", "m8", "O", "c32", "V4", "i4,f8"]
-)
-def test_types_that_no_block_has(dtype):
-    with pytest.raises(UsageError, match="can't have the dtype"):
-        check_storable(np.dtype(dtype))
-
-
 # Attributes
-
-VALUES = [
-    "text",
-    "",
-    "naïve 日本",
-    "a\0b",
-    "line 1\nline 2",
-    "x" * 300,
-    1,
-    -1.5,
-    True,
-    2**64 - 1,
-    1 + 2j,
-    [1, 2, 3],
-    [[1.0, 2.0], [3.0, 4.0]],
-    ["ab", "héllo"],
-    b"bytes",
-    [b"a", b"bcd"],
-    ["x" * 40],
-    np.arange(3, dtype=">i2"),
-    np.array(["2020-01-01"], "M8[D]"),
-    np.float16(0.5),
-    [float("nan"), float("inf")],
-]
-
-
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_attribute_round_trip(value):
-    stored = {b"name": attributes.attribute_of("name", value)}
-    text = attributes.encode(stored)
-    assert 1 == text.count(b"\n")
-    again = attributes.decode(text)
-    assert text == attributes.encode(again)
-    found = attributes.value_of(again[b"name"])
-    if isinstance(value, str):
-        assert (value or "\0") == found
-    elif isinstance(found, list):
-        items = value if isinstance(value, list) else [value]
-        wanted = [x if isinstance(x, str) else x.decode() for x in items]
-        assert wanted == found
-    else:
-        np.testing.assert_array_equal(np.atleast_1d(value).ravel(), found)
-        assert np.atleast_1d(value).dtype == found.dtype
 
 
 @pytest.mark.parametrize(
