@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import sys
 
 import numpy
 import pytest
@@ -497,3 +498,14 @@ def test_metadata_are_as_private_as_their_file(inputs, tmp_path):
     metadata_to(inputs["x.blp"], tmp_path / "metadata")
     assert {"a": 1} == json.loads((tmp_path / "metadata").read_text())
     assert oct(0o600) == mode_of(tmp_path / "metadata")
+
+
+def test_user_that_the_system_does_not_know_is_no_member(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    path.chmod(0o660)
+    for _ in range(2):
+        with path.open("rb") as fp:
+            assert may_read(path.stat().st_uid, fp)
+            assert not may_read(path.stat().st_uid + STRANGER, fp)
+        monkeypatch.setitem(sys.modules, "grp", None)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from crash.watched_disk import WatchedDisk, replaced_disk
-from support import environment
+from support import as_user, environment, needs_root
 
 import bloscpack
 from bloscpack._commit.replacing import replacing
@@ -340,3 +340,26 @@ def test_discarded_after_it_has_its_name(tmp_path):
     other.discard()
     other.discard()
     assert ["file"] == names_in(tmp_path)
+
+
+def test_what_is_no_temporary_file_stays(tmp_path):
+    """Nothing is opened but regular files."""
+    path = tmp_path / "file"
+    names = disk.names_beside(str(path))
+    os.mkfifo(names[0])
+    os.symlink("nothing", names[1])
+    os.mkdir(names[2])
+    before = names_in(tmp_path)
+    remove_leftovers(str(path))
+    assert before == names_in(tmp_path)
+
+
+@needs_root
+def test_file_of_another_user_stays(open_folder):
+    open_folder.chmod(0o777)
+    name = disk.names_beside(str(open_folder / "file"))[0]
+    (open_folder / name).write_bytes(b"")
+    os.chmod(name, 0o666)
+    with as_user(12345):
+        remove_leftovers(str(open_folder / "file"))
+    assert [os.path.basename(name)] == names_in(open_folder)

@@ -88,15 +88,6 @@ def test_values(path, key):
                 assert numpy.array_equal(ROWS[key], array[key])
 
 
-def test_values_of_boxes(tmp_path):
-    options = {"chunks": (1024, 64), "shards": (2048, 128), "cname": "lz4"}
-    dataset.create_array(tmp_path / "boxes", ROWS, **options).close()
-    assert all(has_tables(tmp_path / "boxes"))
-    for key in [*KEYS, (5, slice(60, 70)), (slice(0, 3), slice(100, 102))]:
-        with dataset.open(tmp_path / "boxes") as array:
-            assert numpy.array_equal(ROWS[key], array[key])
-
-
 def test_an_element_is_read_alone(path, monkeypatch):
     with dataset.open(path) as array:
         array[0, 0]  # opens the shard

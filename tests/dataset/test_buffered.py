@@ -232,56 +232,6 @@ def test_a_killed_program_loses_what_was_not_flushed(tmp_path):
     assert dataset.verify(tmp_path / "a").ok
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_process_does_not_write(tmp_path):
-    with dataset.create_array(tmp_path / "a", [1], buffered=True) as array:
-        array.append([2])
-        child = os.fork()
-        if not child:
-            right = array[:].tolist() == [1]
-            try:
-                array.flush()
-            except UsageError:
-                os._exit(0 if right else 1)
-            os._exit(2)
-        assert 0 == os.waitpid(child, 0)[1]
-        assert 1 == len(dataset.open(tmp_path / "a"))
-    assert [1, 2] == dataset.open(tmp_path / "a")[:].tolist()
-
-
-def test_threads(tmp_path):
-    """Readers see a beginning of the rows, and each thread's rows stay in order."""
-    errors = []
-
-    def append(start):
-        for number in range(start, start + 60):
-            array.append([number])
-
-    def read():
-        while not done.is_set():
-            found = array[:].tolist()
-            for start in (0, 1000):
-                own = [n for n in found if start <= n < start + 1000]
-                if own != list(range(start, start + len(own))):
-                    errors.append(found)
-
-    with dataset.create_array(
-        tmp_path / "a", np.empty(0, int), chunks=4, shards=16, buffered=True, sync=False
-    ) as array:
-        done = threading.Event()
-        reader = threading.Thread(target=read)
-        writers = [threading.Thread(target=append, args=(n,)) for n in (0, 1000)]
-        for thread in (reader, *writers):
-            thread.start()
-        for thread in writers:
-            thread.join()
-        done.set()
-        reader.join()
-        assert [] == errors
-    expected = [*range(60), *range(1000, 1060)]
-    assert expected == sorted(dataset.open(tmp_path / "a")[:].tolist())
-
-
 def test_refusals(tmp_path):
     dataset.create_array(tmp_path / "a", [1]).close()
     for mode, more in (("r", {}), ("r+", {"shared": True})):

@@ -118,17 +118,6 @@ def test_a_symbolic_link_in_place_of_the_chunks(layout):
     assert ["a/" + folder] == [f.file for f in report.findings if f.severity == "error"]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_damaged_description(layout):
-    damage.new_array("a", layout)
-    name = "zarr.json" if layout == "zarr" else "meta/sizes"
-    with open(os.path.join("a", name), "w") as fp:
-        fp.write("{")
-    report = dataset.verify("a")
-    assert ["description"] == kinds_of(report)
-    assert [name] == [f.file for f in report.findings if f.severity == "error"]
-
-
 @pytest.mark.parametrize("name", ["a", "raw/a"])
 @pytest.mark.parametrize("items", [np.arange(5), 7])
 def test_a_member_without_its_document(name, items):
@@ -288,17 +277,6 @@ def test_descriptions():
     assert found["cbytes"] == one["cbytes"] + table["cbytes"]
     with pytest.raises(FormatError):
         dataset.describe("g/bad")
-
-
-@pytest.mark.parametrize("name", sorted(golden_directories.entries()))
-def test_descriptions_of_directories_of_other_programs(name):
-    golden_directories.extract(name, Path("d"))
-    found = dataset.describe("d")
-    opened = dataset.open("d")
-    assert opened.nbytes == found["nbytes"]
-    assert opened.cbytes == found["cbytes"]
-    assert opened.attrs.asdict() == found["attributes"]
-    assert json.dumps(found)
 
 
 @needs_root

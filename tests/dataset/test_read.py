@@ -13,7 +13,7 @@ import sys
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
-from dataset.inside import HAS_OPEN_FOLDERS, FolderStore, OpenFile, with_pending
+from dataset.inside import HAS_OPEN_FOLDERS, FolderStore, with_pending
 from dataset.layouts import LAYOUTS, SHARDED
 
 from bloscpack import dataset
@@ -420,19 +420,6 @@ def test_sizes_that_lie(tmp_path):
         dataset.open(tmp_path)[:]
 
 
-def test_a_missing_chunk(tmp_path):
-    array = extracted("bcolz/z_int_i4", tmp_path)
-    (tmp_path / "data" / "__2.blp").unlink()
-    assert 512 == len(array[:512])
-    with pytest.raises(DamageError) as caught:
-        array[:513]
-    error = caught.value
-    assert ("chunks", 2, str(tmp_path / "data" / "__2.blp")) == (
-        *(error.section, error.chunk),
-        error.filename,
-    )
-
-
 @pytest.mark.slow
 def test_every_bit_of_a_chunk(tmp_path):
     golden.extract("bcolz/z_int_i4", tmp_path)
@@ -585,23 +572,6 @@ def test_a_table_of_which_a_column_is_removed_meanwhile(tmp_path, monkeypatch, l
 
 
 DESCRIPTIONS = {"zarr": "zarr.json", "superchunk": "storage"}
-
-
-@pytest.mark.parametrize("layout", DESCRIPTIONS)
-def test_a_description_is_read_once(tmp_path, monkeypatch, layout):
-    dataset.create_array(tmp_path / "x", np.arange(5), layout=layout).close()
-    opened = []
-    open_file = OpenFile.__init__
-
-    def count(file, descriptor, path):
-        opened.append(os.path.basename(path))
-        open_file(file, descriptor, path)
-
-    monkeypatch.setattr(OpenFile, "__init__", count)
-    with dataset.open(tmp_path / "x") as found:
-        assert [0, 1, 2, 3, 4] == found[:].tolist()
-        assert [1, 3] == found[1:5:2].tolist()
-    assert 1 == opened.count(DESCRIPTIONS[layout])
 
 
 @pytest.mark.parametrize("layout", DESCRIPTIONS)

@@ -19,10 +19,6 @@ from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageEr
 NESTED = np.dtype(
     [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "g")]
 )
-DTYPES = [
-    *("?", "i1", "<u2", ">i8", "f2", ">f4", "g", "c8", "G", "S5", "U3", "V7"),
-    *("M8[ns]", "m8[s]", "M8", NESTED, [("a", "i4"), ("b", "V0")]),
-]
 
 
 @pytest.mark.parametrize("name", ["zarr.json", "__rootdirs__", "meta"])
@@ -72,25 +68,6 @@ def files(path):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "d"
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype(path, dtype):
-    items = items_of(dtype, (23, 2))
-    options = {"layout": "superchunk", "chunks": 4, "shards": 8}
-    with dataset.create_array(path, items, **options) as array:
-        array.append(items[:5])
-        array[3:9] = items[10:16]
-        expected = np.concatenate([items, items[:5]]).astype(items.dtype)
-        expected[3:9] = items[10:16]
-        assert expected.tobytes() == array[:].tobytes()
-        array.resize(40)
-        array.resize(11)
-    with dataset.open(path) as array:
-        assert (items.dtype, (11, 2)) == (array.dtype, array.shape)
-        for key in (slice(None), slice(9, 2, -3), [1, 5, 5], (slice(3), 1), ..., None):
-            assert expected[:11][key].tobytes() == array[key].tobytes()
-        assert expected[4, 1].tobytes() == array[4, 1].tobytes()
 
 
 def test_fields_are_read_alone(path):

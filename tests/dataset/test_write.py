@@ -22,7 +22,7 @@ from bloscpack import dataset
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find_members
-from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
+from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
 
@@ -462,14 +462,6 @@ def test_values_that_do_not_fit(tmp_path):
     array.append([])
     array.append(np.array([[3, 4]], "i8"))
     assert [[1, 2], [3, 4]] == array[10:].tolist()
-
-
-def test_text_is_not_cut_off(tmp_path):
-    array = dataset.create_array(tmp_path / "a", ["abc"], layout="bcolz")
-    with pytest.raises(DoesNotFit, match="'abcd'"):
-        array.append(["abcd"])
-    array.append(["xy"])
-    assert ["abc", "xy"] == array[:].tolist()
 
 
 def test_attributes(tmp_path):
@@ -1119,3 +1111,28 @@ def test_an_integer_becomes_an_equal_float_or_is_refused(tmp_path, dtype, wrong,
         dataset.create_array(tmp_path / "b", np.array([wrong]), dtype=dtype)
     with pytest.raises(UsageError, match=str(wrong)):
         dataset.create_array(tmp_path / "b", np.zeros(1, dtype), fill_value=wrong)
+
+
+def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
+    from bloscpack._storage.disk import Disk
+
+    path = tmp_path / "t"
+    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
+    create, left = Disk.create, [3]
+
+    def full(self, name, mode):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "the disk is full", name)
+        return create(self, name, mode)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "create", full)
+        with pytest.raises(OSError, match="the disk is full"):
+            table.append(COLUMNS)
+    assert_table(COLUMNS, table)
+    assert_table(COLUMNS, dataset.open(path))
+    table.append(COLUMNS)
+    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
+    assert_table(twice, table)
+    assert_table(twice, dataset.open(path))

@@ -334,22 +334,6 @@ def test_readers_keep_their_rows(tmp_path):
     array.close()
 
 
-def test_frames_are_copied(tmp_path):
-    path = tmp_path / "a"
-    noise = np.random.default_rng(1).integers(0, 256, 4096, "u1")
-    with dataset.create_array(path, noise, chunks=512, shards=8192) as array:
-        before = (path / "c" / "0").read_bytes()
-        array.append(noise[:100])
-        array[600] = noise[600] ^ 1
-    after = (path / "c" / "0").read_bytes()
-    for number in (0, *range(2, 8)):
-        start = number * 512
-        assert noise[start : start + 512].tobytes() in before
-        assert noise[start : start + 512].tobytes() in after
-    noise[600] ^= 1
-    check_files(path, np.append(noise, noise[:100]))
-
-
 def test_copying_without_the_system(tmp_path, monkeypatch):
     path = tmp_path / "a"
     array = dataset.create_array(path, np.arange(60), chunks=8, shards=80)

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 import bloscpack
-from bloscpack._storage.base import (
-    MemoryStorage,
-)
-from bloscpack._storage.cursor import Cursor, MemoryCursor, StorageCursor
+from bloscpack._storage.base import as_bytes_view
+from bloscpack._storage.cursor import READ_SIZE, Cursor
 from bloscpack._storage.stream import seekable_with_size
 from bloscpack.append import append_fp
 from bloscpack.exceptions import StorageError
@@ -34,41 +32,6 @@ class Unseekable(io.RawIOBase):
     def read(self, size=-1):
         self.asked.append(size)
         return self._fp.read(size if self._most is None else min(size, self._most))
-
-
-class OnlyRead:
-    """A file object with nothing but read."""
-
-    def __init__(self, data):
-        self.read = io.BytesIO(data).read
-
-
-class Short(io.BytesIO):
-    """A seekable file object that gives at most three bytes at a time."""
-
-    def read(self, size=-1):
-        return super().read(min(size, 3))
-
-
-CURSORS = {
-    "bytes": lambda data: Cursor(io.BytesIO(data)),
-    "short": lambda data: Cursor(Short(data)),
-    "pipe": lambda data: Cursor(Unseekable(data)),
-    "slow pipe": lambda data: Cursor(Unseekable(data, 1)),
-    "only read": lambda data: Cursor(OnlyRead(data)),
-    "memory": MemoryCursor,
-    "storage": lambda data: StorageCursor(MemoryStorage(data)),
-}
-
-
-@pytest.fixture(params=CURSORS)
-def name(request):
-    return request.param
-
-
-@pytest.fixture
-def cursor(name):
-    return CURSORS[name](DATA)
 
 
 def test_non_blocking_file():
@@ -147,3 +110,15 @@ def test_file_that_the_system_generates():
         pytest.skip("this system has no /proc")
     with path.open("rb") as fp:
         assert read_all(fp).startswith(b"Name:")
+
+
+def test_long_skip_of_a_pipe():
+    cursor = Cursor(Unseekable(bytes(3 * READ_SIZE) + b"end"))
+    cursor.skip(3 * READ_SIZE, "a thing", "chunks")
+    assert b"end" == cursor.read(10)
+
+
+@pytest.mark.parametrize("value", ["abc", 5, None, [1]])
+def test_what_is_no_buffer(value):
+    with pytest.raises(TypeError):
+        as_bytes_view(value)

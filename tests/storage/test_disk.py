@@ -1,12 +1,17 @@
 """System calls of `disk`: new files, syncs, renames."""
 
+import errno
 import os
 
 import pytest
 
-from bloscpack._storage.disk import Disk
+from bloscpack._storage.disk import NO_FOLDER_SYNC, Disk, disk
 from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import FormatError
+
+
+class Interrupt(BaseException):
+    """Ctrl-C, at a certain place."""
 
 
 def test_a_file_in_a_folder_that_has_lost_its_name(tmp_path):
@@ -42,3 +47,31 @@ def test_a_file_that_appears_while_a_folder_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(Disk, "remove_folder", remove_folder)
     FolderStore(str(tmp_path)).remove_tree("a")
     assert [] == [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_interrupt_leaves_nothing_beside(tmp_path, late):
+    class Interrupted(Disk):
+        def create(self, name, mode):
+            if late:
+                super().create(name, mode).close()
+            raise Interrupt
+
+    with pytest.raises(Interrupt):
+        Interrupted().create_beside(str(tmp_path / "target"), 0o600)
+    assert [] == os.listdir(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
+@pytest.mark.parametrize("code", [*NO_FOLDER_SYNC, errno.EIO])
+def test_sync_of_a_folder_that_fails(tmp_path, monkeypatch, code):
+    def fsync(descriptor):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if code in NO_FOLDER_SYNC:
+        disk.sync_folder(str(tmp_path / "any name"))
+        return
+    with pytest.raises(OSError, match="error") as raised:
+        disk.sync_folder(str(tmp_path / "any name"))
+    assert code == raised.value.errno

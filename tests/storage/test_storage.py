@@ -7,6 +7,7 @@ the content, and gives a function that makes the storage.
 import io
 import itertools
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from bloscpack._storage.local import (
     LocalStorage,
     storage_of,
     whole_file,
+    writes_at_end,
 )
 from bloscpack._storage.remote import ReadAhead, RemoteStorage
 from bloscpack.reader import Reader
@@ -305,3 +307,11 @@ def test_write_blocks(tmp_path, monkeypatch, how):
         write_blocks(fp, blocks, 7)
         fp.seek(0)
         assert b"front\0\0" + b"".join(blocks) == fp.read()
+
+
+@pytest.mark.parametrize("mode", ["ab", "r+b"])
+def test_file_that_is_written_at_its_end(tmp_path, monkeypatch, mode):
+    with open(tmp_path / "file", "wb"), open(tmp_path / "file", mode) as fp:
+        assert (mode == "ab") == writes_at_end(fp)
+        monkeypatch.setitem(sys.modules, "fcntl", None)  # not on Windows
+        assert (mode == "ab") == writes_at_end(fp)
