@@ -20,8 +20,9 @@ from storage.servers import Content, serving
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._storage import http_session, remote, remote_files
-from bloscpack._storage.paths import public_name
+from bloscpack._storage.paths import is_url, public_name
 from bloscpack._storage.remote import ReadAhead, RemoteStorage
+from bloscpack._storage.urls import last_part
 
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
 
@@ -789,3 +790,41 @@ def test_fsspec_is_not_installed(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(bp.UsageError, match=r"'http://h/x' is a URL.*\.\[remote"):
         RemoteStorage("http://joe:t0ken@h/x")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://h/a.blp", "http://h/a.blp"),
+        ("http://u:p@h:80/a?sig=1::2#x", "http://h:80/a?..."),
+        ("http://u:p/q@h/x", "http://h/x"),
+        ("http://u:p?q@h/x", "http://?..."),
+        ("http://u:p@q@h/x", "http://h/x"),
+        ("http://[::1]:80/x", "http://[::1]:80/x"),
+        ("http://u:p@[::1]:80/x", "http://[::1]:80/x"),
+        ("http://h:80/x@y", "http://h:80/x@y"),
+        ("s3://b/k@x/y.blp", "s3://b/k@x/y.blp"),
+        ("zip://a.blp::http://u:p@h/z.zip?t=1", "zip://a.blp::http://h/z.zip?..."),
+        ("simplecache::http://u:p@h/b?s=//x", "simplecache::http://h/b?..."),
+    ],
+)
+def test_public_name(url, shown):
+    assert shown == public_name(url)
+    assert is_url(url)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "/x", "C://x", "a b://x", "http:/x", b"http://x", "::http://x", "-://x"],
+)
+def test_no_url(name):
+    assert not is_url(name)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h", "http://h/", "http://h/..", "s3://b/%/", "s3://", "zip://::s3://"],
+)
+def test_no_last_part(url):
+    with pytest.raises(bp.UsageError, match="--output"):
+        last_part(url)
