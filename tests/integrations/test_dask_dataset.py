@@ -986,3 +986,49 @@ def test_tables_of_a_frame_of_dask_name_from_dask(tmp_path):
         with pytest.raises(UsageError, match="found a DataFrame of Dask: from_dask"):
             table.append(frame)
         assert 1 == len(table)
+
+
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_every_request_at_a_url(mode, monkeypatch):
+    """Readers see nothing, or all of it; the next call succeeds, with the same mode."""
+    left = 0
+
+    def stopping(function):
+        def call(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Stop
+            return function(*arguments, **options)
+
+        return call
+
+    def do(rows):
+        target = make(place, mode)
+        target.put(0, {"": rows[:64]})
+        target.put(64, {"": rows[64:]})
+        target.finish(len(rows))
+
+    for count in range(50):
+        place = "memory://every-%s/%d/a" % (mode, count)
+        if mode == "w":
+            dataset.create_array(place, ROWS[:300], chunks=16, shards=64).close()
+        left, done = count, False
+        with monkeypatch.context() as context:
+            context.setattr(ObjectStore, "put", stopping(ObjectStore.put))
+            for name in ("remove", "remove_all"):
+                context.setattr(ObjectStore, name, stopping(getattr(ObjectStore, name)))
+            with suppress(Stop):
+                do(ROWS[:100])
+                done = True
+        if is_readable(place):
+            found = dataset.open(place)[:].tolist()
+            assert found in (ROWS[:100].tolist(), ROWS[:300].tolist())
+        if mode == "w" or not is_readable(place):
+            do(ROWS[100:170])
+            assert ROWS[100:170].tolist() == dataset.open(place)[:].tolist()
+            assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
+        if done:
+            break
+    assert done
+    assert count > 4
