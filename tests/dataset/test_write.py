@@ -1114,8 +1114,6 @@ def test_an_integer_becomes_an_equal_float_or_is_refused(tmp_path, dtype, wrong,
 
 
 def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
-    from bloscpack._storage.disk import Disk
-
     path = tmp_path / "t"
     table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
     create, left = Disk.create, [3]
