@@ -22,6 +22,12 @@ def rows_of_block():
     return np.arange(SIZE * NMEMB, dtype="<i4").reshape(SIZE, NMEMB) * 7919
 
 
+def rows_in(findings):
+    """Return the rows that findings name."""
+    pairs = [pair for finding in findings for pair in finding.rows]
+    return {row for start, stop in pairs for row in range(start, stop)}
+
+
 def own(comm):
     """Return the range of the rows of a rank; the ranges have different lengths."""
     edges = [0, *(SIZE * (i + 1) ** 2 // comm.size**2 for i in range(comm.size))]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from bigfile.test_golden_trees import FOLDER, NAMES, entry, expected_values, same
 from bigfile.test_trees import files_of, made
+from dataset.inside import FolderStore
 
 from bloscpack import bigfile, dataset
-from bloscpack._storage.folder_store import FolderStore
 from bloscpack.bigfile import attributes
 from bloscpack.bigfile.attributes import Attribute
 from bloscpack.exceptions import DamageError, FormatError, UsageError

@@ -45,11 +45,6 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_blocks_are_listed(name):
-    assert entry(name)["listed_by_writer"] == open_golden(name).blocks
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_values(name):
     tree = open_golden(name)
     for block, values in expected_values(name).items():
@@ -58,17 +53,6 @@ def test_values(name):
         assert same(values[1:-1], column[1:-1])
         assert same(values[::-2], column[::-2])
         assert same(values, np.asarray(column))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_properties(name):
-    tree = open_golden(name)
-    for block, fields in entry(name)["blocks"].items():
-        column = tree[block]
-        assert fields["dtype"] == header.name_of(column.dtype)
-        found = column.nmemb, column.nfile, column.Nfile, column.size, len(column)
-        size = fields["size"]
-        assert (fields["nmemb"], fields["nfile"], fields["nfile"], size, size) == found
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -130,12 +114,6 @@ def test_written_again_the_files_are_equal(name, tmp_path):
             if name in ("append", *WRITTEN_TWICE) or path.name == "attr":
                 continue
             assert path.read_bytes() == (copied / path.name).read_bytes()
-
-
-def test_a_group_has_attributes():
-    tree = open_golden("attrs")
-    assert "root attribute" == tree.attrs["file_level"]
-    assert list(tree["grp/"].attrs) == list(tree.open("grp/.").attrs) != []
 
 
 def test_legacy_attributes_move_to_the_new_file(tmp_path):

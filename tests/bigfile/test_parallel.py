@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from bigfile.mpi_program import rows_in
 from bigfile.test_trees import files_of, made
 from support import environment
 
 from bloscpack import bigfile
-from bloscpack._format.rows import union
 
 SIZE, NMEMB, NFILE = 1000, 3, 7
 WRITER = """
@@ -171,7 +171,7 @@ def test_rows_of_a_killed_process_are_named(shared, rows):
     report = bigfile.verify(shared)
     assert not report.ok
     missing = [f for f in report.findings if f.kind in ("short", "unwritten")]
-    assert [(500, 750)] == union(pair for f in missing for pair in f.rows)
+    assert {*range(500, 750)} == rows_in(missing)
     unwritten = [(f.file, f.message) for f in missing if f.kind == "unwritten"]
     assert [
         ("000003", "no writer has finished rows 500 to 519"),
@@ -198,16 +198,6 @@ def test_rows_of_a_killed_process_are_written_again_with_others(shared, rows):
     with shared["g/x"] as column:  # finished rows, and rows of the dead process
         column.write(400, rows[:600])
     assert [] == bigfile.verify(shared).findings
-
-
-def test_the_last_rows_of_a_killed_process_are_missing(shared):
-    others = start(shared, 0, 2)
-    others.communicate("\n")
-    findings = bigfile.verify(shared).findings
-    assert {"short"} == {finding.kind for finding in findings}
-    missing = [row_range for finding in findings for row_range in finding.rows]
-    assert (500, SIZE) == (missing[0][0], missing[-1][1])
-    assert SIZE - 500 == sum(stop - start for start, stop in missing)
 
 
 def test_processes_set_attributes_at_the_same_time(shared):

@@ -10,15 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack._format import rows as rows
 from bloscpack.bigfile import attributes, header
-from bloscpack.bigfile.header import (
-    WIDTHS,
-    block_dtype,
-    check_convertible,
-    check_storable,
-    name_of,
-)
 from bloscpack.exceptions import DamageError, FormatError, UsageError
 
 HEADER = """\
@@ -60,12 +52,6 @@ def test_header():
 )
 def test_headers_that_the_original_accepts(text):
     assert HEADER.encode() == header.encode(decoded(text))
-
-
-@pytest.mark.parametrize("dtype", ["<i1", ">i1", "<b1", ">b1", ">S5", "<u1"])
-def test_single_bytes_keep_their_byte_order(dtype):
-    text = HEADER.replace("<f4", dtype)
-    assert text.encode() == header.encode(decoded(text))
 
 
 @pytest.mark.parametrize(
@@ -126,98 +112,7 @@ def test_any_attributes_are_read_or_refused(data):
                 attributes.value_of(attribute)
 
 
-def test_file_names_are_hexadecimal():
-    found = header.new_header(np.dtype("<i4"), 18, 18)
-    assert b"\n00000F: 1 : 0 : 0\n000010: 1 : 0 : 0\n" in header.encode(found)
-    assert 18 == decoded(header.encode(found).decode()).size
-
-
-@given(st.integers(0, 10**15), st.integers(1, 50))
-def test_rows_are_split_evenly(size, nfiles):
-    counts = header.split_rows(size, nfiles)
-    assert nfiles == len(counts)
-    assert size == sum(counts)
-    assert max(counts) - min(counts) <= 1
-
-
-def test_fold():
-    assert 13770 == header.folded(51000000)
-    assert 0xFFFF == header.folded(0xFFFF)
-
-
-# Types
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-def test_types(order):
-    for kind, widths in WIDTHS.items():
-        for width in widths:
-            dtype = block_dtype("%s%s%d" % (order, kind, width))
-            check_storable(dtype)
-            assert (kind, width) == (dtype.kind, dtype.itemsize)
-            assert dtype == block_dtype(name_of(dtype))
-
-
-@pytest.mark.parametrize(
-    "dtype", ["U3", "S17", "S0", "M8[s]", "m8", "O", "c32", "V4", "i4,f8"]
-)
-def test_types_that_no_block_has(dtype):
-    with pytest.raises(UsageError, match="can't have the dtype"):
-        check_storable(np.dtype(dtype))
-
-
-def test_conversions():
-    for source, target in [("i4", "f8"), ("f8", "i4"), ("b1", "c8"), ("S3", "S5")]:
-        check_convertible(np.dtype(source), np.dtype(target))
-    for source, target in [("c8", "f8"), ("S5", "S3"), ("S3", "i4"), ("i4", "S3")]:
-        with pytest.raises(UsageError, match="can't be converted"):
-            check_convertible(np.dtype(source), np.dtype(target))
-
-
 # Attributes
-
-VALUES = [
-    "text",
-    "",
-    "naïve 日本",
-    "a\0b",
-    "line 1\nline 2",
-    "x" * 300,
-    1,
-    -1.5,
-    True,
-    2**64 - 1,
-    1 + 2j,
-    [1, 2, 3],
-    [[1.0, 2.0], [3.0, 4.0]],
-    ["ab", "héllo"],
-    b"bytes",
-    [b"a", b"bcd"],
-    ["x" * 40],
-    np.arange(3, dtype=">i2"),
-    np.array(["2020-01-01"], "M8[D]"),
-    np.float16(0.5),
-    [float("nan"), float("inf")],
-]
-
-
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_attribute_round_trip(value):
-    stored = {b"name": attributes.attribute_of("name", value)}
-    text = attributes.encode(stored)
-    assert 1 == text.count(b"\n")
-    again = attributes.decode(text)
-    assert text == attributes.encode(again)
-    found = attributes.value_of(again[b"name"])
-    if isinstance(value, str):
-        assert (value or "\0") == found
-    elif isinstance(found, list):
-        items = value if isinstance(value, list) else [value]
-        wanted = [x if isinstance(x, str) else x.decode() for x in items]
-        assert wanted == found
-    else:
-        np.testing.assert_array_equal(np.atleast_1d(value).ravel(), found)
-        assert np.atleast_1d(value).dtype == found.dtype
 
 
 @pytest.mark.parametrize(
@@ -265,36 +160,3 @@ def test_damaged_attributes(line, message):
 )
 def test_attributes_that_the_original_accepts(text):
     assert [1] == attributes.value_of(attributes.decode(text)[b"a"]).tolist()
-
-
-# Rows
-
-RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
-
-
-def as_set(ranges):
-    return {row for start, stop in ranges for row in range(start, stop)}
-
-
-@given(RANGES, RANGES)
-def test_sets_of_rows(one, other):
-    first, second = rows.union(one), rows.union(other)
-    assert as_set(one) == as_set(first)
-    assert as_set(one) - as_set(other) == as_set(rows.without(first, second))
-    assert as_set(one) & as_set(other) == as_set(rows.common(first, second))
-    assert len(as_set(one)) == rows.count(first)
-
-
-def test_rows_as_text():
-    assert "row 3" == rows.text_of([(3, 4)])
-    assert "rows 0 to 9, 20" == rows.text_of([(0, 10), (20, 21)])
-    many = [(i, i + 1) for i in range(0, 40, 2)]
-    assert rows.text_of(many, 2).endswith("2, and 18 more ranges")
-
-
-def test_unwritten_rows_belong_to_a_header():
-    text = header.encode_unwritten([(0, 5), (7, 9)], (b"old", b"new"))
-    assert [(0, 5), (7, 9)] == header.decode_unwritten(text, b"old", 100)
-    assert [(0, 5), (7, 8)] == header.decode_unwritten(text, b"new", 8)
-    assert [] == header.decode_unwritten(text, b"other", 100)
-    assert [] == header.decode_unwritten(b"anything", b"old", 100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import resource
@@ -12,6 +13,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from dataset.inside import Disk
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support import environment
@@ -64,16 +66,6 @@ def test_create_and_write(tree, tmp_path):
     assert ["0/Position"] == tree.blocks == list(tree)
     assert "0/Position" in tree
     assert "0" not in tree
-
-
-def test_create_from_array_equals_create_and_write(tree, tmp_path):
-    array = np.arange(33, dtype="<i8").reshape(11, 3)
-    tree.create_from_array("a", array, Nfile=4).close()
-    with tree.create("b", ("<i8", 3), 11, 4) as column:
-        for start in (7, 0, 4):
-            column.write(start, array[start : start + 4])
-    folder = tmp_path / "tree"
-    assert files_of(folder / "a") == files_of(folder / "b")
 
 
 def test_default_number_of_files(tree, monkeypatch):
@@ -170,25 +162,6 @@ def test_missing_blocks(tree, tmp_path):
 # Rows
 
 
-def test_writing_does_not_change_the_array(tree):
-    array = np.arange(6, dtype=">i4")
-    before = array.copy()
-    with tree.create("x", "<i4", 6) as column:
-        column.write(0, array)
-    assert before.tobytes() == array.tobytes()
-    assert before.tolist() == tree["x"][:].tolist()
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-def test_complex_numbers_in_both_byte_orders(tree, tmp_path, order):
-    array = np.array([1 + 2j, -3.5 - 1j], "c8")
-    with tree.create("x", order + "c8", 2) as column:
-        column.write(0, array)
-    assert array.tolist() == tree["x"][:].tolist()
-    stored = (tmp_path / "tree/x/000000").read_bytes()
-    assert array.astype(order + "c8").tobytes() == stored
-
-
 def test_conversions_when_writing_and_reading(tree):
     with tree.create("x", "i4", 4) as column:
         column.write(0, [1.9, -1.9, True, 3])
@@ -219,12 +192,6 @@ def test_rows_that_do_not_fit(tree, tmp_path, start, data):
     with tree.create("x", ("f4", 3), 3) as column, pytest.raises(UsageError):
         column.write(start, data)
     assert b"" == (tmp_path / "tree/x/000000").read_bytes()
-
-
-def test_flat_data_are_rows(tree):
-    with tree.create("x", ("f4", 3), 3) as column:
-        column.write(1, np.arange(6))
-    assert [[0, 1, 2], [3, 4, 5]] == tree["x"][1:].tolist()
 
 
 INDICES = [
@@ -464,7 +431,9 @@ def test_what_dask_asks_for(tree):
 
 def test_many_files_are_not_all_kept_open(tree):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(200, soft), hard))
+    gc.collect()  # earlier tests may have left files open: allow 150 more
+    limit = min(len(os.listdir("/dev/fd")) + 150, soft)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     try:
         column = tree.create_from_array("x", np.arange(600), Nfile=300)
         assert list(range(600)) == column[:].tolist()
@@ -760,7 +729,7 @@ def test_a_failed_change_of_attributes_leaves_the_old_ones(tree, monkeypatch):
     def fail(*args):
         raise OSError("no room")
 
-    monkeypatch.setattr("bloscpack._storage.disk.Disk.rename", fail)
+    monkeypatch.setattr(Disk, "rename", fail)
     with pytest.raises(OSError, match="no room"):
         attrs["a"] = 2
     assert [1] == tree["x"].attrs["a"].tolist()

@@ -6,6 +6,7 @@ import io
 import os
 
 import numpy as np
+from crash.operations import has_undo_record
 
 import bloscpack as bp
 from bloscpack.append import append_fp, rewrite_metadata_fp
@@ -73,10 +74,6 @@ def steps_of(old, change=grow):
     fp.begin()
     change(fp)
     return [old, *fp.states]
-
-
-def has_undo_record(content):
-    return content[:5] == b"blpk\3" and bool(content[5] & 4)
 
 
 OLD = packed()

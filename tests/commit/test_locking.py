@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 import builders
@@ -28,10 +27,6 @@ from bloscpack.exceptions import StorageError
 
 pytestmark = pytest.mark.usefixtures("usual_umask")
 needs_locks = pytest.mark.skipif(os.name != "posix", reason="needs locks")
-
-
-class Stop(BaseException):
-    """An interruption, which is no Exception."""
 
 
 # A file of three chunks; a change may begin at its last chunk.
@@ -54,18 +49,6 @@ def with_bytes(last):
 
 def names_in(folder):
     return sorted(os.listdir(folder))
-
-
-def test_several_changes_under_one_lock(path):
-    with open_locked(path) as locked_file:
-        times = [path.stat().st_mtime_ns]
-        for new in (b"cc", b"dd"):
-            with locked_file.change() as change:
-                change.overwrite(LAST, new)
-                os.utime(path, ns=(times[0], times[0]))  # a coarse clock
-            times.append(path.stat().st_mtime_ns)
-    assert with_bytes(b"dd") == path.read_bytes()
-    assert 3 == len(set(times))
 
 
 def test_a_change_shows_in_the_time_of_the_file_whatever_the_clock(path):
@@ -116,23 +99,6 @@ def test_what_can_not_be_given_away_is_open_to_nobody_new(
         give("mine", status)
         assert (mine.st_uid, mine.st_gid) == (os.stat("mine").st_uid, mine.st_gid)
     assert oct(expected) == oct(os.stat("mine").st_mode & 0o7777)
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid(), reason="needs several groups")
-def test_the_group_stays_where_the_owner_can_not(path, monkeypatch):
-    path.parent.chmod(0o777)
-    monkeypatch.chdir(path.parent)
-    with as_user(12345, 54321):
-        with open("mine", "xb"):
-            pass
-        status = os.stat_result([0o660, 0, 0, 1, 0, 54321, 0, 0, 0, 0])
-        give("mine", status)
-    status = os.stat("mine")
-    assert (12345, 54321, "0o660") == (
-        status.st_uid,
-        status.st_gid,
-        oct(status.st_mode & 0o777),
-    )
 
 
 class Calls(WatchedDisk):
@@ -190,16 +156,6 @@ def test_the_next_writer_restores_the_file_and_says_so(path):
     assert PACKED == path.read_bytes()
     with open_locked(path):  # and only once
         pass
-
-
-def test_what_is_replaced_is_not_restored_first(path):
-    interrupt(path)
-    before = path.read_bytes()
-    with replacing(path) as fp:
-        assert before == path.read_bytes()
-        fp.write(b"new")
-    assert b"new" == path.read_bytes()
-    assert [TARGET] == names_in(path.parent)
 
 
 def test_a_full_disk_names_the_file(path):
@@ -261,39 +217,12 @@ def refused(path):
 
 
 @needs_locks
-def test_second_writer_is_refused_at_once(path):
-    with open_locked(path):
-        refused(path)
-        assert [TARGET] == names_in(path.parent)
-    with open_locked(path):
-        pass
-
-
-@needs_locks
 def test_second_writer_does_not_touch_the_change_of_the_first(path):
     with open_locked(path) as locked_file, locked_file.change() as change:
         change.overwrite(LAST, b"wxyz")
         change.overwrite(len(PACKED), b"new" * 100)
         refused(path)
     assert with_bytes(b"wxyz") + b"new" * 100 == path.read_bytes()
-
-
-@needs_locks
-def test_second_thread_is_refused(path):
-    errors = []
-
-    def second():
-        try:
-            with open_locked(path):
-                pytest.fail("there is another writer")
-        except StorageError as error:
-            errors.append(error)
-
-    with open_locked(path):
-        thread = threading.Thread(target=second)
-        thread.start()
-        thread.join()
-    assert 1 == len(errors)
 
 
 @needs_locks
@@ -371,13 +300,6 @@ def test_command_is_refused_too(path, capsys):
     assert PACKED != path.read_bytes()
 
 
-def test_names_of_files_that_are_not_there(tmp_path):
-    for name in ("missing", "missing/file", "x" * 300):
-        with pytest.raises(OSError, match=name[:7]) as raised:
-            open_locked(tmp_path / name).__enter__()
-        assert str(tmp_path / name) == os.fspath(raised.value.filename)
-
-
 # Systems and file systems that lack something
 
 
@@ -416,15 +338,6 @@ def test_file_system_without_locks(path, monkeypatch, capsys, code):
     shown = capsys.readouterr().err.splitlines()
     assert 1 == len(shown)
     assert shown[0].startswith("blpk: '%s': the file system has no locks" % path)
-
-
-def test_system_without_owners(path, tmp_path, monkeypatch):
-    monkeypatch.delattr(os, "chown", raising=False)
-    other = tmp_path / "other"
-    other.write_bytes(b"")
-    path.chmod(0o640)
-    give(str(other), path.stat())
-    assert 0o640 == stat.S_IMODE(other.stat().st_mode)
 
 
 def test_no_copy_replaces_a_file_that_lost_its_name(path):

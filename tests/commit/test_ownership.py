@@ -425,17 +425,6 @@ def test_who_may_read_a_file(tmp_path, monkeypatch, uid, mode, expected, primary
         assert (expected and (uid, mode) != (MEMBER, 0o660)) is may_read(uid, fp)
 
 
-def test_user_that_the_system_does_not_know_is_no_member(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_bytes(b"")
-    path.chmod(0o660)
-    for _ in range(2):
-        with path.open("rb") as fp:
-            assert may_read(path.stat().st_uid, fp)
-            assert not may_read(path.stat().st_uid + STRANGER, fp)
-        monkeypatch.setitem(sys.modules, "grp", None)
-
-
 def test_attributes_that_are_refused(inputs, tmp_path, monkeypatch):
     set_attribute(inputs["plain"], ACL, acl(others=4))
 
@@ -467,15 +456,6 @@ def test_capabilities_are_not_copied(tmp_path):
 
 
 # Other
-
-
-def test_temporary_file_is_private(inputs, tmp_path):
-    """Until it is complete, also if others may read it then."""
-    like = FileAccess(str(inputs["plain"]))
-    with replacing(tmp_path / "out", None, like, access=True):
-        (name,) = (path for path in tmp_path.iterdir() if path.suffix == ".tmp")
-        assert oct(0o600) == mode_of(name)
-    assert oct(0o644) == mode_of(tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -518,3 +498,14 @@ def test_metadata_are_as_private_as_their_file(inputs, tmp_path):
     metadata_to(inputs["x.blp"], tmp_path / "metadata")
     assert {"a": 1} == json.loads((tmp_path / "metadata").read_text())
     assert oct(0o600) == mode_of(tmp_path / "metadata")
+
+
+def test_user_that_the_system_does_not_know_is_no_member(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    path.chmod(0o660)
+    for _ in range(2):
+        with path.open("rb") as fp:
+            assert may_read(path.stat().st_uid, fp)
+            assert not may_read(path.stat().st_uid + STRANGER, fp)
+        monkeypatch.setitem(sys.modules, "grp", None)

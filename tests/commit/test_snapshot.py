@@ -260,30 +260,6 @@ def test_a_file_that_never_rests(path, late, attempts, expected):
     assert str(path) == raised.value.filename
 
 
-def test_reading_without_a_check(path):
-    """Only what was read in one piece counts."""
-    touch, contents = touching(path), []
-
-    def read(fp, check):
-        contents.append(fp.read())
-        if len(contents) < 3:
-            touch()
-        return contents[-1]
-
-    assert path.read_bytes() == read_snapshot(path, read)
-    assert 3 == len(contents)
-    contents[:] = []
-    with pytest.raises(StorageError, match="changed each time"):
-        read_snapshot(path, read, 2)
-    assert 2 == len(contents)
-
-
-def test_digests_prove_what_was_read_while_the_file_changed(path):
-    restless = Restless(touching(path), late=True)
-    assert (b"plain" * 1000, {"n": [0] * 9}) == read_snapshot(path, restless.read)
-    assert 1 == restless.attempts
-
-
 def test_damage_is_told_at_once(path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -374,16 +350,3 @@ def test_everything_that_reads_sees_the_old_state(half_done, tmp_path, capsys):
     main(["info", str(path)])
     assert "shape:      (100, 10)\n" in capsys.readouterr().out
     assert [TARGET] == os.listdir(path.parent)
-
-
-# How often
-
-
-def test_what_a_stream_was_given_is_not_given_again(tmp_path):
-    file, pipe = tmp_path / "file", tmp_path / "pipe"
-    file.write_bytes(b"old")
-    os.mkfifo(pipe)
-    for output in (file, tmp_path / "new"):
-        assert snapshot_module.ATTEMPTS == snapshot_module.attempts_for(output)
-    for stream in (pipe, os.devnull):
-        assert 1 == snapshot_module.attempts_for(stream)

@@ -38,7 +38,6 @@ from storage.servers import serving
 from support import ShortReads, as_user, environment
 
 import bloscpack as bp
-from bloscpack._commit import undo
 from bloscpack.abstract_io import unpack
 from bloscpack.append import append, rewrite_metadata, rewrite_metadata_fp
 from bloscpack.exceptions import FormatError
@@ -272,6 +271,8 @@ def test_every_length():
         assert "found none" in refusal(LAST[:i])
 
 
+# Maximum number of extents of a record.
+MAX_EXTENTS = 64
 FORGED = {
     "length 0": {"length": 0},
     "length too short for a header": {"length": 31},
@@ -282,9 +283,9 @@ FORGED = {
     "negative count": {"count": -1},
     "huge count": {"count": 2**62},
     "too many extents": {
-        "count": undo.MAX_EXTENTS + 1,
-        "table": [(0, 32), *((i, 1) for i in range(32, 32 + undo.MAX_EXTENTS))],
-        "rest": OLD[: 32 + undo.MAX_EXTENTS],
+        "count": MAX_EXTENTS + 1,
+        "table": [(0, 32), *((i, 1) for i in range(32, 32 + MAX_EXTENTS))],
+        "rest": OLD[: 32 + MAX_EXTENTS],
     },
     "count without its table": {"count": 9, "rest": b""},
     "negative start": {"table": [(0, 32), (-1, 40)]},

@@ -26,11 +26,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from crash.operations import has_undo_record
 from support import reset_signals
 
 import bloscpack
 from bloscpack import cli
-from bloscpack._commit.undo import has_undo_record
 from bloscpack.append import append
 from bloscpack.args import BloscpackArgs
 

@@ -45,12 +45,11 @@ from crash.operations import (
     RewriteMetadata,
     SaveArrays,
     TakenBack,
+    has_undo_record,
     quietly,
     refill,
 )
 from crash.watched_disk import WatchedDisk, replaced_disk
-
-from bloscpack._commit.undo import has_undo_record
 
 SECTOR = 512
 

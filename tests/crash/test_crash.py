@@ -21,6 +21,7 @@ from crash.states import (
     machine_states,
     process_states,
 )
+from crash.watched_disk import undo
 from support import environment
 
 from bloscpack.append import append
@@ -114,7 +115,7 @@ def test_the_states_would_show_each_missing_sync_of_an_append(tmp_path, number):
 
 def test_the_states_would_show_a_chunk_at_the_old_end(tmp_path, monkeypatch):
     """Bytes there must not be a chunk before the old state can be restored."""
-    monkeypatch.setattr("bloscpack._commit.undo.GUARD", 0)
+    monkeypatch.setattr(undo, "GUARD", 0)
     checker = Checker(Append(2000, 3000), tmp_path)
     with pytest.raises((AssertionError, BloscpackError, OSError)):
         checker.check_all(process_states(checker.record))
@@ -183,5 +184,5 @@ def run(command):
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )

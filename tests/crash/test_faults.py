@@ -15,11 +15,9 @@ import sys
 import time
 
 import pytest
-from crash.operations import TARGET, refill
+from crash.operations import BIT, OPTIONS, TARGET, refill
 from crash.states import OPERATIONS
 from crash.watched_disk import WatchedDisk, replaced_disk
-
-from bloscpack._commit.undo import BIT, OPTIONS
 
 try:
     import resource

@@ -11,6 +11,7 @@ import io
 import os
 import sys
 
+from bloscpack._commit import undo  # noqa: F401 - tests change a number of it
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.local import FileRange
 

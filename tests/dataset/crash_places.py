@@ -13,15 +13,7 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-
-import bloscpack._commit.change
-import bloscpack._storage.folder_store
-from bloscpack._storage import object_store
-from bloscpack._storage.disk import Disk
-from bloscpack._storage.store import MemoryStore
-
-MODULES = (bloscpack._storage.folder_store, bloscpack._commit.change)
-
+from dataset.inside import Disk, MemoryStore, object_store, replace_disk
 
 # What the names of all files of changes contain.
 MARK = ".bloscpack"
@@ -150,8 +142,7 @@ class LocalFolder(CrashPlace):
     @contextmanager
     def counting(self, counter):
         with pytest.MonkeyPatch.context() as context:
-            for module in MODULES:
-                context.setattr(module, "disk", StoppingDisk(counter))
+            replace_disk(context, StoppingDisk(counter))
             yield
 
     def files(self):

@@ -13,7 +13,7 @@ import os
 import random
 import threading
 
-from bloscpack._storage.disk import Disk
+from dataset.inside import Disk
 
 
 class Node:

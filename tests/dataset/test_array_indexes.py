@@ -107,14 +107,6 @@ def test_every_assignment_has_the_effect_that_it_has_in_numpy(data, array):
     assert_same(expected, array[:])
 
 
-def test_a_mask_of_the_whole_array_selects_and_assigns(array):
-    expected = ITEMS.copy()
-    assert_same(expected[expected > 30], array[array[:] > 30])
-    array[array[:] > 30] = 7
-    expected[expected > 30] = 7
-    assert_same(expected, array[:])
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_mask_of_the_whole_array_takes_memory_for_its_positions_only(
     layout, tmp_path
@@ -156,27 +148,6 @@ def outer(items, key):
     for axis in reversed(range(len(key))):  # integers remove an axis
         items = items[(slice(None),) * axis + (key[axis],)]
     return items
-
-
-OUTER = [
-    ([4, 0, 4], slice(None), [1, 3]),
-    (np.arange(5) % 2 == 0, [2, 0], 3),
-    (slice(None, None, -2), [1], np.array([True, False, True, True])),
-    ([], [1, 2], slice(1)),
-    (1, -1, 2),
-    (-1, [0, -1]),
-]
-
-
-@pytest.mark.parametrize("key", OUTER, ids=repr)
-def test_oindex_selects_on_each_axis_by_itself(key, array):
-    key = tuple(np.array(k, int) if isinstance(k, list) else k for k in key)
-    expected = ITEMS.copy()
-    assert_same(outer(expected, key), array.oindex[key])
-    array.oindex[key] = 1000
-    selected = outer(np.arange(60).reshape(SHAPE), key)
-    expected.reshape(-1)[selected] = 1000
-    assert_same(expected, array[:])
 
 
 def test_oindex_takes_an_ellipsis_and_a_single_entry(array):

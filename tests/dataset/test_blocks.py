@@ -6,12 +6,11 @@ import struct
 
 import numpy
 import pytest
+from dataset.inside import block_table, checked_bytes
+from dataset.shard_index import crc_of
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format import block_table
-from bloscpack._format.block_table import table_nbytes
-from bloscpack._format.crc32c import crc32c
 from bloscpack.describe import describe
 from bloscpack.exceptions import FormatError
 
@@ -42,7 +41,7 @@ def shard(path):
 def table_in(content):
     """Return start and end of the table of blocks in a shard; equal without one."""
     start = content.rindex(SEPARATOR) + len(SEPARATOR)
-    return start, start + table_nbytes(content[start : start + 16])
+    return start, start + block_table.table_nbytes(content[start : start + 16])
 
 
 def has_tables(path):
@@ -60,25 +59,9 @@ def forge(shard, change):
     table = content[start:end]
     change(table)
     covered = bytes(table[:-4]) + bytes(content[-4:])
-    table[-4:] = struct.pack("<I", crc32c(covered))
+    table[-4:] = crc_of(covered)
     content[start:end] = table
     shard.write_bytes(content)
-
-
-def bytes_read(monkeypatch, array, key):
-    """Return the items of an index, and the number of bytes of chunks read for them."""
-    counts = []
-
-    def counted(chunk, *args):
-        counts.append(len(chunk))
-        return genuine(chunk, *args)
-
-    genuine = block_table.crc32c
-    for module in ("chunks", "crc32c"):
-        monkeypatch.setattr("bloscpack._format.%s.crc32c" % module, counted)
-    items = array[key]
-    monkeypatch.undo()
-    return items, sum(counts)
 
 
 def findings_of(path):
@@ -105,23 +88,14 @@ def test_values(path, key):
                 assert numpy.array_equal(ROWS[key], array[key])
 
 
-def test_values_of_boxes(tmp_path):
-    options = {"chunks": (1024, 64), "shards": (2048, 128), "cname": "lz4"}
-    dataset.create_array(tmp_path / "boxes", ROWS, **options).close()
-    assert all(has_tables(tmp_path / "boxes"))
-    for key in [*KEYS, (5, slice(60, 70)), (slice(0, 3), slice(100, 102))]:
-        with dataset.open(tmp_path / "boxes") as array:
-            assert numpy.array_equal(ROWS[key], array[key])
-
-
 def test_an_element_is_read_alone(path, monkeypatch):
     with dataset.open(path) as array:
         array[0, 0]  # opens the shard
         for key in ((3, 5), (1800, 7)):
-            item, count = bytes_read(monkeypatch, array, key)
+            item, count = checked_bytes(monkeypatch, lambda key=key: array[key])
             assert item == ROWS[key]
             assert 0 < count < 2**16
-        rows, count = bytes_read(monkeypatch, array, slice(0, None, 256))
+        rows, count = checked_bytes(monkeypatch, lambda: array[::256])
         assert numpy.array_equal(ROWS[::256], rows)
 
 
@@ -244,13 +218,7 @@ def test_forged_counts(path, shard, counts):
         struct.pack_into("<2I", table, 8, *counts)
         struct.pack_into("<2I", table, len(table) - 12, *counts)
 
-    content = bytearray(shard.read_bytes())
-    start, end = table_in(content)
-    table = content[start:end]
-    change(table)
-    table[-4:] = struct.pack("<I", crc32c(bytes(table[:-4]) + bytes(content[-4:])))
-    content[start:end] = table
-    shard.write_bytes(content)
+    forge(shard, change)
     assert findings_of(path)
     with dataset.open(path) as array:
         assert numpy.array_equal(ROWS[KEYS[3]], array[KEYS[3]])

@@ -14,12 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from dataset.inside import FolderChange, disk
 from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
-from bloscpack._storage.disk import disk
 from bloscpack.dataset import write_buffer
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 
@@ -233,56 +232,6 @@ def test_a_killed_program_loses_what_was_not_flushed(tmp_path):
     assert dataset.verify(tmp_path / "a").ok
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_process_does_not_write(tmp_path):
-    with dataset.create_array(tmp_path / "a", [1], buffered=True) as array:
-        array.append([2])
-        child = os.fork()
-        if not child:
-            right = array[:].tolist() == [1]
-            try:
-                array.flush()
-            except UsageError:
-                os._exit(0 if right else 1)
-            os._exit(2)
-        assert 0 == os.waitpid(child, 0)[1]
-        assert 1 == len(dataset.open(tmp_path / "a"))
-    assert [1, 2] == dataset.open(tmp_path / "a")[:].tolist()
-
-
-def test_threads(tmp_path):
-    """Readers see a beginning of the rows, and each thread's rows stay in order."""
-    errors = []
-
-    def append(start):
-        for number in range(start, start + 60):
-            array.append([number])
-
-    def read():
-        while not done.is_set():
-            found = array[:].tolist()
-            for start in (0, 1000):
-                own = [n for n in found if start <= n < start + 1000]
-                if own != list(range(start, start + len(own))):
-                    errors.append(found)
-
-    with dataset.create_array(
-        tmp_path / "a", np.empty(0, int), chunks=4, shards=16, buffered=True, sync=False
-    ) as array:
-        done = threading.Event()
-        reader = threading.Thread(target=read)
-        writers = [threading.Thread(target=append, args=(n,)) for n in (0, 1000)]
-        for thread in (reader, *writers):
-            thread.start()
-        for thread in writers:
-            thread.join()
-        done.set()
-        reader.join()
-        assert [] == errors
-    expected = [*range(60), *range(1000, 1060)]
-    assert expected == sorted(dataset.open(tmp_path / "a")[:].tolist())
-
-
 def test_refusals(tmp_path):
     dataset.create_array(tmp_path / "a", [1]).close()
     for mode, more in (("r", {}), ("r+", {"shared": True})):
@@ -361,73 +310,12 @@ def test_an_interrupted_commit(tmp_path, monkeypatch):
 
 # Assigned items
 
-# How an array is cut, and its items; the last one's dtype has no fixed size.
-ASSIGNED = {
-    "rows": ((30,), "i8", {"chunks": 4, "shards": 12}),
-    "wide rows": ((30, 5), "f4", {"chunks": 4, "shards": 12}),
-    "grid": ((30, 11), "i2", {"chunks": (4, 3), "shards": (8, 6)}),
-    "planes": ((3, 2, 5, 4, 6), "u1", {"chunks": (1, 1, 2, 4, 3)}),
-    "text": ((30, 5), object, {"chunks": (4, 2), "shards": (8, 4)}),
-    "superchunk": ((30,), "i8", {"chunks": 4, "shards": 12, "layout": "superchunk"}),
-}
-
 
 def items_like(rng, dtype, shape):
     found = rng.integers(0, 100, shape)
     if dtype is object:
         return np.array([str(n) for n in found.flat], object).reshape(shape)
     return found.astype(dtype)
-
-
-def random_key(rng, shape):
-    """Return an index of some kind."""
-    kind = rng.integers(7)
-    if kind == 0:
-        return ...
-    if kind == 1:
-        return tuple(int(rng.integers(-n, n)) for n in shape)
-    if kind == 2:
-        return rng.random(shape) > 0.8
-    if kind == 3:
-        return rng.integers(0, shape[0], 4)
-    if kind == 4:
-        return (slice(None, None, -2),)
-    ends = [sorted(int(i) for i in rng.integers(0, n + 1, 2)) for n in shape]
-    return tuple(slice(*pair) for pair in ends[: rng.integers(1, len(shape) + 1)])
-
-
-@pytest.mark.parametrize("name", ASSIGNED)
-@pytest.mark.parametrize("seed", range(4))
-def test_random_assignments(tmp_path, monkeypatch, name, seed):
-    shape, dtype, how = ASSIGNED[name]
-    rng = np.random.default_rng(seed)
-    limit = int(rng.choice([100, 1000, 10**6]))
-    monkeypatch.setattr(write_buffer, "BUFFER_NBYTES", limit)
-    expected = items_like(rng, dtype, shape)
-    path, options = tmp_path / "a", {"buffered": True, "sync": False}
-    with dataset.create_array(path, expected, **how, **options) as array:
-        for _ in range(60):
-            step = rng.integers(10)
-            if step < 7:
-                key = random_key(rng, expected.shape)
-                given = items_like(rng, dtype, np.shape(expected[key]))
-                expected[key] = given if given.ndim else given[()]
-                array[key] = given
-                given[...] = "0" if dtype is object else 0  # the array has a copy
-            elif step == 7:
-                rows = items_like(rng, dtype, (int(rng.integers(3)), *shape[1:]))
-                array.append(rows)
-                array.flush()
-                expected = np.concatenate([expected, rows])
-            elif step == 8:
-                array.resize(max(1, len(expected) - int(rng.integers(3))))
-                expected = expected[: len(array)].copy()
-            else:
-                array.attrs["n"] = int(step)
-                assert expected.tolist() == dataset.open(path)[...].tolist()
-            check_reads(array, expected)
-    assert expected.tolist() == dataset.open(path)[...].tolist()
-    assert dataset.verify(path).ok
 
 
 # Dtypes with the fill values that random arrays get, None for the default.
@@ -588,17 +476,6 @@ def test_an_error_keeps_assigned_items(tmp_path, monkeypatch):
         assert [5] * 4 + [4] == array[:5].tolist()
         assert [0, 1] == dataset.open(tmp_path / "a")[:2].tolist()
     assert [5] * 4 + [4] == dataset.open(tmp_path / "a")[:5].tolist()
-
-
-def test_items_of_an_array_that_is_dropped(tmp_path):
-    array = dataset.create_array(tmp_path / "a", range(9), buffered=True)
-    array[1] = 5
-    kept = [array]
-    del array
-    with pytest.warns(ResourceWarning, match="'1' chunks with assigned items"):
-        kept.clear()
-    with dataset.open(tmp_path / "a", "r+") as array:  # the lock is free
-        assert 1 == array[1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

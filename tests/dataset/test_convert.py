@@ -16,7 +16,7 @@ from dataset import golden_directories as golden
 from dataset.layouts import LAYOUTS
 
 import bloscpack
-from bloscpack import bigfile, dataset
+from bloscpack import dataset
 from bloscpack.cli import main
 from bloscpack.dataset import conversion
 from bloscpack.dataset.conversion import array_formats, contents, datasets
@@ -246,16 +246,6 @@ def test_attributes_of_columns():
     assert ["the attributes"] == dataset.convert("b.zarr", "c.blp").lost
 
 
-def test_fill_value():
-    with dataset.create_array("a.bcolz", [1], layout="bcolz", fill_value=7):
-        pass
-    dataset.convert("a.bcolz", "a.superchunk")
-    dataset.convert("a.superchunk", "b.zarr")
-    with dataset.open("b.zarr", "r+") as array:
-        array.resize(3)
-        assert [1, 7, 7] == array[:].tolist()
-
-
 # Tables and groups
 
 
@@ -304,19 +294,6 @@ def test_items_that_only_superchunks_hold():
         dataset.convert("a.npy", "b.superchunk", force=True)
         dataset.convert("b.superchunk", "c.npy", force=True)
         assert_equal(items, np.load("c.npy"))
-
-
-def test_bigfile_trees_of_superchunks():
-    columns = {"x": np.arange(30), "g/y": np.arange(60.0).reshape(30, 2)}
-    tree = bigfile.File("a.bigfile", create=True)
-    for name, items in columns.items():
-        tree.create_from_array(name, items)
-    dataset.convert("a.bigfile", "b.superchunk")
-    dataset.convert("b.superchunk", "c.bigfile")
-    again = bigfile.File("c.bigfile")
-    for name, items in columns.items():
-        assert items.tolist() == again[name][:].tolist()
-        assert items.tolist() == dataset.open("b.superchunk")[name][:].tolist()
 
 
 def test_group_for_a_format_without_groups():

@@ -21,7 +21,8 @@ from bloscpack import dataset
 from bloscpack.dataset.parallel import target_of
 from bloscpack.exceptions import NotReadable, UsageError
 
-from .crash_places import MODULES, PLACES, Counter, Stop, StoppingDisk, crash_place
+from .crash_places import PLACES, Counter, Stop, StoppingDisk, crash_place
+from .inside import replace_disk
 from .power_loss import check_power_loss
 
 
@@ -29,8 +30,7 @@ def run(operation, path, count, monkeypatch):
     """Run an operation until call `count`; return the calls, and whether it ended."""
     counter = Counter(count)
     with monkeypatch.context() as context:
-        for module in MODULES:
-            context.setattr(module, "disk", StoppingDisk(counter))
+        replace_disk(context, StoppingDisk(counter))
         try:
             operation(path)
         except Stop:
@@ -799,8 +799,7 @@ def lose_power(make, operation, root, monkeypatch, subsets):
 
     def run_on(disk):
         with monkeypatch.context() as context:
-            for module in MODULES:
-                context.setattr(module, "disk", disk)
+            replace_disk(context, disk)
             operation(path)
 
     def check(place, done):

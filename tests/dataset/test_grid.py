@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 import tracemalloc
 
 import numpy as np
@@ -17,7 +16,6 @@ from indexes import indexes
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format.grid import Grid
 from bloscpack.dataset.layouts.base import NewItems
 from bloscpack.describe import info
 from bloscpack.exceptions import FormatError, UsageError
@@ -56,17 +54,6 @@ def same(expected, found):
 
 
 # Reading and assigning by any index
-
-
-def test_every_single_item(made):
-    array = dataset.open(made)
-    for place in np.ndindex(ITEMS.shape):
-        same(ITEMS[place], array[place])
-        below = tuple(np.int16(i - n) for i, n in zip(place, ITEMS.shape, strict=True))
-        same(ITEMS[place], array[below])
-    for place in [(6, 0), (0, -11)]:
-        with pytest.raises(IndexError):
-            array[place]
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +132,6 @@ def test_assignments_by_outer_and_pointwise_indexes(made):
         same(expected, array[:])
         same(expected[expected < 20], array[array[:] < 20])
     assert dataset.verify(made).ok
-
-
-def test_rows_chunks_and_iteration(made):
-    array = dataset.open(made)
-    assert ITEMS.tolist() == [row.tolist() for row in array]
-    np.testing.assert_array_equal(ITEMS, np.concatenate([*array.iter_chunks()]))
-    same(ITEMS.astype("f8"), np.asarray(array, "f8"))
 
 
 # What is in the files
@@ -278,15 +258,6 @@ def test_other_layouts_are_cut_along_rows(path, layout):
     assert not path.exists()
     with dataset.create_array(path, ITEMS, layout=layout, chunks=(2, 10)) as array:
         assert (2, 10) == array.chunks
-
-
-def test_a_list_is_a_shape(made):
-    with dataset.open(made, "r+") as array:
-        array.resize([7, 11])
-        assert (7, 11) == array.shape
-        for wrong in ([7], [7, 8, 9], [7, "8"], [7, -8]):
-            with pytest.raises(UsageError, match=re.escape(str(wrong))):
-                array.resize(wrong)
 
 
 def test_a_shape_of_whole_rows_is_a_number_of_rows(path):
@@ -641,19 +612,6 @@ def test_many_chunks(path):
         assert tracemalloc.get_traced_memory()[1] < 8e6
     finally:
         tracemalloc.stop()
-
-
-def test_resizing_visits_the_chunks_at_the_old_ends_only(path, monkeypatch):
-    visited = []
-    box = Grid.box
-    monkeypatch.setattr(Grid, "box", lambda *of: visited.append(of) or box(*of))
-    with dataset.create_array(
-        path, np.ones((40, 40)), chunks=(1, 1), shards=(8, 8)
-    ) as a:
-        visited.clear()
-        a.resize((40, 41))
-        assert len(visited) < 40 * 40
-        assert ([1, 0], 41) == (a[39, 39:].tolist(), a.shape[1])
 
 
 @pytest.mark.parametrize("wide", [12, 15, 31])

@@ -368,9 +368,9 @@ def test_a_member_that_is_not_complete_is_hidden(path):
     """Other programs find no node in the folder where a member is written."""
     program = (
         "import os, sys; from bloscpack import dataset; import numpy\n"
-        "from bloscpack._storage.disk import Disk\n"
-        "Disk.rename = lambda self, old, new, rename=Disk.rename: (\n"
-        "    os._exit(0) if new.endswith('new') else rename(self, old, new))\n"
+        "def end(event, given):\n"
+        "    if event == 'os.rename' and given[1].endswith('new'): os._exit(0)\n"
+        "sys.addaudithook(end)\n"
         "group = dataset.open_group(sys.argv[1], 'r+')\n"
         "group.create_array('new', [1], layout='bcolz')"
     )

@@ -11,18 +11,14 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 
 import dataset.documents as documents
 import dataset.golden_directories as golden
 import numpy as np
 import pytest
-from dataset.pending import with_pending
+from dataset.inside import FolderChange, FolderLock, ObjectChange, disk, with_pending
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange, ObjectChange
-from bloscpack._commit.locking import FolderLock
-from bloscpack._storage.disk import disk
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 
@@ -1200,6 +1196,7 @@ def test_waiting_for_the_writer_of_a_group(member, tmp_path):
         with group.change():
             pass
     first, inside = dataset.open(path, "r+"), threading.Event()
+    may_end = threading.Event()
     late = dataset.open(path + member, "r+", timeout=0.1)
     second = dataset.open(path + member, "r+", timeout=30)
 
@@ -1207,13 +1204,14 @@ def test_waiting_for_the_writer_of_a_group(member, tmp_path):
         with first.change():
             first["a"].append([3])
             inside.set()
-            time.sleep(0.5)
+            may_end.wait()
 
     thread = threading.Thread(target=change)
     thread.start()
     inside.wait()
     with pytest.raises(StorageError, match="another writer"):
         (late if member else late["a"]).append([5])
+    threading.Timer(0.2, may_end.set).start()  # the next writer may be waiting then
     array = second if member else second["a"]
     array.append([4])
     thread.join()

@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 import pytest
+from dataset.inside import unfinished
 
 from bloscpack import dataset
-from bloscpack._commit.objects import unfinished
 from bloscpack.exceptions import NotReadable, StorageError, UsageError
 
 

@@ -17,12 +17,11 @@ import pytest
 from dataset import documents
 from dataset import golden_directories as golden
 from dataset.damage_datasets import edit_json, numbers
+from dataset.inside import OpenFile, with_pending
 from dataset.layouts import LAYOUTS, SHARDED
-from dataset.pending import with_pending
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
-from bloscpack._storage.folder_store import OpenFile
 from bloscpack.exceptions import DamageError, Unsupported
 
 

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset import documents
+from dataset.shard_index import crc_of
 from storage.servers import serving_folder
 from support import TESTS
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._format.shard import crc_of
 from bloscpack.exceptions import (
     BloscpackError,
     FormatError,

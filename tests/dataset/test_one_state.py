@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
+from dataset.inside import FolderChange, FolderStore
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
-from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import StorageError
 
 CHANGES = """
-import sys, time
+import itertools, sys
 from bloscpack import dataset
 with dataset.open(sys.argv[1], "r+", sync=False) as found:
     print("open", flush=True)
-    number, end = 0, time.monotonic() + float(sys.argv[2])
-    while time.monotonic() < end:
-        number += 1
+    for number in itertools.count(1):
         if isinstance(found, dataset.Table):
             found[:] = {name: [number] * len(found) for name in found.names}
         else:
@@ -59,6 +56,30 @@ def values_in(items):
     return set(np.concatenate(parts).tolist())
 
 
+@contextlib.contextmanager
+def writing(program, *arguments):
+    """Yield a process that changes a dataset until the block ends."""
+    command = [sys.executable, "-c", program, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        try:
+            assert b"open\n" == writer.stdout.readline()
+            yield writer
+        finally:
+            writer.kill()
+
+
+def read_beside(writer, path, old, read):
+    """Read one state at a time, at least 100 times and until some have been seen."""
+    seen, reads = set(), 0
+    while len(seen) < 3 or reads < 100:
+        assert writer.poll() is None
+        for reader in old, dataset.open(path):
+            found = read(reader)
+            assert 1 == len(found), found
+            seen |= found
+            reads += 1
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_read_beside_assignments_of_another_process(kind, tmp_path):
@@ -66,31 +87,18 @@ def test_a_read_beside_assignments_of_another_process(kind, tmp_path):
     KINDS[kind](path)
     old = dataset.open(path)
     old[:]
-    command = [sys.executable, "-c", CHANGES, str(path), "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-        assert b"open\n" == writer.stdout.readline()
-        seen, reads, end = set(), 0, time.monotonic() + 1.5
-        while time.monotonic() < end:
-            for reader in old, dataset.open(path):
-                found = values_in(reader[:])
-                assert 1 == len(found), found
-                seen |= found
-                reads += 1
-        assert 0 == writer.wait()
-    assert len(seen) > 1
-    assert reads > 20
+    with writing(CHANGES, path) as writer:
+        read_beside(writer, path, old, lambda reader: values_in(reader[:]))
 
 
 # Lets shards appear and vanish: those with the fill value are left out.
 APPEARING = """
-import sys, time
+import itertools, sys
 from bloscpack import dataset
-low, high = int(sys.argv[3]), int(sys.argv[4])
+low, high = int(sys.argv[2]), int(sys.argv[3])
 with dataset.open(sys.argv[1], "r+", sync=False) as array:
     print("open", flush=True)
-    number, end = 0, time.monotonic() + float(sys.argv[2])
-    while time.monotonic() < end:
-        number += 1
+    for number in itertools.count(1):
         array[low:high] = number % 3
         if number % 4 == 1:
             array[...] = number % 3
@@ -108,17 +116,9 @@ def test_a_read_beside_assignments_that_leave_out_shards(
 ):
     path = tmp_path / "a"
     dataset.create_array(path, shape=length, dtype="i8", chunks=2, shards=shard).close()
-    command = [sys.executable, "-c", APPEARING, str(path), "4", str(low), str(high)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-        assert b"open\n" == writer.stdout.readline()
-        old, seen, end = dataset.open(path), set(), time.monotonic() + 3.5
-        while time.monotonic() < end:
-            for reader in old, dataset.open(path):
-                found = {*reader[low:high].tolist()}
-                assert 1 == len(found), found
-                seen |= found
-        assert 0 == writer.wait()
-    assert len(seen) > 1
+    with writing(APPEARING, path, str(low), str(high)) as writer:
+        old = dataset.open(path)
+        read_beside(writer, path, old, lambda reader: {*reader[low:high].tolist()})
 
 
 @pytest.mark.parametrize("layout", ["zarr", "superchunk"])

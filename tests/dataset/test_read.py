@@ -13,11 +13,10 @@ import sys
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
+from dataset.inside import HAS_OPEN_FOLDERS, FolderStore, with_pending
 from dataset.layouts import LAYOUTS, SHARDED
-from dataset.pending import with_pending
 
 from bloscpack import dataset
-from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.dataset import opening
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
@@ -74,31 +73,6 @@ def test_golden_directories(name, tmp_path):
             assert_same(items, np.ascontiguousarray(found[:][field]))
     else:
         assert_same(expected, found[:])
-
-
-KEYS = [
-    *(0, -1, 106, slice(None), slice(3, 60, 7), slice(None, None, -1), slice(90, 200)),
-    *((slice(5, 50), 1), (3, 2), (Ellipsis, 0), (slice(19, 21), slice(None, None, -2))),
-    *([5, 3, 99, 5], np.arange(107) % 3 == 0, slice(40, 20), None, []),
-]
-
-
-@pytest.mark.parametrize("key", KEYS, ids=repr)
-def test_indexes(key, tmp_path):
-    array = extracted("bcolz/z_shape_2d", tmp_path)
-    expected = golden.values("bcolz/z_shape_2d")
-    if isinstance(key, list) and not key:
-        assert expected[key].shape == array[key].shape
-        return
-    np.testing.assert_array_equal(expected[key], array[key])
-    assert type(expected[key]) is type(array[key])
-
-
-def test_an_index_out_of_bounds(tmp_path):
-    array = extracted("bcolz/z_shape_2d", tmp_path)
-    for key in (107, (0, 3), (0, 0, 0), "name", 1.5):
-        with pytest.raises(IndexError):
-            array[key]
 
 
 def test_description_and_iteration(tmp_path):
@@ -446,19 +420,6 @@ def test_sizes_that_lie(tmp_path):
         dataset.open(tmp_path)[:]
 
 
-def test_a_missing_chunk(tmp_path):
-    array = extracted("bcolz/z_int_i4", tmp_path)
-    (tmp_path / "data" / "__2.blp").unlink()
-    assert 512 == len(array[:512])
-    with pytest.raises(DamageError) as caught:
-        array[:513]
-    error = caught.value
-    assert ("chunks", 2, str(tmp_path / "data" / "__2.blp")) == (
-        *(error.section, error.chunk),
-        error.filename,
-    )
-
-
 @pytest.mark.slow
 def test_every_bit_of_a_chunk(tmp_path):
     golden.extract("bcolz/z_int_i4", tmp_path)
@@ -611,23 +572,6 @@ def test_a_table_of_which_a_column_is_removed_meanwhile(tmp_path, monkeypatch, l
 
 
 DESCRIPTIONS = {"zarr": "zarr.json", "superchunk": "storage"}
-
-
-@pytest.mark.parametrize("layout", DESCRIPTIONS)
-def test_a_description_is_read_once(tmp_path, monkeypatch, layout):
-    dataset.create_array(tmp_path / "x", np.arange(5), layout=layout).close()
-    opened = []
-    open_file = OpenFile.__init__
-
-    def count(file, descriptor, path):
-        opened.append(os.path.basename(path))
-        open_file(file, descriptor, path)
-
-    monkeypatch.setattr(OpenFile, "__init__", count)
-    with dataset.open(tmp_path / "x") as found:
-        assert [0, 1, 2, 3, 4] == found[:].tolist()
-        assert [1, 3] == found[1:5:2].tolist()
-    assert 1 == opened.count(DESCRIPTIONS[layout])
 
 
 @pytest.mark.parametrize("layout", DESCRIPTIONS)

@@ -15,11 +15,11 @@ from check.cases import frames_of
 from dataset import damage_datasets as damage
 from dataset import golden_directories
 from dataset.layouts import LAYOUTS, SHARDED
+from dataset.shard_index import index_size
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._format.shard import index_size
-from bloscpack.exceptions import FormatError, UsageError
+from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,12 @@ def snapshot(path):
     return {p: p.read_bytes() for p in sorted(Path(path).rglob("*")) if p.is_file()}
 
 
-def rows_of(recovery):
-    return [(loss.member, loss.rows) for loss in recovery.losses]
+def rows_of(found):
+    return [(loss.member, loss.rows) for loss in found.losses]
+
+
+def kinds_of(report):
+    return [f.kind for f in report.findings if f.severity == "error"]
 
 
 def check_saved(recovery, expected, lost, fill=damage.FILL):
@@ -96,6 +100,14 @@ def link(layout):
 def test_lost_chunks(layout, harm, form):
     damage.new_array("a", layout)
     lost = harm(layout)
+    report = dataset.verify("a")
+    assert not report.ok
+    assert [("", rows) for rows in lost] == rows_of(report)
+    assert 100 - sum(b - a for a, b in lost) == 10 * report.nintact
+    if harm is remove:
+        assert ["missing"] == kinds_of(report)
+    with pytest.raises((FormatError, StorageError)):
+        dataset.open("a")[slice(*lost[0])]
     before = snapshot("a")
     options = {"fill": 255} if form == "fill" else {"drop": form == "drop"}
     recovery = dataset.recover("a", "new", sync=False, **options)
@@ -122,12 +134,18 @@ def test_damage_outside_of_chunks_loses_nothing(layout):
     file = damage.files_of("a", layout)[0]
     for place in (2, 20, 40, os.path.getsize(file) - index_size(3) + 1):
         damage.flip(file, place)
+        report = dataset.verify("a")
+        assert (False, 10) == (report.ok, report.nintact), place
         recovery = dataset.recover("a", "new", mode="w", sync=False)
         assert [] == recovery.losses, place
         check_saved(recovery, damage.numbers(), [])
         damage.flip(file, place)
     _, _, end = damage.chunk_extent("a", layout, 2)
     damage.truncate(file, end)
+    report = dataset.verify("a")
+    assert (["index"], 10) == (kinds_of(report), report.nintact)
+    with pytest.raises(FormatError):
+        dataset.open("a")[0]
     recovery = dataset.recover("a", "new", mode="w", sync=False)
     check_saved(recovery, damage.numbers(), [])
 
@@ -150,10 +168,12 @@ def test_a_table(layout, drop):
             os.remove("t/data/%s/__%d__.bin" % (column, number + 1))
         else:
             os.remove(damage.files_of("t/" + column, layout)[number])
+    report = dataset.verify("t")
     recovery = dataset.recover("t", "new", drop=drop, sync=False)
     step = 30 if layout in SHARDED else 10
     x, y = (step, 2 * step), (2 * step, 3 * step)
-    assert [("x", x), ("y", y)] == rows_of(recovery)
+    assert [("x", x), ("y", y)] == rows_of(recovery) == rows_of(report)
+    assert 2 == report.narrays
     found = dataset.open("new")
     attributes = found.attrs.asdict()
     note = attributes.pop("bloscpack_recovered")
@@ -179,13 +199,17 @@ def test_a_table(layout, drop):
 def test_a_column_without_description(layout):
     columns = damage.new_table("t", layout)
     os.remove("t/y/zarr.json" if layout == "zarr" else "t/y/meta/storage")
+    report = dataset.verify("t")
     recovery = dataset.recover("t", "new")
     found = dataset.open("new")
     if layout == "zarr":  # the document of the table has a copy
+        assert report.ok
+        assert [("copy", "y/zarr.json")] == [(f.kind, f.file) for f in report.findings]
         assert [] == rows_of(recovery)
         assert columns["y"].tolist() == found["y"][:].tolist()
         return
-    assert [("y", None)] == rows_of(recovery)
+    assert ["description"] == kinds_of(report)
+    assert [("y", None)] == rows_of(recovery) == rows_of(report)
     assert ["x"] == found.names
     assert columns["x"].tolist() == found["x"][:].tolist()
 
@@ -194,6 +218,9 @@ def test_a_column_without_description(layout):
 def test_columns_of_different_lengths(layout):
     columns = damage.new_table("t", layout)
     damage.shorten_column("t/y", layout, 90)
+    report = dataset.verify("t")
+    assert ["unequal"] == kinds_of(report)
+    assert "'x': 100, 'y': 90" in report.findings[0].message
     recovery = dataset.recover("t", "new")
     assert ("x", (90, 100)) in rows_of(recovery)
     found = dataset.open("new")
@@ -209,6 +236,9 @@ def test_a_group():
     os.remove("g/one/c/2")
     with open("g/bad/zarr.json", "w") as fp:
         fp.write("[]")
+    report = dataset.verify("g")
+    assert ["bad/zarr.json", "one/c/2"] == sorted(f.file for f in report.findings)
+    assert [("one", (60, 90))] == rows_of(report)
     recovery = dataset.recover("g", "new")
     assert [("bad", None), ("one", (60, 90))] == sorted(rows_of(recovery))
     found = dataset.open("new")

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 from dataset import shared_programs
 from dataset.crash_places import crash_place
-from dataset.pending import with_pending
+from dataset.inside import ObjectChange, locking, shared, with_pending
 from support import run_silently
 
 from bloscpack import dataset
-from bloscpack._commit import locking, shared
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 
 needs_locks = pytest.mark.skipif(os.name == "nt", reason="needs locks of files")
@@ -97,16 +96,6 @@ def test_a_writer_that_is_killed(full, tmp_path):
     run("killed", tmp_path / "a")
 
 
-@needs_fork
-@needs_locks
-@pytest.mark.slow
-@pytest.mark.parametrize("job", ["overlapping", "disjoint"])
-@pytest.mark.parametrize("name", [n for n in shared_programs.ARRAYS if n != "no axes"])
-def test_many_assignments(job, name, tmp_path):
-    shared_programs.create(tmp_path / "a", name)
-    run(job, tmp_path / "a", 100)
-
-
 # One process
 
 
@@ -129,29 +118,6 @@ def test_each_object_sees_what_the_others_have_assigned(path):
         np.testing.assert_array_equal(expected, reader[...])
     assert ["c", "zarr.json"] == sorted(os.listdir(path))
     assert [] == dataset.verify(path).findings
-
-
-INDEXES = [
-    ...,
-    (slice(None, None, -3), slice(1, 11, 4)),
-    ([8, 0, 3], 5),
-    ([0, 8], [11, 2]),
-    (np.arange(9) % 2 == 0, slice(None)),
-    np.arange(108).reshape(9, 12) % 5 == 0,
-    (slice(0, 0), slice(None)),
-    (4, None, slice(2, 9)),
-]
-
-
-@needs_locks
-@pytest.mark.parametrize("key", INDEXES, ids=repr)
-def test_indexes(key, path):
-    expected = np.zeros((9, 12), "i4")
-    values = np.arange(expected[key].size).reshape(expected[key].shape)
-    expected[key] = values
-    with opened(path) as array:
-        array[key] = values
-        np.testing.assert_array_equal(expected, array[...])
 
 
 @needs_locks
@@ -568,7 +534,6 @@ def url(tmp_path):
 
 def test_conflicts_of_objects(url, monkeypatch):
     """Another writer stores a shard first: the change is made again."""
-    from bloscpack._commit.change import ObjectChange
 
     def begin(change, name):
         monkeypatch.setattr(ObjectChange, "begin", genuine)
@@ -587,7 +552,6 @@ def test_conflicts_of_objects(url, monkeypatch):
 
 def test_a_change_of_objects_that_is_not_complete(url, monkeypatch):
     """The staged shards must not replace those of a shared writer later."""
-    from bloscpack._commit.change import ObjectChange
 
     def stopped(change, files, root):
         raise KeyboardInterrupt

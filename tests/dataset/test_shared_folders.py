@@ -15,13 +15,11 @@ import tempfile
 import dataset.documents as documents
 import numpy as np
 import pytest
+from dataset.inside import Disk, descriptors, ownership, with_pending
 from dataset.layouts import LAYOUTS
-from dataset.pending import with_pending
 from support import FailingCalls, as_user, needs_root, open_files_in
 
 from bloscpack import bigfile, dataset
-from bloscpack._commit import ownership
-from bloscpack._storage.disk import Disk
 from bloscpack.cli import main
 from bloscpack.dataset.parallel import target_of
 from bloscpack.exceptions import (
@@ -80,57 +78,6 @@ def files_of(path):
 
 
 # What other users have planted
-
-
-@needs_root
-def test_a_table_that_is_planted_around_a_dataset(sticky):
-    with as_user(VICTIM):
-        dataset.create_array(sticky / "ds", ITEMS, chunks=8, shards=8).close()
-        (sticky / "home").mkdir()
-        (sticky / "home" / "precious").write_text("precious")
-    shard = (sticky / "ds" / "c" / "1").read_bytes()
-    document = with_pending(
-        json.dumps(group_document(**{"column-order": ["ds"]})).encode(),
-        {"ds/c/0": "forged", "home/hook": "hook", "home/precious": None},
-    )
-    plant(
-        sticky,
-        {
-            "zarr.json": document,
-            ".bloscpack/forged": shard,
-            ".bloscpack/hook": "#!",
-        },
-    )
-    with as_user(VICTIM):
-        assert ITEMS.tolist() == dataset.open(sticky / "ds")[:].tolist()
-        assert dataset.verify(sticky / "ds").ok
-        with dataset.open(sticky / "ds", "r+") as array:
-            array.append(ITEMS)
-            assert ITEMS.tolist() * 2 == array[:].tolist()
-    assert ["precious"] == os.listdir(sticky / "home")
-
-
-@needs_root
-@pytest.mark.parametrize("mode", ["create", "convert", "remove"])
-def test_copies_of_documents_that_are_planted_around_a_dataset(sticky, mode):
-    with as_user(VICTIM):
-        (sticky / "home").mkdir()
-        (sticky / "home" / "precious").write_text("precious")
-        np.save(sticky / "home" / "x.npy", ITEMS)
-    consolidated = {"kind": "inline", "must_understand": False, "metadata": {}}
-    document = {**group_document(), "consolidated_metadata": consolidated}
-    content = with_pending(json.dumps(document).encode(), {"home/precious": None})
-    plant(sticky, {"zarr.json": content, ".bloscpack/file": "planted"})
-    before = (sticky / "zarr.json").read_bytes()
-    with as_user(VICTIM):
-        if mode == "convert":
-            dataset.convert(sticky / "home" / "x.npy", sticky / "new", to="zarr")
-        else:
-            dataset.create_array(sticky / "new", ITEMS).close()
-        with dataset.open(sticky / "new", "r+") as array:
-            array.append([7])
-        assert (sticky / "home" / "precious").exists()
-    assert before == (sticky / "zarr.json").read_bytes()
 
 
 def signed_group(files, **members):
@@ -305,24 +252,6 @@ def test_copies_of_documents_in_a_group_of_another_user(open_folder):
 
 
 @needs_root
-@pytest.mark.parametrize("document", ["damaged", "of a table"])
-def test_a_planted_document_blocks_no_datasets_of_others(sticky, document):
-    content = b"{"
-    with as_user(VICTIM):
-        dataset.create_array(sticky / "ds", ITEMS).close()
-    if document == "of a table":
-        dataset.create_table(sticky / "t", {"x": ITEMS}).close()
-        content = (sticky / "t" / "zarr.json").read_bytes()
-    plant(sticky, {".bloscpack/file": "planted", "zarr.json": content})
-    with as_user(VICTIM):
-        with dataset.open(sticky / "ds", "r+") as array:
-            array.append([7])
-        dataset.create_array(sticky / "other", ITEMS).close()
-        dataset.create_array(sticky / "ds", ITEMS, mode="w").close()
-    assert ITEMS.tolist() == dataset.open(sticky / "ds")[:].tolist()
-
-
-@needs_root
 def test_a_folder_of_changes_that_is_planted_during_a_change(sticky):
     """Its owner could put other files in the place of new ones."""
     with as_user(VICTIM):
@@ -398,17 +327,6 @@ def test_a_column_that_another_user_has_added(shared, monkeypatch):
     with as_user(ATTACKER, TEAM), dataset.open(shared / "t", "r+") as table:
         table.append({"x": [1], "z": [2]})
         assert [*ITEMS, 2] == table["z"][:].tolist()
-
-
-@needs_root
-def test_a_table_of_a_group_holds_no_other_datasets(shared):
-    with as_user(ATTACKER, TEAM):
-        dataset.create_table(shared / "t", {"x": ITEMS}).close()
-    with (
-        as_user(VICTIM, TEAM),
-        pytest.raises(UsageError, match="can't hold other datasets"),
-    ):
-        dataset.create_array(shared / "t" / "inner", ITEMS)
 
 
 # Folders that are exchanged
@@ -568,7 +486,7 @@ def test_a_folder_that_may_not_be_entered_is_named(open_folder, read):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 def test_datasets_that_are_dropped_are_closed(tmp_path, monkeypatch):
-    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 50)
+    monkeypatch.setattr(descriptors, "MOST_KEPT", 50)
     dataset.create_array(tmp_path / "a", ITEMS).close()
     dataset.create_table(tmp_path / "t", {"x": ITEMS}, layout="bcolz").close()
     gc.collect()  # objects of earlier tests may still have files open

@@ -27,10 +27,3 @@ def test_any_change_of_a_grid(layout, examples, tmp_path):
     if states.LAYOUTS[layout].at_url:
         examples //= 2
     states.run(states.GridMachine, tmp_path, layout, examples=examples)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("examples", [10, pytest.param(100, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("layout", ["zarr", "zarr at a URL"])
-def test_any_change_of_a_group(layout, examples, tmp_path):
-    states.run(states.GroupMachine, tmp_path, layout, examples=examples)

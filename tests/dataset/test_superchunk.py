@@ -8,23 +8,17 @@ import blosc
 import numpy as np
 import pytest
 from dataset import documents
-from support import open_files_in
+from dataset.shard_index import crc_of
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._format.identity import Identity
-from bloscpack._format.shard import crc_of
 from bloscpack.dataset.layouts import shard_writer, superchunk
-from bloscpack.dataset.layouts.superchunk import encode_name, leaves_of
+from bloscpack.dataset.layouts.superchunk import leaves_of
 from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
 NESTED = np.dtype(
     [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "g")]
 )
-DTYPES = [
-    *("?", "i1", "<u2", ">i8", "f2", ">f4", "g", "c8", "G", "S5", "U3", "V7"),
-    *("M8[ns]", "m8[s]", "M8", NESTED, [("a", "i4"), ("b", "V0")]),
-]
 
 
 @pytest.mark.parametrize("name", ["zarr.json", "__rootdirs__", "meta"])
@@ -76,25 +70,6 @@ def path(tmp_path):
     return tmp_path / "d"
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype(path, dtype):
-    items = items_of(dtype, (23, 2))
-    options = {"layout": "superchunk", "chunks": 4, "shards": 8}
-    with dataset.create_array(path, items, **options) as array:
-        array.append(items[:5])
-        array[3:9] = items[10:16]
-        expected = np.concatenate([items, items[:5]]).astype(items.dtype)
-        expected[3:9] = items[10:16]
-        assert expected.tobytes() == array[:].tobytes()
-        array.resize(40)
-        array.resize(11)
-    with dataset.open(path) as array:
-        assert (items.dtype, (11, 2)) == (array.dtype, array.shape)
-        for key in (slice(None), slice(9, 2, -3), [1, 5, 5], (slice(3), 1), ..., None):
-            assert expected[:11][key].tobytes() == array[key].tobytes()
-        assert expected[4, 1].tobytes() == array[4, 1].tobytes()
-
-
 def test_fields_are_read_alone(path):
     items = items_of(NESTED, (9,))
     with dataset.create_array(path, items, layout="superchunk") as array:
@@ -125,17 +100,6 @@ def test_tuples_are_items_with_fields(path):
         with pytest.raises(UsageError, match="field 'u'"):
             array.append([(1, ([1, 2, 3], b""))])
         assert 3 == len(array)
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-def test_files_of_a_dropped_array_are_closed(path):
-    items = items_of(NESTED, (9,))
-    dataset.create_array(path, items, layout="superchunk", chunks=1, shards=2).close()
-    array = dataset.open(path)
-    assert items.tobytes() == array[:].tobytes()
-    assert open_files_in(path)
-    del array
-    assert [] == open_files_in(path)
 
 
 def test_fields_are_assigned(path):
@@ -202,22 +166,6 @@ def test_folder_of_the_rules(path):
     assert items["p"]["u"][6:].tolist() == last.tolist()
     for name in superchunks:
         assert bp.verify(path / name).ok
-
-
-@pytest.mark.parametrize(
-    ("expected", "name"),
-    [
-        ("a b", "a b"),
-        ("a%2Fb", "a/b"),
-        ("%25", "%"),
-        ("%2E%2E", ".."),
-        ("%", ""),
-        ("µ", "µ"),
-        ("c%3A%5C", "c:\\"),
-    ],
-)
-def test_names_of_folders(expected, name):
-    assert expected == encode_name(name)
 
 
 def test_table_with_nested_columns_and_strange_names(path):
@@ -464,7 +412,7 @@ def test_frames_that_wait(tmp_path, monkeypatch, waiting):
     """How many frames are written together does not change a byte."""
     data = np.random.default_rng(0).random(5000)
     settings = {"chunks": 100, "shards": 1000, "layout": "superchunk", "sync": False}
-    same = Identity("0123456789abcdef")
+    same = superchunk.Identity("0123456789abcdef")
     monkeypatch.setattr(superchunk, "Identity", lambda *_: same)
     dataset.create_array(tmp_path / "expected", data, **settings).close()
     monkeypatch.setattr(shard_writer, "WAITING_NBYTES", waiting)

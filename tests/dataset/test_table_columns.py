@@ -6,10 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
+from dataset.inside import FolderStore
 from dataset.layouts import LAYOUTS
 
 from bloscpack import dataset
-from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import UsageError
 
 

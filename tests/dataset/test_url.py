@@ -10,21 +10,19 @@ from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
-from dataset.pending import with_pending
+from dataset.inside import (
+    Conflict,
+    ObjectStore,
+    remote,
+    remote_files,
+    with_pending,
+)
+from dataset.shard_index import NO_ENTRY, crc_of
 from storage.servers import serving_folder
 
 import bloscpack
 from bloscpack import bigfile, dataset
-from bloscpack._commit.objects import Claim, NewObjects
-from bloscpack._format.shard import NO_ENTRY, crc_of
-from bloscpack._storage import remote
-from bloscpack._storage.object_store import ObjectStore
-from bloscpack._storage.store import Conflict
-from bloscpack.dataset.commit_rules import DATASETS, writer_for
 from bloscpack.dataset.file_checks import DatasetReport
-from bloscpack.dataset.folder import Folder
-from bloscpack.dataset.layouts import Found, find
-from bloscpack.dataset.layouts.zarr import ZarrArray
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,
@@ -420,7 +418,7 @@ def test_a_server_that_is_gone(folder, monkeypatch):
 
 def test_changes_by_others(web, folder, monkeypatch):
     """A reader goes on when rows are appended to a shard that it has open."""
-    monkeypatch.setattr("bloscpack._storage.remote_files.HEAD_SIZE", 256)
+    monkeypatch.setattr(remote_files, "HEAD_SIZE", 256)
     array = dataset.open(web.url + "/g/in/a b")
     assert ROWS[-1].tolist() == array[-1].tolist()
     with dataset.open(folder / "g/in/a b", "r+") as writer:
@@ -447,15 +445,6 @@ def add_pending_file(path):
     document.write_bytes(with_pending(document.read_bytes(), {"c/0/0": "new-1"}))
 
 
-def test_pending_files(web, folder):
-    """A change that was committed, and is not complete, is visible."""
-    path = folder / "g/in/a b"
-    expected = dataset.open(path)[:]
-    add_pending_file(path)
-    expected[:64] = -1
-    assert expected.tolist() == dataset.open(web.url + "/g/in/a b")[:].tolist()
-
-
 @pytest.mark.parametrize("layout", ["bcolz", "superchunk"])
 def test_other_layouts(folder, layout):
     with dataset.create_array(folder / "o", ROWS, layout=layout) as array:
@@ -476,34 +465,6 @@ def new():
     store = fsspec.filesystem("memory")
     if store.exists("/new"):
         store.rm("/new", recursive=True)
-
-
-def test_changes(new):
-    with dataset.create_array(new, ROWS, chunks=16, shards=64) as array:
-        expected = ROWS.copy()
-        for count in (1, 63, 64, 200):
-            array.append(ROWS[:count])
-            expected = np.concatenate([expected, ROWS[:count]])
-            assert expected.tolist() == dataset.open(new)[:].tolist()
-        array[3:500:9] = -1
-        expected[3:500:9] = -1
-        array.attrs["unit"] = "m"
-        array.resize(100)
-        array.resize(140)
-    expected = np.concatenate([expected[:100], np.zeros((40, 2))])
-    with dataset.open(new, "r+") as array:
-        assert expected.tolist() == array[:].tolist()
-        array.resize(len(array) - 3)
-        with pytest.raises(UsageError):
-            array.append([["x", "y"]])
-        array.append(ROWS[:3])
-    found = dataset.open(new)
-    assert {"unit": "m"} == dict(found.attrs)
-    assert [*expected[:137].tolist(), *ROWS[:3].tolist()] == found[:].tolist()
-    with pytest.raises(FileExistsError):
-        dataset.create_array(new, ROWS)
-    with pytest.raises(UsageError):
-        found.append(ROWS)
 
 
 def test_the_fill_value_of_an_array_that_was_replaced_is_not_read(new):
@@ -764,61 +725,6 @@ def test_interrupted_changes(new, change):
     assert 1 < count < 99
 
 
-def test_interrupted_creation(new):
-    """A dataset is there when it is complete; the next program tidies up."""
-    failing = new.replace("memory", "failing")
-    for mode in ("x", "w"):
-        for count in range(99):
-            FailingFileSystem.left = 10**9
-            if mode == "w":
-                dataset.create_table(new, table_of(30), shards=16, mode="w").close()
-            try:
-                FailingFileSystem.left = count
-                dataset.create_table(failing, table_of(21), shards=16, mode=mode)
-                break
-            except StorageError:
-                try:
-                    columns, _ = state_of(new)
-                    assert len(columns["x"][0]) in (30, 21)
-                    assert mode == "w" or len(columns["x"][0]) == 21
-                    if len(columns["x"][0]) == 21:  # only a mark is left
-                        dataset.create_array(new, [1], mode="w").close()
-                except (NotReadable, FileNotFoundError):
-                    with dataset.create_array(new, shape=90, dtype="i4") as array:
-                        assert not array[:].any()
-                    assert ["a"] == list(dataset.open("memory://new"))
-                fsspec.filesystem("memory").rm("/new", recursive=True)
-        assert 5 < count < 99
-        assert (21,) == dataset.open(new).shape
-        if mode == "x":
-            fsspec.filesystem("memory").rm("/new", recursive=True)
-
-
-def test_interrupted_removal(new):
-    """A member is there until its document is removed; the rest is tidied up."""
-    failing = new.replace("memory", "failing")
-    for count in range(99):
-        with dataset.open(new, "w") as group:
-            group.create_array("b", ROWS)
-            group.create_group("in").create_table("t", table_of(21), shards=16)
-        FailingFileSystem.left = count
-        try:
-            with dataset.open(failing, "r+") as group:
-                del group["in"]
-            break
-        except StorageError:
-            found = dataset.open(new)
-            assert list(found) in (["b"], ["b", "in"])
-            if "in" in found:
-                assert 21 == len(found["in/t"])
-            with dataset.open(new, "r+") as group:
-                group.create_array("in", [1], mode="w")
-                assert [1] == group["in"][:].tolist()
-            assert not fsspec.filesystem("memory").find("/new/a/in/t")
-    assert 5 < count < 99
-    assert ["b"] == list(dataset.open(new))
-
-
 def test_an_array_with_a_pending_file(new, tmp_path):
     """A copy of a folder whose writer died is completed before it is changed."""
     with dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64) as array:
@@ -985,32 +891,6 @@ def test_two_programs(new, pair, monkeypatch):
     assert not fsspec.filesystem("memory").find("/new/a/.bloscpack")
 
 
-def test_a_lost_folder(new, monkeypatch):
-    """A call whose shards are removed while it commits fails; the other one wins."""
-    create("memory://new/model", 8)
-    model = Folder(ObjectStore("memory://new/model"))
-    store, put = ObjectStore(new), ObjectStore.put
-    winner, documents = NewObjects(store, Claim(store, "x", DATASETS)), []
-
-    def take(self, name, *arguments):
-        documents.extend([name] * (name == "zarr.json"))
-        if len(documents) == 2:  # the first one says that the folder is taken
-            monkeypatch.setattr(ObjectStore, "put", put)
-            for shard in ("c/0", "c/1"):
-                winner.write(shard, model.read(shard))
-        return put(self, name, *arguments)
-
-    monkeypatch.setattr(ObjectStore, "put", take)
-    with pytest.raises(Conflict):
-        create(new)
-    with pytest.raises(NotReadable):
-        dataset.open(new)
-    winner.stage("zarr.json", model.read("zarr.json"))
-    winner.commit()
-    assert list(range(8)) == dataset.open(new)[:].tolist()
-    assert not fsspec.filesystem("memory").find("/new/a/.bloscpack")
-
-
 def test_objects_with_other_names(new):
     """They are removed with the dataset."""
     store = fsspec.filesystem("memory")
@@ -1021,19 +901,6 @@ def test_objects_with_other_names(new):
                 store.pipe_file("/new/a/a/" + name, b"")
         del group["a"]
     assert ["/new/a/zarr.json"] == store.find("/new")
-
-
-def test_two_writers(new):
-    with dataset.create_array(new, ROWS, chunks=16, shards=64) as first:
-        second = dataset.open(new, "r+")
-        second.append(ROWS[:5])
-        with pytest.raises(StorageError, match="another program has changed"):
-            first.append(ROWS[:7])
-        with pytest.raises(StorageError, match="open it again"):
-            first.append(ROWS[:7])
-        second.append(ROWS[:5])
-    expected = np.concatenate([ROWS, ROWS[:5], ROWS[:5]])
-    assert expected.tolist() == dataset.open(new)[:].tolist()
 
 
 class TaggedFileSystem(MemoryFileSystem):
@@ -1108,17 +975,6 @@ def test_a_store_that_fails(new, monkeypatch):
         assert ROWS.tolist() == dataset.open(new)[:].tolist()
 
 
-def test_a_change_between_the_detection_of_an_array_and_its_writer():
-    url = "memory://between"
-    dataset.create_array(url, np.arange(10)).close()
-    folder = Folder(ObjectStore(url))
-    assert ("zarr", "array") == find(folder)
-    with dataset.open(url, "r+") as array:
-        array.append([10])
-    writer_for(Found(folder, "zarr", "array"), True)
-    assert (11,) == ZarrArray(folder).shape
-
-
 def test_the_first_change_claims_the_document_that_was_opened(monkeypatch):
     """Each request takes long; if it has changed since, storing it is a conflict."""
     requests = []
@@ -1167,14 +1023,31 @@ def test_chunks_in_memory_are_of_the_version_that_is_read(web):
         assert (items + 1).tolist() == reader[:].tolist()
 
 
-def test_asking_twice_whether_a_file_exists():
-    store, fs, path = ObjectStore("memory://twice"), MemoryFileSystem(), "/twice/a.json"
-    for content in (b"one", b"two!"):
-        fs.pipe(path, content)
-        assert store.exists("a.json")
-    assert b"two!" == store.read("a.json")[0]
-    assert store.exists("a.json")
-    fs.rm(path)
-    assert not store.exists("a.json")
-    with pytest.raises(FileNotFoundError):
-        store.read("a.json")
+def test_interrupted_creation(new):
+    """A dataset is there when it is complete; the next program tidies up."""
+    failing = new.replace("memory", "failing")
+    for mode in ("x", "w"):
+        for count in range(99):
+            FailingFileSystem.left = 10**9
+            if mode == "w":
+                dataset.create_table(new, table_of(30), shards=16, mode="w").close()
+            try:
+                FailingFileSystem.left = count
+                dataset.create_table(failing, table_of(21), shards=16, mode=mode)
+                break
+            except StorageError:
+                try:
+                    columns, _ = state_of(new)
+                    assert len(columns["x"][0]) in (30, 21)
+                    assert mode == "w" or len(columns["x"][0]) == 21
+                    if len(columns["x"][0]) == 21:  # only a mark is left
+                        dataset.create_array(new, [1], mode="w").close()
+                except (NotReadable, FileNotFoundError):
+                    with dataset.create_array(new, shape=90, dtype="i4") as array:
+                        assert not array[:].any()
+                    assert ["a"] == list(dataset.open("memory://new"))
+                fsspec.filesystem("memory").rm("/new", recursive=True)
+        assert 5 < count < 99
+        assert (21,) == dataset.open(new).shape
+        if mode == "x":
+            fsspec.filesystem("memory").rm("/new", recursive=True)

@@ -14,17 +14,15 @@ from binascii import crc32
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
+from dataset.inside import Disk, descriptors, with_pending
 from dataset.layouts import LAYOUTS
-from dataset.pending import with_pending
 from support import environment
 
 from bloscpack import dataset
-from bloscpack._arrays.selection import Selection
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find_members
-from bloscpack.dataset.layouts.base import NewArray
-from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
+from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
 
@@ -100,16 +98,6 @@ def test_settings_that_fit(tmp_path, layout):
         size("none", auto="best")
     with pytest.raises(UsageError, match="has no setting 'typesize'"):
         size("none", auto=True, typesize=4)
-
-
-def test_settings_that_fit_need_little_memory(tmp_path):
-    items = np.zeros((4, 2**20), "i4")
-    for data in (items, items.T):
-        tracemalloc.start()
-        NewArray(np.dtype("f8"), data.shape, settings={"auto": True}, sample=data)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < items.nbytes / 4
 
 
 ROW = {"a": [1.5]}
@@ -244,15 +232,6 @@ def test_arguments(tmp_path):
     assert [[2, 2]] * 3 == a[:].tolist()
 
 
-@pytest.mark.parametrize("fill", [np.nan, np.inf, -0.5])
-def test_fill_values(tmp_path, fill):
-    with dataset.create_array(
-        tmp_path / "a", [1.5], layout="bcolz", fill_value=fill
-    ) as a:
-        a.resize(3)
-    np.testing.assert_array_equal([1.5, fill, fill], dataset.open(tmp_path / "a")[:])
-
-
 def test_an_existing_name(tmp_path):
     path = tmp_path / "a"
     dataset.create_array(path, [1, 2, 3], layout="bcolz").close()
@@ -273,8 +252,6 @@ def test_an_existing_name(tmp_path):
 
 
 def test_replacing_without_an_exchange(tmp_path, monkeypatch):
-    from bloscpack._storage.disk import Disk
-
     monkeypatch.setattr(Disk, "exchange", lambda *_: False)
     for count in (1, 2):
         path = tmp_path / "a"
@@ -305,8 +282,6 @@ def test_leftovers_of_dead_writers_are_removed(tmp_path):
 
 def test_a_temporary_folder_keeps_its_mark_to_the_end(tmp_path, monkeypatch):
     """A writer that dies while it removes one leaves what the next one removes."""
-    from bloscpack._storage.disk import Disk
-
     left = tmp_path / ".a.bloscpack-5"
     for name in (".bloscpack-new", "a/c/0", "a/zarr.json", "file", "z"):
         (left / name).parent.mkdir(parents=True, exist_ok=True)
@@ -489,39 +464,6 @@ def test_values_that_do_not_fit(tmp_path):
     assert [[1, 2], [3, 4]] == array[10:].tolist()
 
 
-def test_text_is_not_cut_off(tmp_path):
-    array = dataset.create_array(tmp_path / "a", ["abc"], layout="bcolz")
-    with pytest.raises(DoesNotFit, match="'abcd'"):
-        array.append(["abcd"])
-    array.append(["xy"])
-    assert ["abc", "xy"] == array[:].tolist()
-
-
-KEYS = [
-    *(0, -1, slice(None), slice(3, 60, 7), slice(None, None, -3), slice(90, 200)),
-    *((slice(5, 50), 1), (3, 2), (Ellipsis, 0), (slice(19, 21), slice(None, None, -2))),
-    *([5, 3, 99, 5], np.arange(107) % 3 == 0, slice(40, 20), (None, 5), (None, 5, 1)),
-    *([[1, 2], [50, 60]], ([7, 5], slice(1, 3)), ([7, 5], 1), (slice(20, 40),)),
-    *(([7, 5], None, 1), (..., slice(2)), np.zeros(0, int)),
-]
-
-
-@pytest.mark.parametrize("key", KEYS, ids=repr)
-@pytest.mark.parametrize("scalar", [False, True])
-def test_assignment(key, scalar, tmp_path):
-    expected = np.arange(321, dtype="i4").reshape(107, 3)
-    with dataset.create_array(tmp_path / "a", expected, layout="bcolz", chunks=20) as a:
-        shape = expected[key].shape
-        values = (
-            7 if scalar else 1000 + np.arange(np.prod(shape, dtype=int)).reshape(shape)
-        )
-        expected[key] = values
-        a[key] = values
-        np.testing.assert_array_equal(expected, a[:])
-    np.testing.assert_array_equal(expected, dataset.open(tmp_path / "a")[:])
-    assert not (tmp_path / "a" / ".bloscpack").exists()
-
-
 def test_attributes(tmp_path):
     path = tmp_path / "a"
     with dataset.create_array(path, [1], layout="bcolz") as array:
@@ -556,34 +498,7 @@ def test_one_writer_and_many_readers(tmp_path):
     dataset.open(path, "r+").close()
 
 
-def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
-    from bloscpack._storage.disk import Disk
-
-    path = tmp_path / "t"
-    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
-    create, left = Disk.create, [3]
-
-    def full(self, name, mode):
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, "the disk is full", name)
-        return create(self, name, mode)
-
-    with monkeypatch.context() as context:
-        context.setattr(Disk, "create", full)
-        with pytest.raises(OSError, match="the disk is full"):
-            table.append(COLUMNS)
-    assert_table(COLUMNS, table)
-    assert_table(COLUMNS, dataset.open(path))
-    table.append(COLUMNS)
-    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
-    assert_table(twice, table)
-    assert_table(twice, dataset.open(path))
-
-
 def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
-    from bloscpack._storage.disk import Disk
-
     path = tmp_path / "t"
     table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
     rename = Disk.rename
@@ -605,33 +520,6 @@ def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
     with dataset.open(path, "r+") as table:
         assert_table(twice, table)
     assert not (path / ".bloscpack").exists()
-
-
-def test_a_reader_from_before_the_end_of_a_change(tmp_path, monkeypatch):
-    """It finds no file of a later change in place of one of the change that it saw."""
-    from bloscpack._storage.disk import Disk
-
-    path = tmp_path / "a"
-    array = dataset.create_array(path, np.zeros(32, "i4"), layout="bcolz", chunks=8)
-    rename = Disk.rename
-
-    def failing(self, old, new):
-        if new.endswith(".blp"):
-            raise OSError(errno.EIO, "the disk fails", new)
-        rename(self, old, new)
-
-    with monkeypatch.context() as context:
-        context.setattr(Disk, "rename", failing)
-        with pytest.raises(OSError, match="the disk fails"):
-            array[:] = 1
-    reader = dataset.open(path)
-    array.close()
-    with dataset.open_array(path, "r+") as array:
-        assert [1] * 32 == array[:].tolist()
-        with array._writer.change() as change:
-            selection = Selection(slice(None), array.shape)
-            array.stage_items(change, selection, np.full(32, 2, "i4"))
-            assert [1] * 32 == reader[:].tolist()
 
 
 def test_a_reader_of_removed_rows(tmp_path):
@@ -1002,7 +890,7 @@ def test_a_closed_group_and_a_name_without_characters(tmp_path, monkeypatch):
 def test_folders_that_are_closed_after_each_use(tmp_path, monkeypatch, layout):
     """As if other threads opened many datasets: one that is in use stays open."""
     path = tmp_path / "t"
-    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 0)
+    monkeypatch.setattr(descriptors, "MOST_KEPT", 0)
     columns = {"x": np.arange(5), "y": np.arange(5.0)}
     for mode in ("x", "w"):
         with dataset.create_table(path, columns, layout=layout, mode=mode) as table:
@@ -1223,3 +1111,26 @@ def test_an_integer_becomes_an_equal_float_or_is_refused(tmp_path, dtype, wrong,
         dataset.create_array(tmp_path / "b", np.array([wrong]), dtype=dtype)
     with pytest.raises(UsageError, match=str(wrong)):
         dataset.create_array(tmp_path / "b", np.zeros(1, dtype), fill_value=wrong)
+
+
+def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "t"
+    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
+    create, left = Disk.create, [3]
+
+    def full(self, name, mode):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "the disk is full", name)
+        return create(self, name, mode)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "create", full)
+        with pytest.raises(OSError, match="the disk is full"):
+            table.append(COLUMNS)
+    assert_table(COLUMNS, table)
+    assert_table(COLUMNS, dataset.open(path))
+    table.append(COLUMNS)
+    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
+    assert_table(twice, table)
+    assert_table(twice, dataset.open(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import json
 import os
@@ -15,26 +14,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset import documents, states
+from dataset import documents
+from dataset.inside import (
+    HAS_OPEN_FOLDERS,
+    OpenFile,
+    descriptors,
+)
 from dataset.layouts import LAYOUTS, SHARDED
+from dataset.shard_index import ENTRY, crc_of
 from support import open_files_in
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._format.shard import ENTRY, crc_of, index_size
-from bloscpack._storage.base import Storage
-from bloscpack._storage.disk import Disk
-from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.cli import main
-from bloscpack.dataset.commit_rules import writer_for
-from bloscpack.dataset.folder import Folder
-from bloscpack.dataset.layouts import Found, find, shard_files
-from bloscpack.dataset.layouts.zarr import ZarrArray
+from bloscpack.dataset.layouts import shard_files
 from bloscpack.exceptions import (
     DoesNotFit,
     FormatError,
     StorageError,
-    Unsupported,
     UsageError,
 )
 
@@ -227,24 +224,6 @@ def test_blocks_that_do_not_fit(tmp_path):
 # Changes
 
 
-def test_attributes(tmp_path):
-    path = tmp_path / "a"
-    array = dataset.create_array(path, [1, 2], attrs={"a": 1})
-    document = json.loads((path / "zarr.json").read_text())
-    document["extra"] = {"must_understand": False, "x": 1}
-    (path / "zarr.json").write_text(json.dumps(document))
-    array.attrs["b"] = [1, None]
-    array.append([3])
-    with pytest.raises(UsageError, match="must be JSON"):
-        array.attrs["c"] = {1, 2}
-    array.close()
-    assert documents.is_signed((path / "zarr.json").read_bytes())
-    changed = documents.read(path / "zarr.json")
-    assert {"a": 1, "b": [1, None]} == changed["attributes"]
-    assert {"must_understand": False, "x": 1} == changed["extra"]
-    assert [3] == changed["shape"]
-
-
 def test_only_written_shards_take_room(tmp_path):
     path = tmp_path / "a"
     shape = (10**12, 3)
@@ -355,81 +334,6 @@ def test_readers_keep_their_rows(tmp_path):
     array.close()
 
 
-def test_reading_while_a_writer_appends(tmp_path):
-    path = tmp_path / "a"
-    array = dataset.create_array(
-        path, shape=0, dtype="i8", chunks=50, shards=200, sync=False
-    )
-    results = []
-
-    def read():
-        while len(array) < 5000:
-            reader = dataset.open(path)
-            first, again = reader[:], reader[:]
-            results.append(
-                np.array_equal(first, np.arange(len(first)))
-                and np.array_equal(first, again)
-            )
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    while len(array) < 5000:
-        array.append(np.arange(len(array), len(array) + 123))
-    thread.join()
-    array.close()
-    assert results
-    assert all(results)
-
-
-def test_a_full_disk(tmp_path, monkeypatch):
-    """An append that fails changes nothing, and the next one succeeds."""
-    path = tmp_path / "a"
-    array = dataset.create_array(path, np.arange(30), chunks=4, shards=8)
-
-    class FullDisk(Disk):
-        left = 0
-
-        def sync(self, fp):
-            if not self.left:
-                raise OSError(errno.ENOSPC, "the disk is full", fp.name)
-            self.left -= 1
-            super().sync(fp)
-
-    for count in range(4):
-        with monkeypatch.context() as context:
-            full = FullDisk()
-            full.left = count
-            context.setattr("bloscpack._commit.change.disk", full)
-            for change in (
-                lambda: array.append(np.arange(40)),
-                lambda: array.__setitem__(slice(None), 5),
-            ):
-                with pytest.raises(OSError, match="disk is full"):
-                    change()
-        assert list(range(30)) == array[:].tolist()
-        assert list(range(30)) == dataset.open(path)[:].tolist()
-    array.append([30])
-    array.close()
-    assert list(range(31)) == dataset.open(path)[:].tolist()
-    assert {"c", "zarr.json"} == set(os.listdir(path))
-
-
-def test_frames_are_copied(tmp_path):
-    path = tmp_path / "a"
-    noise = np.random.default_rng(1).integers(0, 256, 4096, "u1")
-    with dataset.create_array(path, noise, chunks=512, shards=8192) as array:
-        before = (path / "c" / "0").read_bytes()
-        array.append(noise[:100])
-        array[600] = noise[600] ^ 1
-    after = (path / "c" / "0").read_bytes()
-    for number in (0, *range(2, 8)):
-        start = number * 512
-        assert noise[start : start + 512].tobytes() in before
-        assert noise[start : start + 512].tobytes() in after
-    noise[600] ^= 1
-    check_files(path, np.append(noise, noise[:100]))
-
-
 def test_copying_without_the_system(tmp_path, monkeypatch):
     path = tmp_path / "a"
     array = dataset.create_array(path, np.arange(60), chunks=8, shards=80)
@@ -469,44 +373,11 @@ def test_chunks_that_stay_are_copied_as_whole_blocks(tmp_path, monkeypatch, chun
     ].tolist()
 
 
-class FarFile(Storage):
-    """A file on another machine."""
-
-    is_remote = True
-
-    def __init__(self, storage):
-        self._storage = storage
-        self.size = storage.size
-        self.requests = []
-
-    def read_into(self, view, offset):
-        self.requests.append((offset, len(view)))
-        return self._storage.read_into(view, offset)
-
-
-class FarFolder(Folder):
-    def storage(self, name, end=0):
-        self.file = FarFile(super().storage(name, end))
-        return self.file
-
-
-def test_files_that_are_far(tmp_path):
-    path = tmp_path / "a"
-    dataset.create_array(path, np.arange(60), chunks=8, shards=80).close()
-    folder = FarFolder(FolderStore(str(path)))
-    folder.is_remote = True
-    reader = ZarrArray(folder).reader
-    assert list(range(60)) == reader.get(...).tolist()
-    # The index; then the front, and the chunks with the few bytes in front of the
-    # padded copy of the last.
-    assert 3 == len(folder.file.requests)
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 @pytest.mark.parametrize("layout", SHARDED)
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
     monkeypatch.setattr("bloscpack.dataset.layouts.array_files.LIMIT", 10)
-    monkeypatch.setattr("bloscpack._storage.descriptors.MOST_KEPT", 12)
+    monkeypatch.setattr(descriptors, "MOST_KEPT", 12)
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}
     dataset.create_array(path, np.arange(90), **options).close()
@@ -576,56 +447,6 @@ def test_bounded_memory(tmp_path):
 # Damage
 
 
-def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
-    path = tmp_path / "a"
-    expected = np.arange(20, dtype="i2")
-    dataset.create_array(path, expected, chunks=8, shards=24).close()
-    file = path / "c" / "0"
-    content = file.read_bytes()
-    offset = ENTRY.unpack_from(content, len(content) - index_size(3))[0]
-    noticed = 0
-    for position in range(len(content)):
-        damaged = bytearray(content)
-        damaged[position] ^= 1 << position % 8
-        file.write_bytes(damaged)
-        try:
-            found = dataset.open(path)[:]
-        except FormatError as error:
-            assert str(file) in str(error)  # noqa: PT017 - most positions raise it
-            noticed += 1
-        else:
-            # In what this reader does not use: other sections, the short chunk.
-            assert expected.tolist() == found.tolist()
-            assert position < offset or not bloscpack.verify(file).ok
-    assert noticed > len(content) // 3
-    for size in (0, 10, len(content) - 1):
-        file.write_bytes(content[:size])
-        with pytest.raises(FormatError):
-            dataset.open(path)[:]
-
-
-def test_wrong_documents(tmp_path):
-    path = tmp_path / "a"
-    dataset.create_array(path, np.arange(20)).close()
-    good = json.loads((path / "zarr.json").read_text())
-    for text in ("", "[]", "{", '{"node_type": "array"}'):
-        (path / "zarr.json").write_text(text)
-        with pytest.raises(FormatError):
-            dataset.open(path)
-    for key in good:
-        if key not in ("attributes", "dimension_names", "bloscpack"):
-            (path / "zarr.json").write_text(
-                json.dumps({k: v for k, v in good.items() if k != key})
-            )
-            with pytest.raises((FormatError, UsageError)):
-                dataset.open(path)
-    good["codecs"] = [{"name": "unknown"}]
-    del good["bloscpack"]
-    (path / "zarr.json").write_text(json.dumps(good))
-    with pytest.raises((Unsupported, UsageError), match=r"the codec 'unknown'|zarr"):
-        dataset.open(path)
-
-
 def test_links_are_refused(tmp_path):
     path = tmp_path / "a"
     dataset.create_array(path, np.arange(20)).close()
@@ -640,38 +461,7 @@ def test_links_are_refused(tmp_path):
         dataset.open(path)[:]
 
 
-def test_a_link_that_is_planted_during_a_change(tmp_path, monkeypatch):
-    path, victim = tmp_path / "a", tmp_path / "victim"
-    dataset.create_array(path, np.arange(8), chunks=2, shards=4).close()
-    shutil.copytree(path / "c", victim)
-    before = {p.name: p.read_bytes() for p in victim.iterdir()}
-    rename = Disk.rename
-
-    lock = threading.Lock()  # several threads give shards their names
-
-    def planting(disk, old, new):
-        rename(disk, old, new)
-        with lock:
-            if not (path / "c").is_symlink():
-                (path / "c").rename(tmp_path / "c")
-                (path / "c").symlink_to(victim)
-
-    with dataset.open(path, "r+") as array:
-        monkeypatch.setattr(Disk, "rename", planting)
-        # Between the two steps of `planting`, another thread finds no folder.
-        expected = r"(symbolic link|No such file).*a/c'"
-        with pytest.raises(OSError, match=expected):
-            array.append(np.arange(40))
-        monkeypatch.undo()
-    assert before == {p.name: p.read_bytes() for p in victim.iterdir()}
-
-
 # Any sequence of changes
-
-
-@pytest.mark.slow
-def test_any_sequence_of_changes(tmp_path):
-    states.run(states.ArrayMachine, tmp_path, "zarr", checks=[check_files], examples=20)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
@@ -794,16 +584,6 @@ def test_documents_that_would_take_all_memory_or_time(tmp_path):
     assert 2 == len(shards_of(path))
 
 
-def test_a_unit_of_time_is_a_word(tmp_path):
-    path = tmp_path / "a"
-    dataset.create_array(path, np.zeros(2, "M8[s]")).close()
-    document = json.loads((path / "zarr.json").read_text())
-    document["data_type"]["configuration"]["unit"] = "D],O,M8[D"
-    (path / "zarr.json").write_text(json.dumps(document))
-    with pytest.raises((FormatError, UsageError), match="data type"):
-        dataset.open(path)
-
-
 def test_an_append_of_one_chunk(tmp_path, monkeypatch):
     """It starts no thread."""
     started = []
@@ -862,20 +642,6 @@ def test_the_document_is_read_once_per_opening_and_once_per_change(
         array[3:30]
     assert (0, 0) == count()
     assert 55 == len(dataset.open(path))
-
-
-def test_a_change_between_the_detection_of_an_array_and_its_writer(tmp_path):
-    """Its inode may be that of a file that the change has replaced."""
-    path = tmp_path / "a"
-    dataset.create_array(path, items("f8", 10)).close()
-    folder = Folder.open(path)
-    assert ("zarr", "array") == find(folder)
-    for _ in range(3):
-        with dataset.open(path, "r+", sync=False) as array:
-            array.append(items("f8", 1))
-    writer = writer_for(Found(folder, "zarr", "array"), True)
-    assert (13,) == ZarrArray(folder).shape
-    writer.close()
 
 
 @pytest.mark.parametrize("listed_from", [0, 64])

@@ -9,13 +9,10 @@ import os
 import numpy as np
 import pytest
 from dataset import documents
+from dataset.inside import Disk, FolderChange, FolderStore, SharedFolder
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
-from bloscpack._commit.writer import SharedFolder
-from bloscpack._storage.disk import Disk
-from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import (
     DamageError,
     DoesNotFit,

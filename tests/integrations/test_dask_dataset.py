@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 from contextlib import nullcontext, suppress
@@ -15,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset.crash_places import LocalFolder
+from dataset.inside import Disk, ObjectStore
 from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._storage.disk import Disk
-from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset.dask_write import Addition
 from bloscpack.dataset.parallel import FolderTarget, target_of
 from bloscpack.exceptions import NotReadable, StorageError, UsageError
@@ -211,14 +209,6 @@ def test_shards_are_whole_files(tmp_path):
         expected = ROWS[number * 64 : number * 64 + 64]
         found = bp.unpack_ndarray_from_file(str(tmp_path / ("a/c/%d/0" % number)))
         assert expected.tolist() == found.tolist()
-
-
-@pytest.mark.parametrize("count", [0, 1, 64])
-def test_few_rows(tmp_path, count):
-    empty = da.zeros((0, 2))
-    lazy = da.concatenate([empty, da.from_array(ROWS[:count], chunks=(10, 1)), empty])
-    array = dataset.from_dask(tmp_path / "a", lazy, chunks=16, shards=64)
-    assert ROWS[:count].tolist() == array[:].tolist()
 
 
 def test_unknown_lengths(tmp_path):
@@ -474,19 +464,6 @@ def test_late_tasks_change_nothing(place):
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
 
-def test_late_tasks_find_a_copy(tmp_path):
-    """A dataset has another inode after it was restored, or on another machine."""
-    target = make(tmp_path / "a")
-    target.put(0, {"": ROWS[:10]})
-    target.finish(10)
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    shutil.rmtree(tmp_path / "a")
-    (tmp_path / "b").rename(tmp_path / "a")
-    target.put(0, {"": ROWS[10:20]})
-    target.finish(10)
-    assert ROWS[:10].tolist() == dataset.open(tmp_path / "a")[:].tolist()
-
-
 def test_late_tasks_find_the_document_of_another_program():
     import fsspec
 
@@ -572,52 +549,6 @@ def test_another_program_takes_the_name(tmp_path):
     assert ["a/zarr.json"] == files(tmp_path / "a")
 
 
-@pytest.mark.parametrize("mode", ["x", "w"])
-def test_every_request_at_a_url(mode, monkeypatch):
-    """Readers see nothing, or all of it; the next call succeeds, with the same mode."""
-    left = 0
-
-    def stopping(function):
-        def call(*arguments, **options):
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Stop
-            return function(*arguments, **options)
-
-        return call
-
-    def do(rows):
-        target = make(place, mode)
-        target.put(0, {"": rows[:64]})
-        target.put(64, {"": rows[64:]})
-        target.finish(len(rows))
-
-    for count in range(50):
-        place = "memory://every-%s/%d/a" % (mode, count)
-        if mode == "w":
-            dataset.create_array(place, ROWS[:300], chunks=16, shards=64).close()
-        left, done = count, False
-        with monkeypatch.context() as context:
-            context.setattr(ObjectStore, "put", stopping(ObjectStore.put))
-            for name in ("remove", "remove_all"):
-                context.setattr(ObjectStore, name, stopping(getattr(ObjectStore, name)))
-            with suppress(Stop):
-                do(ROWS[:100])
-                done = True
-        if is_readable(place):
-            found = dataset.open(place)[:].tolist()
-            assert found in (ROWS[:100].tolist(), ROWS[:300].tolist())
-        if mode == "w" or not is_readable(place):
-            do(ROWS[100:170])
-            assert ROWS[100:170].tolist() == dataset.open(place)[:].tolist()
-            assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
-        if done:
-            break
-    assert done
-    assert count > 4
-
-
 def test_a_dataset_that_is_being_written_at_a_url():
     """The message says so; nobody need put a document back."""
     target = make("memory://begun/a")
@@ -696,13 +627,6 @@ def test_a_failed_task(place, mode):
     array = dataset.from_dask(place, lazy, **options)
     assert ROWS.tolist() == array[:].tolist()
     assert 9 == len(files(place))
-
-
-def test_a_dataset_is_replaced_by_what_is_computed_from_it(tmp_path):
-    dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64).close()
-    lazy = dataset.open(tmp_path / "a").to_dask() * 2
-    array = dataset.from_dask(tmp_path / "a", lazy, mode="w")
-    assert (ROWS * 2).tolist() == array[:].tolist()
 
 
 # Appending
@@ -1062,3 +986,49 @@ def test_tables_of_a_frame_of_dask_name_from_dask(tmp_path):
         with pytest.raises(UsageError, match="found a DataFrame of Dask: from_dask"):
             table.append(frame)
         assert 1 == len(table)
+
+
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_every_request_at_a_url(mode, monkeypatch):
+    """Readers see nothing, or all of it; the next call succeeds, with the same mode."""
+    left = 0
+
+    def stopping(function):
+        def call(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Stop
+            return function(*arguments, **options)
+
+        return call
+
+    def do(rows):
+        target = make(place, mode)
+        target.put(0, {"": rows[:64]})
+        target.put(64, {"": rows[64:]})
+        target.finish(len(rows))
+
+    for count in range(50):
+        place = "memory://every-%s/%d/a" % (mode, count)
+        if mode == "w":
+            dataset.create_array(place, ROWS[:300], chunks=16, shards=64).close()
+        left, done = count, False
+        with monkeypatch.context() as context:
+            context.setattr(ObjectStore, "put", stopping(ObjectStore.put))
+            for name in ("remove", "remove_all"):
+                context.setattr(ObjectStore, name, stopping(getattr(ObjectStore, name)))
+            with suppress(Stop):
+                do(ROWS[:100])
+                done = True
+        if is_readable(place):
+            found = dataset.open(place)[:].tolist()
+            assert found in (ROWS[:100].tolist(), ROWS[:300].tolist())
+        if mode == "w" or not is_readable(place):
+            do(ROWS[100:170])
+            assert ROWS[100:170].tolist() == dataset.open(place)[:].tolist()
+            assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
+        if done:
+            break
+    assert done
+    assert count > 4

@@ -9,9 +9,9 @@ import warnings
 
 import numpy as np
 import pytest
+from dataset.inside import FolderStore
 
 from bloscpack import dataset
-from bloscpack._storage.folder_store import FolderStore
 from bloscpack.cli import main
 from bloscpack.exceptions import DamageError, FormatError, UsageError
 

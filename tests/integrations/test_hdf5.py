@@ -42,7 +42,7 @@ def blpk(*arguments, check=True, **settings):
         env=environment(),
         capture_output=True,
         check=check,
-        timeout=60,
+        timeout=300,
         **settings,
     )
 
@@ -834,7 +834,7 @@ def test_no_other_file_is_opened(tmp_path):
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     where = " (its items are in other files)"
@@ -1123,7 +1123,7 @@ def without_plugin(*arguments):
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -1192,7 +1192,7 @@ def test_verify_of_another_format_with_chunks_of_blosc():
     for arguments in (["verify", "a.h5"], ["recover", "a.h5", "b.blp"]):
         command = [sys.executable, "-m", "bloscpack", *arguments]
         done = subprocess.run(
-            command, env=environment(), capture_output=True, timeout=60, check=False
+            command, env=environment(), capture_output=True, timeout=300, check=False
         )
         assert 1 == done.returncode
         assert b"it is an HDF5 file; 'blpk convert' reads it" in done.stderr

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from dataset import soak_threads
+from dataset.inside import Conflict, ObjectStore
 from storage.object_stores import SECRETS, make_bucket, moto, rclone
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._storage.object_store import ObjectStore
-from bloscpack._storage.store import Conflict
 from bloscpack.dataset.parallel import target_of
 from bloscpack.exceptions import StorageError
 

@@ -1,7 +1,6 @@
 """Arrays of the layout zarr, read and written by zarr-python and TensorStore."""
 
 import importlib.util
-import json
 import os
 import shutil
 import warnings
@@ -65,37 +64,6 @@ def test_values(tmp_path, dtype, inner):
         assert expected.tolist() == read_by_tensorstore(path).tolist()
 
 
-def test_zarr_writes(tmp_path):
-    """An array that zarr-python has written is read; so are its changes of ours."""
-    path, expected = tmp_path / "a", np.arange(100).reshape(50, 2)
-    blosc = zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
-    other = zarr.create_array(
-        str(path),
-        shape=(60, 2),
-        chunks=(4, 2),
-        shards=(12, 2),
-        dtype="i8",
-        fill_value=3,
-        compressors=[blosc, zarr.codecs.Crc32cCodec()],
-    )
-    other[:50] = expected
-    expected = np.concatenate([expected, np.full((10, 2), 3)])
-    assert expected.tolist() == dataset.open(path)[:].tolist()
-    with dataset.open(path, "r+") as array:
-        array.append(expected[:28])  # whole chunks: a short one is padded with zeros
-        array[5:7] = -1
-    expected = np.concatenate([expected, expected[:28]])
-    expected[5:7] = -1
-    assert expected.tolist() == dataset.open(path)[:].tolist()
-    assert expected.tolist() == read_by_zarr(path).tolist()
-    ours = zarr.open_array(str(path), mode="r+")
-    ours[8:30] = 0
-    ours.resize((95, 2))
-    expected[8:30] = 0
-    expected = np.concatenate([expected, np.full((7, 2), 3)])
-    assert expected.tolist() == dataset.open(path)[:].tolist()
-
-
 def test_open_arrays_are_not_disturbed(tmp_path):
     path = tmp_path / "a"
     array = dataset.create_array(path, np.arange(30), chunks=4, shards=8)
@@ -125,19 +93,6 @@ def test_flipped_bits_in_chunks(tmp_path):
         if has_tensorstore:
             with pytest.raises(ValueError, match="Error reading shard"):
                 read_by_tensorstore(path)
-
-
-def test_missing_shards(tmp_path):
-    path = tmp_path / "a"
-    expected = np.full(64, -5)
-    sizes = {"chunks": 4, "shards": 16, "shape": 64, "dtype": "i8"}
-    with dataset.create_array(path, **sizes, fill_value=-5) as array:
-        array[:16] = expected[:16] = np.arange(16)
-        array[40] = expected[40] = 1
-    assert {"0", "2"} == set(os.listdir(path / "c"))
-    assert expected.tolist() == read_by_zarr(path).tolist()
-    assert expected.tolist() == dataset.open(path)[:].tolist()
-    assert -5 == json.loads((path / "zarr.json").read_text())["fill_value"]
 
 
 def same_in_zarr(path, expected):

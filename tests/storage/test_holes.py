@@ -14,7 +14,6 @@ import pytest
 from support import environment
 
 import bloscpack
-from bloscpack._storage.local import BLOCK, spans_of_data
 from bloscpack.file_io import PlainFPSink, unpack_fp_to_fp
 from bloscpack.npy_io import unpack_npy_from_file
 
@@ -39,49 +38,6 @@ def _needs_holes(tmp_path):
 def used(path):
     """Return the bytes that a file takes on the disk."""
     return os.stat(path).st_blocks * 512
-
-
-# Which bytes are left out
-
-
-DATA = b"x" * BLOCK
-ZEROS = bytes(BLOCK)
-
-
-@pytest.mark.parametrize(
-    ("spans", "plain", "offset"),
-    [
-        ([], b"", 0),
-        ([(0, 100)], b"x" * 100, 0),
-        ([], bytes(100), 0),
-        ([], bytes(100), BLOCK - 6),
-        ([], 3 * ZEROS, 0),
-        ([], 5 * ZEROS, 128),
-        ([(2 * BLOCK, 2 * BLOCK + 1)], 2 * ZEROS + b"x", 0),
-        ([(0, BLOCK)], b"x" + bytes(3 * BLOCK - 1), 0),
-        ([(0, BLOCK), (2 * BLOCK, 3 * BLOCK)], DATA + ZEROS + DATA, 0),
-        # The blocks are those of the file, not those of the chunk.
-        ([(BLOCK - 28, BLOCK - 18)], bytes(BLOCK - 28) + b"x" * 10, 28),
-        ([(0, 3 * BLOCK)], DATA + ZEROS + DATA, 1),
-        # One byte in the middle of a block.
-        ([(0, BLOCK)], bytes(1000) + b"x" + bytes(BLOCK - 1001), 0),
-    ],
-)
-def test_spans_of_data(spans, plain, offset):
-    assert spans == [*spans_of_data(plain, offset)]
-
-
-def test_spans_of_random_data():
-    chance = random.Random(2)
-    for _ in range(100):
-        sizes = [chance.randrange(3 * BLOCK) for _ in range(5)]
-        plain = b"".join(chance.choice([bytes(n), NOISE[:n]]) for n in sizes)
-        position = 0
-        spans = [*spans_of_data(plain, chance.randrange(3 * BLOCK))]
-        for start, stop in [*spans, (len(plain), len(plain))]:
-            assert position <= start <= stop <= len(plain)
-            assert bytes(start - position) == plain[position:start]
-            position = stop
 
 
 # Files
@@ -153,7 +109,7 @@ def blpk(*arguments, **options):
         [sys.executable, "-m", "bloscpack", *map(str, arguments)],
         env=environment(),
         check=True,
-        timeout=60,
+        timeout=300,
         **options,
     )
 

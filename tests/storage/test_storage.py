@@ -21,7 +21,6 @@ from bloscpack._commit.undo import settled_file
 from bloscpack._storage import base
 from bloscpack._storage.base import (
     BLOCKS_AT_A_TIME,
-    FileObjectStorage,
     MemoryStorage,
     PartStorage,
     Storage,
@@ -182,11 +181,6 @@ def test_whole(storage):
     assert DATA == storage.read_at(0, len(DATA))
 
 
-def test_byte_by_byte_from_the_end(storage):
-    found = [storage.read_at(offset, 1) for offset in reversed(range(len(DATA)))]
-    assert DATA == b"".join(reversed(found))
-
-
 OFFSETS = (0, 1, 500, len(DATA) - 1, len(DATA), 2000, 2**40)
 
 
@@ -244,13 +238,6 @@ def test_only_local_and_remote_files_have_an_identity(kind, tmp_path):
         assert known == (storage.identity is not None)
 
 
-def test_many_extents(storage):
-    extents = [(7, 9), (900, 2000), (3, 3), (2000, 3000), (0, len(DATA))]
-    expected = [DATA[start:stop] for start, stop in extents]
-    assert expected == storage.read_many(extents)
-    assert [] == storage.read_many([])
-
-
 def test_other_content_has_another_identity(kind, tmp_path):
     found = []
     for content in (DATA, DATA[::-1], DATA[:-1]):
@@ -285,23 +272,9 @@ def test_storage_as_a_file(storage):
 
 
 @needs_preadv
-def test_all_threads_read_a_local_file(tmp_path):
-    with local_file(tmp_path, DATA) as storage:
-        assert isinstance(storage, LocalStorage)
-        assert storage.concurrent
-
-
-@needs_preadv
 def test_all_threads_read_a_half_changed_file(tmp_path):
     with half_changed_file(tmp_path, DATA) as storage:
         assert storage.concurrent
-
-
-@pytest.mark.parametrize("name", ["file object", "short reads"])
-def test_other_threads_do_not_read_a_file_object(name, tmp_path):
-    with STORAGES[name](tmp_path, DATA) as storage:
-        assert isinstance(storage, FileObjectStorage)
-        assert not storage.concurrent
 
 
 def test_a_storage_behind_a_file_object_is_used_itself():
@@ -312,53 +285,6 @@ def test_a_storage_behind_a_file_object_is_used_itself():
     assert not storage_of(fp).concurrent
     assert DATA[10:20] == storage_of(fp).read_at(0, 10)
     assert whole_file(fp) is inner
-
-
-def test_a_slow_storage_behind_a_file_object_is_not_shared():
-    fp = io.BufferedReader(StorageFile(FileObjectStorage(io.BytesIO(DATA))))
-    assert not storage_of(fp).concurrent
-    assert DATA == storage_of(fp).read_at(0, 2000)
-
-
-@needs_preadv
-def test_appending_changes_the_identity_of_a_local_file(tmp_path):
-    with local_file(tmp_path, DATA) as before:
-        with open(tmp_path / "file", "ab") as fp:
-            fp.write(b"more")
-        with open(tmp_path / "file", "rb") as fp:
-            after = storage_of(fp)
-        assert before.identity != after.identity
-
-
-def test_reading_leaves_a_local_file_where_it_is(tmp_path):
-    (tmp_path / "file").write_bytes(DATA)
-    with open(tmp_path / "file", "rb") as fp:
-        fp.seek(7)
-        storage = storage_of(fp)
-        if storage.concurrent:
-            storage.read_at(100, 100)
-        assert 7 == fp.tell()
-
-
-def test_memory_is_not_copied():
-    buffer = bytearray(DATA)
-    storage = MemoryStorage(buffer)
-    buffer[0] = 99
-    assert b"\x63" == storage.read_at(0, 1)
-
-
-def test_the_contract_alone():
-    with pytest.raises(NotImplementedError):
-        Storage().read_into(memoryview(bytearray(1)), 0)
-    assert b"" == Storage().read_at(0, 100)
-
-
-@pytest.mark.parametrize("mode", ["ab", "r+b"])
-def test_file_that_is_written_at_its_end(tmp_path, monkeypatch, mode):
-    with open(tmp_path / "file", "wb"), open(tmp_path / "file", mode) as fp:
-        assert (mode == "ab") == writes_at_end(fp)
-        monkeypatch.setitem(sys.modules, "fcntl", None)  # not on Windows
-        assert (mode == "ab") == writes_at_end(fp)
 
 
 @pytest.mark.parametrize("how", ["whole", "part", "no bytes", "no such call"])
@@ -381,3 +307,11 @@ def test_write_blocks(tmp_path, monkeypatch, how):
         write_blocks(fp, blocks, 7)
         fp.seek(0)
         assert b"front\0\0" + b"".join(blocks) == fp.read()
+
+
+@pytest.mark.parametrize("mode", ["ab", "r+b"])
+def test_file_that_is_written_at_its_end(tmp_path, monkeypatch, mode):
+    with open(tmp_path / "file", "wb"), open(tmp_path / "file", mode) as fp:
+        assert (mode == "ab") == writes_at_end(fp)
+        monkeypatch.setitem(sys.modules, "fcntl", None)  # not on Windows
+        assert (mode == "ab") == writes_at_end(fp)

@@ -1,0 +1,53 @@
+"""The places inside of the package at which tests stop, delay, count or fail calls.
+
+No public call makes the disk fail, or a thread wait, in the middle of a change. Tests
+take these names from here: a move inside of the package changes this module alone.
+"""
+
+# ruff: noqa: F401 - the other modules import these names.
+
+from __future__ import annotations
+
+import bloscpack._commit.change
+import bloscpack._storage.folder_store
+from bloscpack._commit import locking, ownership, shared
+from bloscpack._commit.change import FolderChange, ObjectChange
+from bloscpack._commit.locking import FolderLock
+from bloscpack._commit.objects import Claim, NewObjects, unfinished
+from bloscpack._commit.writer import SharedFolder
+from bloscpack._engine.forks import Owner
+from bloscpack._format import block_table
+from bloscpack._format.committed import PENDING, Root
+from bloscpack._format.grid import Grid
+from bloscpack._storage import descriptors, object_store, remote, remote_files
+from bloscpack._storage.base import Storage
+from bloscpack._storage.disk import Disk, disk
+from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
+from bloscpack._storage.object_store import ObjectStore
+from bloscpack._storage.store import Conflict, MemoryStore
+
+
+def with_pending(content, files):
+    """Return the content of a document with another list of files, or without one."""
+    return Root(content).with_files(files).content
+
+
+def checked_bytes(patch, read):
+    """Return what `read` returns, and how many bytes it checks."""
+    counts, genuine = [], block_table.crc32c
+
+    def counted(data, *arguments):
+        counts.append(len(data))
+        return genuine(data, *arguments)
+
+    with patch.context() as context:
+        for module in ("chunks", "crc32c"):
+            context.setattr("bloscpack._format.%s.crc32c" % module, counted)
+        found = read()
+    return found, sum(counts)
+
+
+def replace_disk(patch, new):
+    """Let datasets use another disk, as long as `patch` is in force."""
+    for module in (bloscpack._storage.folder_store, bloscpack._commit.change):
+        patch.setattr(module, "disk", new)
