@@ -16,10 +16,10 @@ import unicodedata
 
 import numpy
 import pytest
+from cli.verb_support import VERBS
 from support import environment
 
 from bloscpack import pack_bytes_to_file, pack_ndarray_to_file
-from bloscpack._cli import args
 
 pty = pytest.importorskip("pty")
 tty = pytest.importorskip("tty")
@@ -231,7 +231,7 @@ def assert_harmless(text, allowed="\n"):
 
 
 def test_all_verbs_are_tested():
-    found = {verb.name for verb in args.VERBS}
+    found = {verb.name for verb in VERBS}
     assert found == set(CASES), "CASES needs a command line of each verb"
 
 

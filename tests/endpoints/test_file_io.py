@@ -14,10 +14,7 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack as bp
 from bloscpack import file_io, log
-from bloscpack._engine.blosc_settings import own_settings
-from bloscpack._format.chunks import compress
-from bloscpack._storage.base import read_up_to
-from bloscpack.abstract_io import pack, unpack
+from bloscpack.abstract_io import compress_chunk, pack, unpack
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -71,15 +68,14 @@ def test_layout():
     assert VALUE == source.metadata
     assert 10 * source.metadata_header.meta_size == source.metadata_header.max_meta_size
     assert NCHUNKS == len(source.offsets) == source.nchunks
-    with own_settings:
-        for i, (offset, (chunk, digest)) in enumerate(
-            zip(source.offsets, source, strict=True)
-        ):
-            plain = PLAIN[1000 * i : 1000 * (i + 1)]
-            assert compress(plain, BloscArgs()) == chunk
-            assert source.checksum_impl(chunk) == digest
-            assert offset == source.chunk_offset
-            assert data[offset : offset + len(chunk)] == chunk
+    for i, (offset, (chunk, digest)) in enumerate(
+        zip(source.offsets, source, strict=True)
+    ):
+        plain = PLAIN[1000 * i : 1000 * (i + 1)]
+        assert compress_chunk(plain, BloscArgs()) == chunk
+        assert source.checksum_impl(chunk) == digest
+        assert offset == source.chunk_offset
+        assert data[offset : offset + len(chunk)] == chunk
     table_at = source.offsets[0] - 8 * 11 * NCHUNKS
     table = struct.unpack_from("<%dq" % (11 * NCHUNKS), data, table_at)
     assert (*source.offsets, *[-1] * 10 * NCHUNKS) == table
@@ -544,16 +540,17 @@ def test_file_that_shrinks_while_it_is_read(tmp_path):
 
 @pytest.mark.parametrize("sink", [PlainBytesSink(2040), JoinedBytesSink()])
 def test_bytes_sink_filled_one_by_one(sink):
-    with own_settings:
-        chunks = [compress(PLAIN[:1000], BloscArgs()), compress(b"x" * 40, BloscArgs())]
+    chunks = [
+        compress_chunk(PLAIN[:1000], BloscArgs()),
+        compress_chunk(b"x" * 40, BloscArgs()),
+    ]
     assert [1000, 40, 1000] == [sink.put(chunks[i]) for i in (0, 1, 0)]
     assert PLAIN[:1000] + b"x" * 40 + PLAIN[:1000] == sink.getvalue()
 
 
 def test_bytes_sink_that_is_full():
     sink = PlainBytesSink(1500)
-    with own_settings:
-        chunk = compress(PLAIN[:1000], BloscArgs())
+    chunk = compress_chunk(PLAIN[:1000], BloscArgs())
     sink.put(chunk)
     with pytest.raises(FormatError, match="'500' plain bytes, found '1000'"):
         sink.put(chunk)
@@ -575,13 +572,12 @@ def test_put_one_by_one():
     sink.write_bloscpack_header()
     sink.write_metadata(VALUE, MetadataArgs())
     sink.init_offsets()
-    with own_settings:
-        for i in range(NCHUNKS):
-            compressed = compress(PLAIN[1000 * i : 1000 * (i + 1)], BloscArgs())
-            at = fp.tell()
-            offset, chunk, digest = sink.put(i, compressed)
-            assert (at, compressed) == (offset, chunk)
-            assert sink.do_checksum(compressed) == digest
+    for i in range(NCHUNKS):
+        compressed = compress_chunk(PLAIN[1000 * i : 1000 * (i + 1)], BloscArgs())
+        at = fp.tell()
+        offset, chunk, digest = sink.put(i, compressed)
+        assert (at, compressed) == (offset, chunk)
+        assert sink.do_checksum(compressed) == digest
     sink.finalize()
     data = bytearray(fp.getvalue())
     data[5] |= 2  # the header was written without metadata
@@ -592,19 +588,13 @@ def test_put_one_by_one():
     assert PLAIN[-40:] == out.getvalue()
 
 
-@pytest.mark.parametrize("most", [1, 3, 100])
-@pytest.mark.parametrize("size", [0, 1, 9, 10, 11])
-def test_read_up_to(size, most):
-    assert b"0123456789"[:size] == read_up_to(Limping(b"0123456789", most), size)
-
-
-def test_read_up_to_of_a_file_that_gives_nothing():
+def test_reading_of_a_file_that_gives_nothing():
     class Nothing:
         def read(self, size):
             return None
 
     with pytest.raises(StorageError, match="is non-blocking"):
-        read_up_to(Nothing(), 5)
+        CompressedFPSource(Nothing())
 
 
 # Names kept from 0.16
