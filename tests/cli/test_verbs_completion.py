@@ -36,7 +36,7 @@ def installed(shell):
 def output_of(*command, **options):
     options = {"env": environment(), **options}
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=30, **options
+        command, check=False, capture_output=True, text=True, timeout=120, **options
     )
     assert (0, "") == (done.returncode, done.stderr)
     return done.stdout

@@ -390,7 +390,6 @@ def test_interruption(target, tmp_path):
     )
     while len(os.listdir()) < 3 and process.poll() is None:
         time.sleep(0.01)
-    time.sleep(0.3)  # the command may not have begun to write
     process.send_signal(signal.SIGINT)
     assert "blpk: error: interrupted" in process.communicate(timeout=60)[1]
     assert -signal.SIGINT == process.returncode

@@ -1428,7 +1428,7 @@ def raised_by(work):
     errors = []
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
     return errors[0]
 

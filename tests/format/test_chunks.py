@@ -4,8 +4,6 @@ import io
 import itertools
 import os
 import struct
-import threading
-from contextlib import suppress
 
 import blosc
 import pytest
@@ -15,7 +13,7 @@ from support import BLP
 import bloscpack as bp
 from bloscpack.abstract_io import compress_chunk
 from bloscpack.args import BloscArgs
-from bloscpack.exceptions import DamageError, FormatError, Unsupported
+from bloscpack.exceptions import FormatError, Unsupported
 from bloscpack.file_io import CompressedBytesSource
 from bloscpack.headers import decode_blosc_header
 
@@ -140,61 +138,6 @@ def test_part_of_a_chunk_with_a_wrong_table(start):
 
 
 # The settings of Blosc belong to the process
-
-
-@pytest.fixture
-def settings():
-    """Set Blosc in an unusual way for one test, and check that it stays so."""
-    releasegil = blosc.set_releasegil(False)
-    nthreads = blosc.set_nthreads(2)
-    blosc.set_blocksize(2048)
-    yield
-    found = (
-        blosc.set_releasegil(releasegil),
-        blosc.set_nthreads(nthreads),
-        blosc.get_blocksize(),
-    )
-    blosc.set_blocksize(0)
-    assert (False, 2, 2048) == found
-
-
-@pytest.mark.usefixtures("settings")
-def test_settings_after_an_error():
-    with suppress(DamageError):
-        bp.unpack_bytes_from_bytes(damaged(16, None))
-
-
-@pytest.mark.usefixtures("settings")
-def test_settings_with_several_threads():
-    barrier = threading.Barrier(4, timeout=60)
-    found = []
-
-    def work():
-        for _ in range(20):
-            barrier.wait()
-            found.append(packed(PLAIN))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert 80 == len(found)
-    assert 1 == len(set(found))
-
-
-def test_settings_do_not_change_the_bytes(monkeypatch):
-    plain = PLAIN * 100
-    expected = chunk_of(plain)
-    monkeypatch.setenv("BLOSC_CLEVEL", "0")
-    monkeypatch.setenv("BLOSC_TYPESIZE", "1")
-    monkeypatch.setenv("BLOSC_COMPRESSOR", "zlib")
-    assert expected == chunk_of(plain)
-    blosc.set_blocksize(512)
-    try:
-        assert expected == chunk_of(plain)
-    finally:
-        blosc.set_blocksize(0)
 
 
 # Blocks in order

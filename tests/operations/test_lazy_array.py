@@ -10,7 +10,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import time
 
 import numpy
 import pytest
@@ -583,16 +582,3 @@ def test_dask(tmp_path):
 
 
 # Time
-
-
-@pytest.mark.slow
-def test_one_item_of_a_large_array_takes_little_time(tmp_path):
-    path = tmp_path / "large.blp"
-    bloscpack.pack_ndarray_to_file(numpy.zeros((125_000, 1000)), path)
-    times = []
-    for row in range(0, 125_000, 20_000):
-        start = time.perf_counter()
-        with open_ndarray(path) as lazy:
-            assert 0 == lazy[row, 3]
-        times.append(time.perf_counter() - start)
-    assert 5e-3 > min(times)
