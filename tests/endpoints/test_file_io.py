@@ -1,7 +1,6 @@
 """Packing and unpacking files and bytes, and the sources and sinks over files."""
 
 import array
-import inspect
 import io
 import os
 import struct
@@ -16,7 +15,7 @@ import bloscpack as bp
 from bloscpack import file_io, log
 from bloscpack.abstract_io import compress_chunk, pack, unpack
 from bloscpack.append import append, rewrite_metadata
-from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
+from bloscpack.args import BloscArgs, BloscpackArgs, calculate_nchunks
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 from bloscpack.file_io import (
     CompressedBytesSource,
@@ -104,25 +103,6 @@ def test_size_of_a_small_file(size, settings):
     assert (b"plain", None) == read_back(data)
 
 
-@pytest.mark.parametrize("value", [{}, [], 0, "", False, VALUE])
-def test_metadata(value):
-    assert (PLAIN, value) == read_back(packed(PLAIN, metadata=value))
-
-
-def test_settings_of_the_caller_stay_theirs():
-    blosc_args, bloscpack_args = BloscArgs(typesize=3), BloscpackArgs()
-    metadata_args = MetadataArgs()
-    before = dict(blosc_args), dict(bloscpack_args), dict(metadata_args)
-    packed(
-        PLAIN,
-        metadata={"a": 1},
-        blosc_args=blosc_args,
-        bloscpack_args=bloscpack_args,
-        metadata_args=metadata_args,
-    )
-    assert before == (dict(blosc_args), dict(bloscpack_args), dict(metadata_args))
-
-
 @pytest.mark.parametrize(
     "buffer",
     [
@@ -195,13 +175,6 @@ def test_input_and_output_are_the_same(tmp_path):
         with pytest.raises(UsageError, match="are the same file"):
             function(path, path)
     assert packed(PLAIN) == path.read_bytes()
-
-
-def test_missing_input(tmp_path):
-    for function in (bp.pack_file_to_file, bp.unpack_file_from_file):
-        with pytest.raises(FileNotFoundError, match="missing"):
-            function(tmp_path / "missing", tmp_path / "out")
-    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -297,15 +270,6 @@ class Limping:
         return self._fp.getvalue()
 
 
-def test_slow_file_objects():
-    source, middle, end = Limping(PLAIN), Limping(), Limping()
-    args = BloscpackArgs(offsets=False)
-    pack(PlainFPSource(source), CompressedFPSink(middle), *cut(), bloscpack_args=args)
-    assert packed(PLAIN, bloscpack_args=args) == middle.getvalue()
-    unpack(CompressedFPSource(Limping(middle.getvalue())), PlainFPSink(end))
-    assert PLAIN == end.getvalue()
-
-
 def test_pipe_to_pipe():
     middle = Limping()
     pack(PlainFPSource(Limping(PLAIN)), CompressedFPSink(middle), -1, 1000, -1)
@@ -316,28 +280,6 @@ def test_pipe_to_pipe():
     sink = PlainMemorySink()
     unpack(source, sink)
     assert PLAIN == b"".join(bytes(chunk) for chunk in sink.chunks)
-
-
-def test_where_file_objects_stand():
-    """They are used from their current position and left at the end of the data."""
-    plain, fp = io.BytesIO(b"front" + PLAIN + b"behind"), io.BytesIO(b"front")
-    plain.seek(5)
-    fp.seek(5)
-    sink = CompressedFPSink(fp)
-    pack(PlainFPSource(plain), sink, *cut(), metadata=VALUE)
-    assert b"behind" == plain.read()
-    assert len(fp.getvalue()) == fp.tell()
-    fp.write(b"behind")
-    assert b"front" + packed(PLAIN, metadata=VALUE) + b"behind" == fp.getvalue()
-    assert not plain.closed
-    assert not fp.closed
-
-    fp.seek(5)
-    out = io.BytesIO(b"front")
-    out.seek(5)
-    unpack(CompressedFPSource(fp), PlainFPSink(out, NCHUNKS))
-    assert b"front" + PLAIN == out.getvalue()
-    assert b"behind" == fp.read()
 
 
 def damaged(data, number):
@@ -455,15 +397,6 @@ def test_output_of_a_sink_with_its_own_store(tmp_path):
     assert b"ABC" * 1000 == (tmp_path / "a").read_bytes()
 
 
-def test_two_files_in_one():
-    fp = io.BytesIO(packed(PLAIN) + packed(PLAIN, 500, metadata=VALUE))
-    for value in (None, VALUE):
-        source, sink = CompressedFPSource(fp), PlainMemorySink()
-        unpack(source, sink)
-        assert PLAIN == b"".join(bytes(chunk) for chunk in sink.chunks)
-        assert value == source.metadata
-
-
 def test_number_of_chunks_is_filled_in():
     fp = io.BytesIO(b"front")
     fp.seek(5)
@@ -486,29 +419,6 @@ def test_file_object_of_an_older_kind():
     pack(PlainFPSource(io.BytesIO(PLAIN)), CompressedFPSink(fp), -1, 1000, -1)
     expected = packed(PLAIN, bloscpack_args=BloscpackArgs(offsets=False))
     assert expected == fp.fp.getvalue()
-
-
-@pytest.mark.parametrize("size", [0, 1, 1000, len(PLAIN) - 1])
-def test_input_that_ends_too_early(size):
-    with pytest.raises(StorageError, match="the input ends too early: expected"):
-        pack(
-            PlainFPSource(io.BytesIO(PLAIN[:size])),
-            CompressedFPSink(io.BytesIO()),
-            *cut(),
-        )
-
-
-def test_input_that_grows_is_cut():
-    fp = io.BytesIO()
-    source = PlainFPSource(io.BytesIO(PLAIN + b"more"))
-    pack(source, CompressedFPSink(fp), *cut())
-    assert (PLAIN, None) == read_back(fp.getvalue())
-
-
-def test_bytes_source_without_a_number_of_chunks():
-    fp = io.BytesIO()
-    pack(PlainBytesSource(PLAIN), CompressedFPSink(fp), -1, 1000, -1)
-    assert (PLAIN, None) == read_back(fp.getvalue())
 
 
 def test_sink_that_can_not_seek_has_no_table():
@@ -556,38 +466,6 @@ def test_bytes_sink_that_is_full():
         sink.put(chunk)
 
 
-def test_put_one_by_one():
-    header = BloscpackHeader(
-        offsets=True,
-        checksum="adler32",
-        typesize=8,
-        chunk_size=1000,
-        last_chunk=40,
-        nchunks=NCHUNKS,
-        max_app_chunks=10 * NCHUNKS,
-    )
-    fp = io.BytesIO()
-    sink = CompressedFPSink(fp)
-    sink.configure(BloscArgs(), header)
-    sink.write_bloscpack_header()
-    sink.write_metadata(VALUE, MetadataArgs())
-    sink.init_offsets()
-    for i in range(NCHUNKS):
-        compressed = compress_chunk(PLAIN[1000 * i : 1000 * (i + 1)], BloscArgs())
-        at = fp.tell()
-        offset, chunk, digest = sink.put(i, compressed)
-        assert (at, compressed) == (offset, chunk)
-        assert sink.do_checksum(compressed) == digest
-    sink.finalize()
-    data = bytearray(fp.getvalue())
-    data[5] |= 2  # the header was written without metadata
-    assert packed(PLAIN, metadata=VALUE) == data
-    out = io.BytesIO()
-    plain = PlainFPSink(out)
-    assert 40 == plain.put(compressed)
-    assert PLAIN[-40:] == out.getvalue()
-
-
 def test_reading_of_a_file_that_gives_nothing():
     class Nothing:
         def read(self, size):
@@ -598,56 +476,6 @@ def test_reading_of_a_file_that_gives_nothing():
 
 
 # Names kept from 0.16
-
-
-def test_read_metadata():
-    fp = io.BytesIO(packed(PLAIN, metadata=VALUE))
-    fp.seek(32)
-    value, header = file_io._read_metadata(fp)
-    assert (VALUE, b"JSON") == (value, header.magic_format)
-
-
-def test_old_names(tmp_path):
-    (tmp_path / "in").write_bytes(PLAIN)
-    path, out = tmp_path / "a.blp", tmp_path / "out"
-    with pytest.warns(DeprecationWarning, match="use 'pack_file_to_file' instead"):
-        bp.pack_file(tmp_path / "in", path)
-    with pytest.warns(DeprecationWarning, match="use 'unpack_file_from_file' instead"):
-        assert bp.unpack_file(path, out) is None
-    assert PLAIN == out.read_bytes()
-    with pytest.warns(DeprecationWarning, match="use 'pack_bytes_to_file' instead"):
-        bp.pack_bytes_file(PLAIN, path)
-    with pytest.warns(DeprecationWarning, match="use 'unpack_bytes_from_file' instead"):
-        assert (PLAIN, None) == bp.unpack_bytes_file(path)
-
-
-def test_signatures_of_0_16():
-    """The order of the positional parameters is that of 0.16."""
-    records = ["blosc_args", "bloscpack_args", "metadata_args"]
-    settings = ["chunk_size", "metadata", *records]
-    for names, function in (
-        (["in_file", "out_file", *settings], bp.pack_file_to_file),
-        (["bytes_", "out_file", *settings], bp.pack_bytes_to_file),
-        (["bytes_", *settings], bp.pack_bytes_to_bytes),
-        (["in_file", "out_file"], bp.unpack_file_from_file),
-        (["compressed_file"], bp.unpack_bytes_from_file),
-        (["bytes_"], bp.unpack_bytes_from_bytes),
-        (["in_file", "out_file", *settings], file_io.pack_file),
-    ):
-        parameters = inspect.signature(function).parameters.values()
-        assert names == [
-            p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD
-        ]
-        news = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        known = {"nthreads", "progress", "sync", "limits", "sparse", "storage_options"}
-        assert news <= known | {"exclusive"}
-
-
-def test_names_of_siblings():
-    assert 32 == file_io.BLOSCPACK_HEADER_LENGTH
-    assert struct.pack("<q", 5) == file_io.encode_int64(5)
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        file_io.nothing  # noqa: B018
 
 
 def test_new_file_of_which_the_beginning_is_taken(tmp_path):

@@ -25,7 +25,7 @@ from bloscpack.exceptions import (
     ObjectNumpyArrayRejection,
     UsageError,
 )
-from bloscpack.memory_io import CompressedMemorySink, CompressedMemorySource
+from bloscpack.memory_io import CompressedMemorySink
 
 pack = bloscpack.pack_ndarray_to_bytes
 unpack = bloscpack.unpack_ndarray_from_bytes
@@ -181,14 +181,6 @@ def test_typesize(dtype, typesize):
     same_array(array, unpack(packed))
 
 
-@pytest.mark.parametrize("dtype", ["V0", "S0", "U0", "<U0", []], ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3)])
-def test_zero_item_size(dtype, shape):
-    array = np.zeros(shape, np.dtype(dtype))
-    found = unpack(pack(array))
-    assert (array.shape, array.dtype) == (found.shape, found.dtype)
-
-
 NO_BYTES = ["V0", "S0", "U0", ">U0", [], [("a", "S0"), ("b", "V0")], [("a", "U0")]]
 
 
@@ -284,30 +276,6 @@ def test_memmap(tmp_path):
 
 
 # The functions
-
-
-@pytest.mark.parametrize("nthreads", [1, 3, None])
-def test_many_chunks_on_threads(nthreads, tmp_path):
-    array = np.arange(200_000, dtype="<i4").reshape(1000, 200)
-    one = pack(array, chunk_size="64K", nthreads=1)
-    assert one == pack(array, chunk_size="64K", nthreads=nthreads)
-    same_array(array, unpack(one, nthreads=nthreads))
-
-
-def test_file(tmp_path):
-    array = np.arange(1000).reshape(10, 100)
-    bloscpack.pack_ndarray_to_file(array, tmp_path / "a.blp", chunk_size="1K")
-    assert pack(array, chunk_size="1K") == (tmp_path / "a.blp").read_bytes()
-    same_array(array, bloscpack.unpack_ndarray_from_file(tmp_path / "a.blp"))
-    same_array(array, bloscpack.unpack_ndarray_from_file(str(tmp_path / "a.blp")))
-
-
-def test_pack_ndarray_takes_any_sink():
-    array = np.arange(1000)
-    sink = CompressedMemorySink()
-    numpy_io.pack_ndarray(array, sink, 800)
-    assert 10 == sink.nchunks
-    same_array(array, numpy_io.unpack_ndarray(CompressedMemorySource(sink)))
 
 
 def test_settings_are_used():
@@ -520,17 +488,6 @@ def test_padding_is_no_field(spelling):
     dtype = stored_dtype(spelling)
     assert ("a", "b") == dtype.names
     assert (16, 8) == (dtype.itemsize, dtype.fields["b"][1])
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    [*PLAIN_DTYPES, *STRUCTURES.values(), *PADDED.values()],
-    ids=lambda dtype: str(dtype)[:40],
-)
-def test_dtype_survives_its_text(dtype):
-    dtype = np.dtype(dtype)
-    found = unpack(pack(np.zeros(0, dtype))).dtype
-    assert (dtype, dtype.fields) == (found, found.fields)
 
 
 def nested_dtype(depth):
@@ -853,16 +810,6 @@ def test_pipe_like_input():
 
 
 # Bugs found in reviews
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["1+" * 400_000 + "1", "a" + ".a" * 400_000, "()" * 500_000, "[0]" * 300_000],
-    ids=["sums", "attributes", "calls", "subscripts"],
-)
-def test_text_that_is_too_much_for_a_parser(text):
-    with pytest.raises(FormatError):
-        stored_dtype(text)
 
 
 def test_chunks_outlive_their_source():

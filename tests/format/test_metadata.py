@@ -80,27 +80,6 @@ def test_round_trip(codec):
         assert checksum == header.meta_checksum
 
 
-def test_defaults():
-    value = {"key": "value " * 20}
-    header, stored, room, digest = taken_apart(encoded(value))
-    text = json.dumps(value, separators=(",", ":")).encode()
-    assert zlib.compress(text, 6) == stored
-    assert (
-        MetadataHeader(
-            magic_format=b"JSON",
-            meta_checksum="adler32",
-            meta_codec="zlib",
-            meta_level=6,
-            meta_size=len(text),
-            max_meta_size=10 * len(text),
-            meta_comp_size=len(stored),
-        )
-        == header
-    )
-    assert 10 * len(text) - len(stored) == len(room)
-    assert zlib.adler32(stored).to_bytes(4, "little") == digest
-
-
 def test_text_that_zlib_makes_longer_is_stored():
     args = MetadataArgs()
     header, stored, _, _ = taken_apart(encoded({"a": 1}, args))

@@ -154,25 +154,10 @@ def test_settings_mean_what_they_mean_for_arrays(npy, tmp_path, chunk_size, opti
     assert path.read_bytes() == (tmp_path / "back.npy").read_bytes()
 
 
-def test_arguments_stay_as_they_are(npy, tmp_path):
-    blosc_args = BloscArgs(typesize=7)
-    pack_npy_to_file(npy(filled("<i4")), tmp_path / "x.blp", blosc_args=blosc_args)
-    assert 7 == blosc_args.typesize
-
-
 def test_a_header_longer_than_version_1_can_have(npy, tmp_path):
     array = filled([("field %d" % i, "u1") for i in range(3000)], (5, 4), "F")
     path = npy(array)
     assert b"\x93NUMPY\x02\x00" == path.read_bytes()[:8]
-    pack_npy_to_file(path, tmp_path / "x.blp")
-    unpack_npy_from_file(tmp_path / "x.blp", tmp_path / "back.npy")
-    assert path.read_bytes() == (tmp_path / "back.npy").read_bytes()
-
-
-def test_text_of_no_bytes(npy, tmp_path):
-    array = np.ndarray((3,), [("x", "<U0")])["x"]
-    assert 0 == array.itemsize
-    path = npy(array)
     pack_npy_to_file(path, tmp_path / "x.blp")
     unpack_npy_from_file(tmp_path / "x.blp", tmp_path / "back.npy")
     assert path.read_bytes() == (tmp_path / "back.npy").read_bytes()

@@ -182,13 +182,6 @@ def test_a_file_gets_an_offset_table(tmp_path):
     assert packed(PLAIN) == path.read_bytes()
 
 
-def test_other_names_of_settings(path):
-    repack(path, codec="zlib", level=np.int8(9))
-    assert "zlib" == bloscpack.info(path).first_chunk.codec
-    with pytest.raises(UsageTypeError, match="'clevel' and 'level' are names"):
-        repack(path, level=3, clevel=3)
-
-
 @pytest.mark.parametrize("name", ["cname", "checksum", "clevel", "chunk_size"])
 def test_invalid_settings(path, name):
     before = path.read_bytes()
@@ -208,23 +201,6 @@ def test_offsets_may_be_any_false_value(path, value):
     repack(path, offsets=value)
     assert not header_of(path).offsets
     assert_holds(path, metadata={"a": 1})
-
-
-def test_numpy_numbers(path):
-    given = {
-        "typesize": 4,
-        "clevel": 3,
-        "shuffle": 2,
-        "chunk_size": 3000,
-        "max_app_chunks": 5,
-        "offsets": True,
-        "max_meta_size": 77,
-    }
-    other = path.with_name("other")
-    other.write_bytes(path.read_bytes())
-    repack(other, **given)
-    repack(path, **{name: np.array(value)[()] for name, value in given.items()})
-    assert other.read_bytes() == path.read_bytes()
 
 
 # Metadata
