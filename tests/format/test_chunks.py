@@ -6,6 +6,7 @@ import os
 import struct
 
 import blosc
+import numpy
 import pytest
 from builders import packed
 from support import BLP
@@ -125,19 +126,23 @@ def test_part_of_a_chunk_whose_blocks_are_in_any_order(path):
     check_parts(content, bp.unpack_bytes_from_bytes(content)[0])
 
 
-@pytest.mark.parametrize("start", [0, 3, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("start", [0, 3, 2**31, 2**32 - 1, None])
 def test_part_of_a_chunk_with_a_wrong_table(start):
     """The error is that of the whole chunk, and no other memory is read."""
+    plain = numpy.arange(50_000, dtype="<u4") ** 2 % 9973
     args = BloscArgs(4, 5, True, "lz4")
-    args.blocksize = 64
-    content = bytearray(packed(PLAIN, 2000, blosc_args=args, checksum="None"))
-    at = content.rindex(b"\2\1") + 16
-    struct.pack_into("<I", content, at, start)
+    args.blocksize = 4096
+    packing = {"blosc_args": args, "checksum": "None", "chunk_size": "1M"}
+    content = bytearray(bp.pack_ndarray_to_bytes(plain, **packing))
+    at = content.index(b"\2\1", 32 + 10) + 16
+    if start is None:  # the block itself
+        (at,) = struct.unpack_from("<I", content, at)
+        at += content.index(b"\2\1", 32 + 10)
+        content[at : at + 12] = b"\xff" * 12
+    else:
+        struct.pack_into("<I", content, at, start)
     with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):
-        bp.Reader(io.BytesIO(content)).read(0, 1)
-
-
-# The settings of Blosc belong to the process
+        bp.open_ndarray(bytes(content))[0]
 
 
 # Blocks in order
