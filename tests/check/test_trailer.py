@@ -225,12 +225,13 @@ class Counting(io.BytesIO):
         return found
 
 
+@pytest.mark.parametrize("end", [b"", bytes(600_000)], ids=["no end", "long end"])
 @pytest.mark.parametrize("behind", [b"", bytes(24)], ids=["nothing", "an index"])
-def test_many_separators_take_no_time(behind):
+def test_many_separators_take_no_time(behind, end):
     """A lost header makes `verify` search for the trailer: only at so many places."""
     counts = []
     for count in (20_000, 40_000):
-        fp = Counting(b"?" * 32 + shard()[32:] + (SEPARATOR + behind) * count)
+        fp = Counting(b"?" * 32 + shard()[32:] + (SEPARATOR + behind) * count + end)
         assert not verify_fp(fp, nthreads=1).ok
         counts.append((fp.reads, fp.nbytes))
     assert counts[1][0] < 2.3 * counts[0][0]
