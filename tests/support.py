@@ -27,6 +27,7 @@ from golden import content
 import bloscpack
 from bloscpack import log
 from bloscpack._cli.console import Console, console
+from bloscpack._commit.locking import open_locked
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -270,6 +271,30 @@ def reset_log() -> None:
     """Give `log` and the console the values that they have in a new process."""
     vars(log).update(_LOG)
     vars(console).update(vars(Console()))
+
+
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reads of URLs be tried again without a pause."""
+    monkeypatch.setattr("bloscpack._storage.remote.FIRST_DELAY", 0.01)
+
+
+def keep_little(monkeypatch: pytest.MonkeyPatch, nbytes: int, entries: int) -> None:
+    """Let a stream of unknown length keep few bytes, and reserve few table entries."""
+    for name, value in {
+        "KEPT_NBYTES": nbytes,
+        "RESERVED_ENTRIES": entries,
+        "GROWTH": 1,
+        "RUN_TO_COMPRESS": nbytes // 3,
+        "MOVED_AT_A_TIME": 10_000,
+    }.items():
+        monkeypatch.setattr("bloscpack._file.stream_writing." + name, value)
+
+
+@contextlib.contextmanager
+def another_writer(path: str | Path) -> Iterator[None]:
+    """Lock a file as a writer does that is at work."""
+    with open_locked(path):
+        yield
 
 
 def reset_signals() -> None:

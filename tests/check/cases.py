@@ -10,13 +10,11 @@ from __future__ import annotations
 import io
 import random
 
+import blosc
 import numpy
 from builders import text
 
 import bloscpack as bp
-from bloscpack._check.note import KEY
-from bloscpack._engine import blosc_settings
-from bloscpack._format import chunks
 from bloscpack.checksums import CHECKSUM_NAMES, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import FormatError
 from bloscpack.file_io import CompressedBytesSource
@@ -24,6 +22,8 @@ from bloscpack.recover import recover_fp
 from bloscpack.serializers import replaced_metadata, user_metadata
 from bloscpack.verify import verify_fp
 
+# Where the metadata of a recovered file have its note.
+KEY = "bloscpack_recovered"
 EDIT_SIZES = (1, 1, 5, 16, 40, 300, 1000)
 
 
@@ -33,9 +33,7 @@ def frames_of(data):
     frames = []
     for compressed, digest in source:
         stop = source.chunk_offset + len(compressed) + len(digest)
-        with blosc_settings.own_settings:
-            plain = chunks.decompress(compressed)
-        frames.append((source.chunk_offset, stop, plain))
+        frames.append((source.chunk_offset, stop, blosc.decompress(bytes(compressed))))
     return frames
 
 

@@ -11,14 +11,11 @@ import pytest
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack as bp
-from bloscpack._format.shard import SEPARATOR
-from bloscpack._storage import base
-from bloscpack._storage.base import MemoryStorage
-from bloscpack.exceptions import StorageError
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.recover import recover_fp
 from bloscpack.verify import verify_fp
 
+SEPARATOR = b"shard\0\0\0"
 ROWS = np.arange(70, dtype="<i4").reshape(35, 2)
 
 
@@ -183,102 +180,11 @@ def test_another_file_behind_a_shard_is_named():
     assert "another" in kinds
 
 
-def test_chunks_of_other_sizes():
-    fp = io.BytesIO(shard(ROWS[:3]))
-    packed = bp.pack_bytes_to_bytes(
-        bytes(80),
-        40,
-        {"container": "numpy", "dtype": "'<i4'", "shape": [10, 2], "shard": 7},
-    )
-    fp = io.BytesIO(packed)
-    found = verify_fp(fp, nthreads=1)
-    assert ["no-trailer"] == [f.kind for f in found.findings]
-    assert "but it has other chunks: " in found.findings[0].message
-
-
 def test_recover_tells_about_a_file_behind_a_shard():
     content = shard()
     found = recover_fp(io.BytesIO(content + content), io.BytesIO(), nthreads=1)
     assert not found.complete
     assert any("byte %d" % len(content) in remark for remark in found.remarks)
-
-
-def test_many_separators_take_no_time():
-    """A lost header makes `verify` search for the trailer: only so many places."""
-    from bloscpack._check.trailer import MAX_CANDIDATES, _search
-
-    class Counted(MemoryStorage):
-        reads = 0
-
-        def read_into(self, view, offset):
-            self.reads += 1
-            return super().read_into(view, offset)
-
-    storage = Counted(SEPARATOR * 100_000)
-    assert None is _search(storage)
-    assert storage.reads < 20 * MAX_CANDIDATES
-
-
-def test_hostile_separators_are_read_a_few_times_only():
-    """Each is followed by a possible index, which is the rest of the file."""
-    from bloscpack._check.trailer import MAX_CANDIDATES, MAX_TIMES_READ, _search
-
-    class Counted(MemoryStorage):
-        nbytes = 0
-
-        def read_into(self, view, offset):
-            self.nbytes += len(view)
-            return super().read_into(view, offset)
-
-    content = bytes(600_000) + (SEPARATOR + bytes(24)) * (2 * MAX_CANDIDATES)
-    middle = bytes(600_000 - 4)
-    storage = Counted(content + middle)
-    assert None is _search(storage)
-    assert storage.nbytes < (MAX_TIMES_READ + 2) * storage.size
-    # The first candidate is never left out.
-    intact = shard(max_app_chunks=5000)
-    storage = Counted(content + middle + intact)
-    assert len(content + middle) + intact.index(SEPARATOR) == _search(storage)
-
-
-def test_search_reads_a_long_index_in_parts(monkeypatch):
-    from bloscpack._check import trailer
-
-    class Counting(MemoryStorage):
-        longest = 0
-
-        def read_at(self, offset, nbytes):
-            self.longest = max(self.longest, nbytes)
-            return super().read_at(offset, nbytes)
-
-    for module in (trailer, base):
-        monkeypatch.setattr(module, "READ_SIZE", 100)
-    content = shard(max_app_chunks=50)
-    storage = Counting(content)
-    assert content.index(SEPARATOR) == trailer._search(storage)
-    assert storage.longest < 120
-
-
-def test_search_across_blocks(monkeypatch):
-    from bloscpack._check import trailer
-
-    content = shard()
-    for size in (len(content), 100, 37, 8, 1):
-        monkeypatch.setattr(trailer, "READ_SIZE", size)
-        found = trailer._search(MemoryStorage(content))
-        assert content.index(SEPARATOR) == found
-
-
-def test_a_shard_that_is_cut_off_while_it_is_checked():
-    class Shrinking(MemoryStorage):
-        reads = 0
-
-        def read_into(self, view, offset):
-            self.reads += offset == self.size - 4 - 6 * 16  # of the index
-            return super().read_into(view[: len(view) - 5 * (self.reads > 1)], offset)
-
-    with pytest.raises(StorageError, match="changed while it was read"):
-        verify_fp(Shrinking(shard()))
 
 
 def test_an_append_that_is_in_progress(tmp_path):
@@ -301,3 +207,32 @@ def test_an_append_that_is_in_progress(tmp_path):
     with replaced_disk(Watching()):
         bp.append_ndarray_to_file(ROWS[:3], path)
     assert [[]] == [report.findings for report in found]
+
+
+class Counting(io.BytesIO):
+    """Counts the reads and the bytes that they return."""
+
+    reads = nbytes = 0
+
+    def readinto(self, view):
+        size = super().readinto(view)
+        self.reads, self.nbytes = self.reads + 1, self.nbytes + size
+        return size
+
+    def read(self, size=-1):
+        found = super().read(size)
+        self.reads, self.nbytes = self.reads + 1, self.nbytes + len(found)
+        return found
+
+
+@pytest.mark.parametrize("end", [b"", bytes(600_000)], ids=["no end", "long end"])
+@pytest.mark.parametrize("behind", [b"", bytes(24)], ids=["nothing", "an index"])
+def test_many_separators_take_no_time(behind, end):
+    """A lost header makes `verify` search for the trailer: only at so many places."""
+    counts = []
+    for count in (20_000, 40_000):
+        fp = Counting(b"?" * 32 + shard()[32:] + (SEPARATOR + behind) * count + end)
+        assert not verify_fp(fp, nthreads=1).ok
+        counts.append((fp.reads, fp.nbytes))
+    assert counts[1][0] < 2.3 * counts[0][0]
+    assert counts[1][1] < 2.3 * counts[0][1]

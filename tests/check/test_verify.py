@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import io
 import itertools
 import json
@@ -17,14 +18,11 @@ from support import BLP, ShortReads, golden_files
 
 import bloscpack as bp
 from bloscpack import cli, headers
-from bloscpack._check.findings import FINDINGS_KEPT, Report
-from bloscpack._format import blosc_header
-from bloscpack._format.snappy import find_codec
-from bloscpack._storage.base import MemoryStorage
 from bloscpack.constants import CNAME_AVAIL
 from bloscpack.exceptions import FormatError, NotReadable, Unsupported, UsageError
 from bloscpack.verify import verify, verify_fp
 
+HAS_SNAPPY = "snappy" in CNAME_AVAIL or importlib.util.find_spec("cramjam") is not None
 packed = functools.partial(
     builders.packed, chunk_size=300, free_entries=2, metadata_room=60
 )
@@ -87,7 +85,7 @@ def check_golden_file(entry):
         return None
     if name in UNRELEASED and not report.ok:
         return None
-    if "-codec-snappy" in name and not has_snappy():
+    if "-codec-snappy" in name and not HAS_SNAPPY:
         assert ["codec"] == kinds(report), name
         return report
     assert [] == kinds(report), name
@@ -108,10 +106,6 @@ def test_leftovers_of_an_append_are_explained():
     assert ("trailing", "note") == (note.kind, note.severity)
     assert "an older one" in note.message
     assert (1390, 1390 + 738) == note.extent
-
-
-def has_snappy():
-    return "snappy" in CNAME_AVAIL or find_codec() is not None
 
 
 @pytest.mark.skipif("snappy" in CNAME_AVAIL, reason="Blosc was built with snappy")
@@ -471,13 +465,6 @@ def test_missing_chunks_begin_behind_a_cut_chunk():
     assert (3, offsets[2] + 100) == (missing.chunk, missing.offset)
 
 
-def test_a_storage_is_checked_like_a_file():
-    data = packed(text(3000))
-    damaged = overwritten(data, offsets_of(data, 3)[1] + 20, b"?")
-    expected = report_on(damaged).as_dict()
-    assert expected == verify_fp(MemoryStorage(damaged)).as_dict()
-
-
 def test_chunks_that_are_gone_are_counted():
     data = packed(text(3000), chunk_size=100)
     offsets = offsets_of(data, 30)
@@ -573,16 +560,16 @@ def test_digests_behind_a_file_without_digests(offsets):
     assert "another" in kinds(report, "note")
 
 
-def test_no_more_findings_are_kept_than_anyone_will_read():
-    report = Report()
-    for i in range(FINDINGS_KEPT + 5):
-        report.add("chunks", "digest", "wrong", chunk=i)
-    assert FINDINGS_KEPT == len(report.findings)
-    assert FINDINGS_KEPT + 5 == report.nerrors
+def test_only_some_findings_are_kept():
+    data = packed(text(3000), chunk_size=1, offsets=False)
+    damaged = bytearray(data)
+    damaged[32 + 16 :: 21] = bytes(len(damaged[32 + 16 :: 21]))
+    report = report_on(bytes(damaged), nthreads=1)
+    assert 1000 == len(report.findings) < report.nerrors
 
 
 def test_nothing_but_beginnings_of_chunks():
-    head = blosc_header.BLOSC_HEADER.pack(2, 1, 2, 8, 2**18, 2**18, 2**18 + 16)
+    head = struct.pack("<BBBBIII", 2, 1, 2, 8, 2**18, 2**18, 2**18 + 16)
     data = packed(text(1000), offsets=False)[:32] + head * 50_000
     report = report_on(data, nthreads=1)
     # Each is a copy of what follows, as long as nobody asks for digests.

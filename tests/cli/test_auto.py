@@ -1,6 +1,5 @@
 """`blpk compress --auto`: settings for each input, from files and pipes."""
 
-import io
 import os
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from builders import prose as text
 from support import environment
 
 import bloscpack
-from bloscpack._storage import stream
 from bloscpack.cli import main
 
 BLPK = [sys.executable, "-m", "bloscpack"]
@@ -204,21 +202,6 @@ def test_npy_has_a_type_size(options, monkeypatch, capsys):
     main(["compress", "--npy", *options, "a.npy"])
     with open("a.npy.blp", "rb") as fp:
         assert 8 == fp.read(8)[7]
-
-
-def test_rejoined_pipe_keeps_the_order(monkeypatch):
-    monkeypatch.setattr(stream, "HEAD", 10)
-    receiver, sender = os.pipe()
-    with os.fdopen(sender, "wb") as fp:
-        fp.write(bytes(range(100)))
-    with os.fdopen(receiver, "rb") as fp:
-        source, (read, size) = stream.sampled(fp, None)
-        assert (10, bytes(range(3, 8))) == (size, read(3, 5))
-        assert receiver == source.fileno()
-        assert not source.seekable()
-        assert isinstance(source, io.BufferedReader)
-        assert bytes(range(7)) == source.read(7)
-        assert bytes(range(7, 100)) == source.read()
 
 
 def shown_on_terminal(folder, *arguments):

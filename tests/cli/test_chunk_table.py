@@ -10,7 +10,6 @@ from cli.verb_support import run_verb
 
 import bloscpack
 from bloscpack import BloscArgs
-from bloscpack._cli.exit_codes import EXIT_DAMAGED
 from bloscpack.exceptions import NotReadable
 
 CHUNK_SIZE = 4096
@@ -84,7 +83,7 @@ def test_json(capsys, folder):
     before = described.cbytes - digests - sum(r["cbytes"] for r in found["chunks"])
     assert 50 * 8 < before < 5000  # header and offset table
     damage(folder / "a.blp", [7])
-    found = in_json(capsys, "a.blp", "a.blp", code=EXIT_DAMAGED)
+    found = in_json(capsys, "a.blp", "a.blp", code=3)
     lost = {"chunk": 7, "nbytes": None, "cbytes": None}
     assert [lost, lost] == [entry["chunks"][7] for entry in found]
 
@@ -103,7 +102,7 @@ def test_pipe(folder, capsys):
 
 def test_damaged_chunks(folder, capsys):
     damage(folder / "a.blp", [3, 7, 8, 9, 49])
-    lines = table(capsys, "a.blp", code=EXIT_DAMAGED)
+    lines = table(capsys, "a.blp", code=3)
     assert [3, 7, 8, 9, 49] == damaged(lines)
     assert lines[-1].endswith("50 chunks, 5 damaged: a.blp")
 
@@ -111,7 +110,7 @@ def test_damaged_chunks(folder, capsys):
 def test_missing_chunks(folder, capsys):
     data = (folder / "a.blp").read_bytes()
     (folder / "a.blp").write_bytes(data[:-10_000])
-    assert [47, 48, 49] == damaged(table(capsys, "a.blp", code=EXIT_DAMAGED))
+    assert [47, 48, 49] == damaged(table(capsys, "a.blp", code=3))
 
 
 def test_damage_in_front_of_the_chunks(folder, capsys):
@@ -120,7 +119,7 @@ def test_damage_in_front_of_the_chunks(folder, capsys):
     data = bytearray((folder / "b.blp").read_bytes())
     data[70] ^= 1
     (folder / "b.blp").write_bytes(data)
-    lines = table(capsys, "b.blp", code=EXIT_DAMAGED)
+    lines = table(capsys, "b.blp", code=3)
     assert [] == damaged(lines)
     total = next(i for i, line in enumerate(lines) if ", 0 damaged: b.blp" in line)
     assert all("section 'metadata'" in error for error in lines[total + 1 :])

@@ -247,7 +247,7 @@ def test_interrupted(
                 pipe.write(sent)
                 process.send_signal(signal.SIGINT)
                 # It must not wait for the pipe to end.
-                stdout, stderr = process.communicate(timeout=20)
+                stdout, stderr = process.communicate(timeout=120)
         finally:
             process.kill()
 
@@ -630,7 +630,7 @@ def test_terminated(folder: Path, number: signal.Signals) -> None:
             with open(folder / "pipe", "wb", buffering=0) as pipe:
                 pipe.write(PLAIN)
                 process.send_signal(number)
-                _, stderr = process.communicate(timeout=20)
+                _, stderr = process.communicate(timeout=120)
         finally:
             process.kill()
     assert 128 + number == process.returncode
@@ -651,7 +651,7 @@ class Signalled:
 
 def run(args):
     Signalled()
-    time.sleep(20)
+    time.sleep(100)
 
 verify.run = run
 cli.main()
@@ -676,7 +676,7 @@ def test_signal_that_python_ignores(
         env=environment(),
         stderr=subprocess.PIPE,
         check=False,
-        timeout=15,
+        timeout=120,
     )
     assert (128 + number, message) == (answer.returncode, answer.stderr)
 

@@ -12,21 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.verb_support import parser_of
+from cli.verb_support import Refusal, console, parser_of
 from dataset import damage_datasets as damage
 from dataset import golden_directories
 from dataset.layouts import LAYOUTS
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._cli.console import console
-from bloscpack._cli.exit_codes import (
-    EXIT_COULD_NOT,
-    EXIT_DAMAGED,
-    EXIT_OK,
-    Refusal,
-    for_each_file,
-)
 from bloscpack.dataset.layouts import array_class
 from bloscpack.exceptions import DamageError, NotReadable, UsageError
 
@@ -53,7 +45,7 @@ def run(name, *arguments, **more):
     return action(parser.parse_args([str(argument) for argument in arguments])) or 0
 
 
-def said(capfd, name, *arguments, code=EXIT_OK, **more):
+def said(capfd, name, *arguments, code=0, **more):
     assert code == run(name, *arguments, **more)
     console.flush()
     return capfd.readouterr().out
@@ -120,10 +112,10 @@ def test_info_about_a_damaged_member(capfd):
     make_all()
     with open("g/one/zarr.json", "w") as fp:
         fp.write("{")
-    text = said(capfd, "info", "g", code=EXIT_DAMAGED)
+    text = said(capfd, "info", "g", code=3)
     assert "array that can't be opened: " in text.replace("group", "array")
     for names in (["g"], ["g", "a-zarr"]):
-        text = said(capfd, "info", "--json", *names, code=EXIT_DAMAGED)
+        text = said(capfd, "info", "--json", *names, code=3)
         assert '"damaged": true' in text
 
 
@@ -136,7 +128,7 @@ def test_a_member_that_is_intact_but_not_supported(capfd, verb):
     with open("g/one/zarr.json", "w") as fp:
         json.dump(document, fp)
     for options in ([], ["--json"]):
-        said(capfd, verb, *options, "g", code=EXIT_COULD_NOT)
+        said(capfd, verb, *options, "g", code=1)
 
 
 # list
@@ -171,9 +163,9 @@ def test_list_with_a_damaged_member(capfd):
     make_all()
     with open("g/one/zarr.json", "w") as fp:
         fp.write("{")
-    assert "g/in/t/x" in said(capfd, "list", "g", code=EXIT_DAMAGED)
+    assert "g/in/t/x" in said(capfd, "list", "g", code=3)
     os.remove("t-bcolz/y/meta/storage")
-    assert "t-bcolz/x" in said(capfd, "list", "t-bcolz", code=EXIT_DAMAGED)
+    assert "t-bcolz/x" in said(capfd, "list", "t-bcolz", code=3)
 
 
 # verify
@@ -188,10 +180,10 @@ def test_verify(capfd, layout):
     assert ("there are no digests" in text) != array_class(layout).has_digests
     assert "" == said(capfd, "verify", "a", quiet=True)
     damage.flip_chunk("a", layout, 4)
-    text = said(capfd, "verify", "a", code=EXIT_DAMAGED)
+    text = said(capfd, "verify", "a", code=3)
     assert "a: damaged (%s array, 9 of 10 chunks in" % layout in text
     assert "rows 40 to 50)" in text
-    (found,) = json.loads(said(capfd, "verify", "--json", "a", code=EXIT_DAMAGED))
+    (found,) = json.loads(said(capfd, "verify", "--json", "a", code=3))
     assert [{"member": "", "rows": [40, 50]}] == found["losses"]
     assert ("a", False) == (found["file"], found["ok"])
 
@@ -200,10 +192,10 @@ def test_verify_several(capfd):
     names = make_all()
     bloscpack.pack_bytes_to_file(b"abc", "x.blp")
     os.remove("g/one/c/1")
-    text = said(capfd, "verify", *names, "x.blp", code=EXIT_DAMAGED)
+    text = said(capfd, "verify", *names, "x.blp", code=3)
     lines = [line for line in text.splitlines() if not line.startswith(" ")]
     assert [*names, "x.blp"] == [line.partition(":")[0] for line in lines]
-    text = said(capfd, "verify", "-r", ".", code=EXIT_DAMAGED)
+    text = said(capfd, "verify", "-r", ".", code=3)
     assert {"./" + name for name in [*names, "x.blp"]} == {
         line.partition(":")[0] for line in text.splitlines() if line[0] == "."
     }
@@ -214,7 +206,7 @@ def test_verify_without_the_codec(capfd, monkeypatch):
     golden_directories.extract(name, Path("d"))
     monkeypatch.setitem(sys.modules, "cramjam", None)
     assert dataset.verify("d").nintact == 0
-    text = said(capfd, "verify", "d", code=EXIT_COULD_NOT)
+    text = said(capfd, "verify", "d", code=1)
     assert "d: not readable by this Blosc" in text
 
 
@@ -227,10 +219,8 @@ def test_what_is_no_dataset(capfd, verb):
     more = {"recover": ["b"], "append": ["x.npy"]}
     np.save("x.npy", [1])
 
-    def act(name):
-        return run(verb, name, *more.get(verb, []))
-
-    assert EXIT_COULD_NOT == for_each_file(["a"], act)
+    with pytest.raises(SystemExit, match="1"):
+        bloscpack.cli.main([verb, "a", *more.get(verb, [])])
     said = capfd.readouterr().err
     assert "without the files of one ('zarr.json' or 'meta/storage'): 'a'" in said
     assert "nothing to do" not in said
@@ -244,7 +234,7 @@ def test_what_is_no_dataset(capfd, verb):
 def test_recover(capfd, layout):
     damage.new_array("a", layout)
     damage.flip_chunk("a", layout, 4)
-    text = said(capfd, "recover", "a", "b", code=EXIT_DAMAGED)
+    text = said(capfd, "recover", "a", "b", code=3)
     assert text.startswith("a: 9 of 10 chunks saved to b\n")
     assert "  lost: rows 40 to 50\n" in text
     items = damage.numbers()
@@ -252,9 +242,7 @@ def test_recover(capfd, layout):
     assert items.tolist() == dataset.open("b")[:].tolist()
     with pytest.raises(FileExistsError):
         run("recover", "a", "b")
-    text = said(
-        capfd, "recover", "--drop", "--json", "a", "b", code=EXIT_DAMAGED, force=True
-    )
+    text = said(capfd, "recover", "--drop", "--json", "a", "b", code=3, force=True)
     assert [{"member": "", "rows": [40, 50]}] == json.loads(text)["losses"]
     assert 90 == len(dataset.open("b"))
     assert "" == said(capfd, "recover", "b", "c", quiet=True)
@@ -271,15 +259,14 @@ def output(monkeypatch):
         stream = io.TextIOWrapper(io.BytesIO())
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", stream)
-            assert EXIT_OK == run("cat", *arguments, **more)
+            assert 0 == run("cat", *arguments, **more)
         return stream.buffer.getvalue()
 
     return written
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_cat(output, layout, monkeypatch):
-    monkeypatch.setattr("bloscpack._cli.verbs.cat.READ_NBYTES", 200)
+def test_cat(output, layout):
     damage.new_array("a", layout)
     damage.new_table("t", layout)
     items, rows = damage.numbers(), dataset.open("t")[:]
@@ -315,7 +302,7 @@ def test_cat_of_what_has_no_bytes():
 
 
 def append(*arguments, **more):
-    assert EXIT_OK == run("append", *arguments, **more)
+    assert 0 == run("append", *arguments, **more)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -430,7 +417,7 @@ def test_metadata(capfd):
         assert dataset.verify(name).ok
     with pytest.raises(Refusal, match="the attributes have no key 'x'") as caught:
         run("metadata", "--remove", "x", "g")
-    assert EXIT_COULD_NOT == caught.value.exit_code
+    assert 1 == caught.value.exit_code
     with open("m.json", "w") as fp:
         json.dump([1], fp)
     with pytest.raises(Refusal, match="must be a JSON object"):
@@ -447,7 +434,7 @@ def test_chunks(capfd):
         nchunks = dataset.verify(name).nchunks
         assert "%d chunks, 0 damaged: %s" % (nchunks, name) in text
     damage.flip_chunk("t-zarr/y", "zarr", 3)
-    lines = said(capfd, "info", "--chunks", "t-zarr", code=EXIT_DAMAGED).splitlines()
+    lines = said(capfd, "info", "--chunks", "t-zarr", code=3).splitlines()
     rows = [line.split()[3:] for line in lines[1:21]]
     assert ["%d" % i for i in range(10)] * 2 == [row[0] for row in rows]
     assert ["x/"] * 10 + ["y/"] * 10 == [row[2][:2] for row in rows]

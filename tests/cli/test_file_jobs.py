@@ -5,12 +5,11 @@ import errno
 import os
 
 import pytest
+from cli.verb_support import Refusal, console
 
 import bloscpack
 from bloscpack import log
-from bloscpack._cli import jobs, named, target
-from bloscpack._cli.console import console
-from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack._cli import jobs, target
 
 
 def arguments(*names, **options):
@@ -35,47 +34,6 @@ def arguments(*names, **options):
 
 def planned(args):
     return jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
-
-
-@pytest.mark.parametrize(
-    ("classic", "args"),
-    [
-        (True, arguments("a")),
-        (True, arguments("a", "b")),
-        (False, arguments("a", "b", "c")),
-        (False, arguments("a", "b", output_dir="out")),
-        (False, arguments("a", output="b")),
-        (False, arguments("a", recursive=True)),
-        (False, arguments(files_from=["list"])),
-        (False, arguments("a", "b", skip_existing=True)),
-        (False, arguments("a", "b", update=True)),
-        (False, arguments(files_from=[""])),
-    ],
-)
-def test_two_names_are_input_and_output(classic, args):
-    assert classic == jobs.is_classic(args)
-
-
-@pytest.mark.parametrize(
-    ("expected", "args"),
-    [
-        ([("a", "a.blp"), ("b", "b.blp"), ("c", "c.blp")], arguments("a", "b", "c")),
-        ([("-", "-")], arguments("-", recursive=True)),
-        ([("a", "x")], arguments("a", output="x")),
-        ([("a", "-")], arguments("a", output="-")),
-        (
-            [("a", "a.z"), ("b", "b.z"), ("c", "c.z")],
-            arguments("a", "b", "c", suffix=".z"),
-        ),
-        (
-            [("d/a", os.path.join("out", "a.blp"))],
-            arguments("d/a", output_dir="out"),
-        ),
-    ],
-)
-def test_plan(tmp_path, monkeypatch, expected, args):
-    monkeypatch.chdir(tmp_path)
-    assert expected == planned(args)
 
 
 @pytest.mark.parametrize(
@@ -144,24 +102,9 @@ def test_standard_input_in_a_list(tmp_path):
     listing.write_bytes(b"a\n-\nb\n")
     with pytest.raises(Refusal, match="list' lists '-', which can't be") as caught:
         planned(arguments(files_from=[str(listing)]))
-    assert EXIT_USAGE == caught.value.exit_code
+    assert 2 == caught.value.exit_code
     listing.write_bytes(b"./-\n")
     assert [("./-", "./-.blp")] == planned(arguments(files_from=[str(listing)]))
-
-
-@pytest.mark.parametrize(
-    ("expected", "subcommand"),
-    [
-        (["a", "below/c"], "compress"),
-        (["b.blp"], "decompress"),
-        (["b.blp"], "d"),
-    ],
-)
-def test_folders(tree, expected, subcommand):
-    args = arguments(".", recursive=True, subcommand=subcommand)
-    todo = jobs.plan(args, lambda name: name + ".out")
-    found = [os.path.relpath(name) for name, _ in todo]
-    assert expected == found
 
 
 @pytest.fixture
@@ -220,40 +163,6 @@ def test_links_to_folders_are_reported(tree, capsys):
     assert "blpk: skipped './same': a symbolic link to a folder\n" in said
 
 
-@pytest.mark.parametrize(
-    ("expected", "recursive", "names"),
-    [
-        (["./b.blp"], False, ["."]),
-        (["./b.blp", "./below/d.blp"], True, ["."]),
-        (["missing", "below/d.blp", "a"], False, ["missing", "below", "a"]),
-        (["b.blp"], True, ["b.blp"]),
-    ],
-)
-def test_packed_files(tree, expected, recursive, names):
-    (tree / "below" / "d.blp").write_bytes(b"")
-    args = argparse.Namespace(files=names, recursive=recursive)
-    assert expected == named.packed_files(args)
-
-
-def test_folders_below_are_reported(tree, capsys):
-    named.packed_files(argparse.Namespace(files=["."], recursive=False))
-    said = capsys.readouterr().err
-    assert "blpk: skipped './below': a folder below, which needs -r\n" in said
-    args = argparse.Namespace(files=["below"], recursive=True)
-    assert ["below"] == named.packed_files(args)
-
-
-def test_sizes(tree):
-    bloscpack.pack_bytes_to_file(b"x" * 1000, "x.blp")
-    assert os.path.getsize("x.blp") == target.size_of("x.blp")
-    assert 1000 == target.plain_size_of("x.blp")
-    for size_of in (target.size_of, target.plain_size_of):
-        assert 0 == size_of("missing")
-        assert 0 == size_of("a")  # empty
-        assert None is size_of("-")
-        assert None is size_of(os.devnull)
-
-
 @pytest.fixture
 def locked(tmp_path, monkeypatch):
     """Make files, and a folder that the system refuses to list."""
@@ -272,13 +181,6 @@ def locked(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, locked):
-    args = argparse.Namespace(files=[str(tmp_path)], recursive=True)
-    found = named.packed_files(args)
-    expected = [str(tmp_path / name) for name in ("a.blp", "z.blp", "locked")]
-    assert expected == found
-
-
 @pytest.mark.parametrize("names", [["."], ["locked", "."], [".", "locked", "locked"]])
 @pytest.mark.parametrize("verb", ["compress", "decompress"])
 @pytest.mark.parametrize("options", [[], ["--output-dir", "out"], ["--rm"]])
@@ -290,7 +192,7 @@ def test_a_folder_that_cannot_be_read_ends_with_exit_code_1(
             (locked / name).rename(locked / name[0])
     with pytest.raises(SystemExit) as raised:
         bloscpack.cli.main([verb, "-r", *options, *names])
-    assert EXIT_COULD_NOT == raised.value.code
+    assert 1 == raised.value.code
     place = locked / "out" if "--output-dir" in options else locked
     suffix = ".blp" if verb == "compress" else ""
     assert (place / ("a" + suffix)).exists()
@@ -302,13 +204,13 @@ def test_a_folder_that_cannot_be_read_ends_with_exit_code_1(
 def test_only_a_folder_that_cannot_be_read(locked, capfd):
     with pytest.raises(SystemExit) as raised:
         bloscpack.cli.main(["decompress", "-r", "locked"])
-    assert EXIT_COULD_NOT == raised.value.code
+    assert 1 == raised.value.code
     assert capfd.readouterr().err == "blpk: error: 'locked': Permission denied\n"
 
 
 def test_the_output_folder_is_a_file(locked, capfd):
     with pytest.raises(SystemExit) as raised:
         bloscpack.cli.main(["decompress", "a.blp", "--output-dir", "z.blp"])
-    assert EXIT_COULD_NOT == raised.value.code
+    assert 1 == raised.value.code
     message = "blpk: error: 'z.blp' of --output-dir is not a folder\n"
     assert message == capfd.readouterr().err

@@ -7,11 +7,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from cli.verb_support import message_of
 from support import as_user, folder_for_all_users, needs_root
 
 import bloscpack
 from bloscpack import bigfile, dataset
-from bloscpack._cli.exit_codes import message_of
 
 FILES = ("a.blp", "below/b.blp", "below/c.blp")
 

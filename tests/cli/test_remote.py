@@ -7,11 +7,14 @@ import os
 
 import numpy as np
 import pytest
+from cli.verb_support import VERBS
 from storage import servers
 from storage.servers import serving, serving_folder
+from support import quick_retries
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack.cli import create_parser
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
@@ -30,9 +33,7 @@ def packed():
 
 @pytest.fixture
 def web(packed, monkeypatch):
-    from bloscpack._storage import remote
-
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    quick_retries(monkeypatch)
     with serving(packed) as web:
         yield web
 
@@ -230,8 +231,6 @@ def test_what_a_web_server_does_not_take(run, places, tmp_path):
 
 def _wrong_command_lines():
     """Yield command lines with the word URL, which every verb must refuse or report."""
-    from bloscpack._cli.args import VERBS, create_parser
-
     verbs = create_parser()._subparsers._group_actions[0].choices
     yield from (["URL"], ["-d", "URL"], ["--force=URL"], ["-n", "URL", "info", "x"])
     for verb in VERBS:
@@ -259,9 +258,7 @@ WANTED = ["refs", "--dims"]
     ],
 )
 def test_wrong_arguments_show_no_credentials(url, run, tmp_path, monkeypatch):
-    from bloscpack._storage import remote
-
-    monkeypatch.setattr(remote, "ATTEMPTS", 1)
+    quick_retries(monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").write_bytes(b"abc")
     secrets = ("joe", "t0", "k/en", "hidden")

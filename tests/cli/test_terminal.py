@@ -16,11 +16,10 @@ import unicodedata
 
 import numpy
 import pytest
-from cli.verb_support import arguments_for
+from cli.verb_support import VERBS, arguments_for, create_parser, parsers_in
 from support import environment
 
 from bloscpack import pack_bytes_to_file, pack_ndarray_to_file
-from bloscpack._cli import args
 
 pty = pytest.importorskip("pty")
 tty = pytest.importorskip("tty")
@@ -232,9 +231,9 @@ def assert_harmless(text, allowed="\n"):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("verb", [verb.name for verb in args.VERBS])
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
 def test_verb(folder, verb):
-    parser = args.parsers_in(args.create_parser())[verb]
+    parser = parsers_in(create_parser())[verb]
     cases = CASES.get(verb) or [[verb, *arguments_for(parser, HOSTILE)]]
     silent = ("compress", "decompress", "append", "metadata", "repack", "refs")
     silent += ("convert",)

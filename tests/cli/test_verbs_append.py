@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import multiprocessing
 import os
 import sys
 import threading
+import time
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support import another_writer
 
 import bloscpack as bp
-from bloscpack import cli, dataset, file_io
-from bloscpack._commit import locking, replacing
-from bloscpack._commit.locking import open_locked
-from bloscpack._storage.disk import disk
+from bloscpack import cli, dataset
 
 
 @pytest.fixture(autouse=True)
@@ -168,34 +166,6 @@ def test_all_writers_make_the_file(name, source, size):
         assert bp.verify(target).ok
         found = plain(target) if source == "new" else dataset.open(target)[:]
         assert 4 * size == memoryview(found).nbytes
-
-
-def no_links(*names):
-    raise OSError(errno.EPERM, "no hard links")
-
-
-@pytest.mark.parametrize(
-    ("module", "function"),
-    [
-        (file_io, "pack_file_to_file"),
-        (replacing, "_new_file"),
-        (disk, "link"),
-        (disk, "rename_to_free_name"),
-    ],
-)
-def test_another_program_makes_the_file(blpk, monkeypatch, module, function):
-    genuine = getattr(module, function)
-
-    def write_first(*arguments, **keywords):
-        monkeypatch.setattr(module, function, genuine)
-        bp.pack_bytes_to_file(b"y" * 10, "log.blp")
-        return genuine(*arguments, **keywords)
-
-    if function == "rename_to_free_name":
-        monkeypatch.setattr(disk, "link", no_links)
-    monkeypatch.setattr(module, function, write_first)
-    assert (0, "") == blpk("--create", "log.blp", "new")
-    assert b"y" * 10 + b"x" * 1000 == plain("log.blp")
 
 
 # Settings
@@ -386,7 +356,7 @@ def log_file():
 
 
 def test_another_writer(blpk, log_file):
-    with open_locked(log_file):
+    with another_writer(log_file):
         code, message = blpk(log_file, "new")
     assert 1 == code
     assert "another writer in this process is changing this file" in message
@@ -395,7 +365,7 @@ def test_another_writer(blpk, log_file):
 
 def test_wait_for_another_writer(blpk, log_file):
     dataset.create_array("a", [1.0]).close()
-    with open_locked(log_file), dataset.open("a", "r+"):
+    with another_writer(log_file), dataset.open("a", "r+"):
         for name in (log_file, "a"):
             code, message = blpk("--wait", 0.02, name, "new")
             assert (1, True) == (code, "has not ended within 0.02 s" in message)
@@ -405,11 +375,11 @@ def test_another_writer_ends_in_time(monkeypatch, log_file):
     locked, waited = threading.Event(), threading.Event()
 
     def write():
-        with open_locked(log_file):
+        with another_writer(log_file):
             locked.set()
             waited.wait()
 
-    monkeypatch.setattr(locking.time, "sleep", lambda seconds: waited.set())
+    monkeypatch.setattr(time, "sleep", lambda seconds: waited.set())
     writer = threading.Thread(target=write)
     writer.start()
     locked.wait()
@@ -418,31 +388,11 @@ def test_another_writer_ends_in_time(monkeypatch, log_file):
     assert b"oldnew" == plain(log_file)
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("1: FLOCK  ADVISORY  WRITE {pid} {place} 0 EOF\n", True),
-        ("1: -> FLOCK  ADVISORY  WRITE {pid} {place} 0 EOF\n", False),
-        ("1: POSIX  ADVISORY  WRITE {pid} {place} 0 EOF\n", False),
-        ("1: FLOCK  ADVISORY  WRITE {pid} 00:00:0 0 EOF\n", False),
-        ("1: FLOCK  ADVISORY  WRITE 0 {place} 0 EOF\n", False),
-        ("garbage\n", False),
-    ],
-)
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs Linux")
-def test_the_process_of_the_other_writer(folder, monkeypatch, log_file, line, expected):
-    status = os.stat(log_file)
-    numbers = os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
-    text = line.format(pid=os.getpid(), place="%02x:%02x:%d" % numbers)
-    (folder / "locks").write_text(text)
-    monkeypatch.setattr(locking, "LOCKS", str(folder / "locks"))
-    found = locking._holder_of(status)
-    assert expected == found.startswith(" (process %d, '" % os.getpid())
-    assert expected == bool(found)
-
-
 def test_append_of_16_waits_too(log_file):
-    with open_locked(log_file), pytest.raises(bp.StorageError, match="another writer"):
+    with (
+        another_writer(log_file),
+        pytest.raises(bp.StorageError, match="another writer"),
+    ):
         bp.append(log_file, "new", wait=0.01)
     bp.append(log_file, "new", wait=1)
     assert b"old" + b"x" * 1000 == plain(log_file)

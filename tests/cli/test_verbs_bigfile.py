@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,7 +14,6 @@ import pytest
 from support import GOLDEN, environment
 
 from bloscpack import bigfile
-from bloscpack._cli.verbs.bigfile import ACTIONS
 
 SNAPSHOT = GOLDEN / "directories" / "bigfile" / "snapshot" / "data"
 UNWRITTEN = GOLDEN / "directories" / "bigfile" / "unwritten" / "data"
@@ -44,8 +44,9 @@ def good(run):
 def test_help_names_every_action(good):
     text = good("--help")
     assert all(len(line) <= 80 for line in text.splitlines())
-    for action in ACTIONS:
-        assert "\n    %s" % action in text
+    actions = re.findall(r"^    ([a-z-]+)(?:  +\S|$)", text, re.M)
+    assert {"ls", "cat", "get-attr", "repartition", "verify"} <= {*actions}
+    for action in actions:
         usage = good(action, "--help").splitlines()[0]
         assert usage.startswith("usage: blpk bigfile %s [options] <tree> " % action)
 
@@ -85,13 +86,11 @@ def test_cat(tree, good):
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 10])
-def test_json_does_not_depend_on_the_pieces(tree, good, monkeypatch, count):
+def test_json_of_some_rows(tree, good, count):
     values = np.where(np.arange(10) == 4, np.nan, np.arange(10) / 2)
     tree.create_from_array("v", values).close()
     expected = [None if np.isnan(v) else v for v in values[:count].tolist()]
     whole = good("cat", "--json", "-c", str(count), "tree", "v")
-    monkeypatch.setattr("bloscpack._cli.verbs.bigfile.TEXT_NBYTES", 24)
-    assert whole == good("cat", "--json", "-c", str(count), "tree", "v")
     assert expected == json.loads(whole)
 
 

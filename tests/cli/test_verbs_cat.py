@@ -7,13 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from cli.verb_support import assert_help_fits, run_verb
+from cli.verb_support import Refusal, assert_help_fits, message_of, run_verb
 from support import environment
 
 import bloscpack
 from bloscpack import BloscpackArgs, FormatError, UsageError, cli
-from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal, message_of
-from bloscpack._storage.local import FileRange
 from bloscpack.headers import BloscpackHeader
 from bloscpack.reader import Reader
 
@@ -48,6 +46,7 @@ SPANS = [
     ("-3000:-2500", PLAIN[-3000:-2500]),
     ("1K:2K", PLAIN[1024:2048]),
     ("1KB:2KiB", PLAIN[1024:2048]),
+    ("1_024:1.5 kib", PLAIN[1024:1536]),
     ("0.5K:-1B", PLAIN[512:-1]),
     ("-1K:", PLAIN[-1024:]),
     ("19990:1M", PLAIN[19990:]),
@@ -91,27 +90,6 @@ def test_rows(capfdbinary, text, rows):
     assert ROWS[rows].tobytes() == found
 
 
-def test_only_the_chunks_needed_are_read(capfdbinary, monkeypatch):
-    read = []
-    read_into = FileRange.read_into
-
-    def counting(self, view, offset):
-        count = read_into(self, view, offset)
-        read.append((offset, count))
-        return count
-
-    monkeypatch.setattr(FileRange, "read_into", counting)
-    size = os.path.getsize("a.blp")
-    written(capfdbinary, "--bytes", "9990:11010", "a.blp")
-    # The header twice, the offset table, the header of the last chunk, and three chunks
-    # out of twenty.
-    assert 5 == len(read)
-    assert sum(count for _, count in read) < 4 * size / 20
-    read.clear()
-    written(capfdbinary, "a.blp")
-    assert 5 == len(read)  # the last chunk's header, too
-
-
 def test_damage_elsewhere_does_no_harm(folder, capfdbinary):
     data = bytearray((folder / "a.blp").read_bytes())
     data[-10] ^= 1
@@ -147,7 +125,7 @@ WRONG = [
 def test_what_can_not_be_understood(message, arguments):
     with pytest.raises(Refusal, match=message) as caught:
         run_verb("cat", *arguments, "a.blp")
-    assert EXIT_USAGE == caught.value.exit_code
+    assert 2 == caught.value.exit_code
 
 
 def test_rows_of_no_array(capfdbinary):

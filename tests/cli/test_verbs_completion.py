@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
+import functools
 import shutil
 import subprocess
 import sys
 
 import pytest
+from cli.verb_support import Refusal, run_verb
 from support import environment
 
-from bloscpack._cli.args import add_arguments
-from bloscpack._cli.exit_codes import EXIT_COULD_NOT, Refusal
-from bloscpack._cli.verbs import completion as verb
-
-
-def blpk(*arguments):
-    """Run the verb with its arguments."""
-    parser = argparse.ArgumentParser(prog="blpk completion")
-    add_arguments(verb, parser)
-    return verb.run(parser.parse_args(arguments))
+blpk = functools.partial(run_verb, "completion")
 
 
 @pytest.fixture
@@ -28,7 +20,7 @@ def script(capsys):
     pytest.importorskip("shtab")
 
     def make(shell):
-        assert blpk(shell) is None
+        assert 0 == blpk(shell)
         return capsys.readouterr().out
 
     return make
@@ -44,13 +36,13 @@ def installed(shell):
 def output_of(*command, **options):
     options = {"env": environment(), **options}
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=30, **options
+        command, check=False, capture_output=True, text=True, timeout=120, **options
     )
     assert (0, "") == (done.returncode, done.stderr)
     return done.stdout
 
 
-@pytest.mark.parametrize("shell", verb.SHELLS)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_understands_it(script, tmp_path, shell):
     path = tmp_path / "script"
     path.write_text(script(shell))
@@ -141,4 +133,4 @@ def test_without_shtab(monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     with pytest.raises(Refusal, match="needs the package shtab") as caught:
         blpk("bash")
-    assert EXIT_COULD_NOT == caught.value.exit_code
+    assert 1 == caught.value.exit_code

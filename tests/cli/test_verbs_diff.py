@@ -18,9 +18,9 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._file.opened import OpenedFile
 from bloscpack.dataset.conversion.comparison import Items
 from bloscpack.dataset.frames import shown_items
+from bloscpack.file_io import CompressedBytesSource
 
 COUNT = 3000
 ROWS = np.zeros(COUNT, [("day", "M8[D]"), ("price", "f8"), ("name", "S3")])
@@ -360,7 +360,7 @@ def test_rows_in_two_chunks_are_compared_once(run, chunk_size):
 def test_a_table_that_states_a_huge_chunk(run):
     """The last chunk is behind a hole, which is not read."""
     packed = bp.pack_ndarray_to_bytes(np.arange(300), 800)
-    start, _ = OpenedFile(packed).extents()[-1]
+    start = CompressedBytesSource(packed).offsets[-1]
     packed = packed.replace(struct.pack("<q", start), struct.pack("<q", start + HOLE))
     for name in ("a.blp", "b.blp"):
         with open(name, "wb") as fp:

@@ -7,14 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from cli.verb_support import assert_help_fits, run_verb
-from support import output_of
+from cli.verb_support import assert_help_fits, console, run_verb
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
-from bloscpack._cli.console import console
-from bloscpack._cli.text import array_text, table
-from bloscpack.describe import describe, describe_array
+from bloscpack.describe import describe
 from bloscpack.headers import BloscpackHeader
 from bloscpack.log import printable
 
@@ -105,52 +102,8 @@ def test_first_chunk_that_is_not_what_the_header_says(folder):
     assert (9000, 8192) == (found["largest_chunk"], found["first_chunk"]["nbytes"])
 
 
-@pytest.mark.parametrize(
-    ("text", "metadata"),
-    [
-        ("-", None),
-        ("-", [1, 2]),
-        ("-", {"container": "pandas", "shape": [3]}),
-        ("<f8 (3, 4)", {"container": "numpy", "dtype": "'<f8'", "shape": [3, 4]}),
-        ("<f8 (3,)", {"container": "numpy", "dtype": "<f8", "shape": 3}),
-        ("<i4 (2, 2) F", {"container": "numpy", "dtype": [["", "<i4"]], "shape": [2, 2],
-                          "order": "F"}),
-        ("<f8 (?)", {"container": "numpy", "dtype": "'<f8'", "shape": ["x"]}),
-        ("None (?)", {"container": "numpy"}),
-        ("\\x1b[2J (?)", {"container": "numpy", "dtype": "\x1b[2J", "shape": {}}),
-        ("%s... (1,)" % ("x" * 21), {"container": "numpy", "dtype": "x" * 99,
-                                     "shape": [1]}),
-    ],
-)  # fmt: skip
-def test_array_in_words(text, metadata):
-    found = describe_array(metadata)
-    assert text == array_text(found and found.as_dict())
-
-
-def test_neither_numpy_nor_blosc_is_needed(folder):
-    code = (
-        "import sys\n"
-        "before = {*sys.modules}\n"  # a tool that measures coverage imports some
-        "import bloscpack._cli.verbs.list as v\n"
-        "v.named_any('b.blp').entries()\n"
-        "new = {*sys.modules} - before\n"
-        "print(sorted({'numpy', 'blosc', 'dataclasses', 'typing'} & new))"
-    )
-    done = output_of(code)
-    assert "[]\n" == done
-
-
 def test_text_that_would_move_the_cursor():
     assert "caf\xe9 \\x1b[2J\\n\\x80" == printable("caf\xe9 \x1b[2J\n\udc80")
-
-
-def test_table():
-    rows = [("n", "word", "name"), ("100", "a", "x y"), ("1", "abcde", "")]
-    assert [
-        "  n  word   name",
-        "100  a      x y",
-        "  1  abcde",
-    ] == table(rows, left=[1])
 
 
 # list

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
+import functools
 import io
 import json
 import sys
 
 import numpy as np
 import pytest
+from cli.verb_support import Refusal, exit_code, run_verb
+from support import another_writer
 
 import bloscpack
-from bloscpack._cli.args import add_arguments
-from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
-from bloscpack._cli.target import metadata_of_option
-from bloscpack._cli.verbs import metadata as verb
-from bloscpack._commit.locking import open_locked
 from bloscpack.args import MetadataArgs
 from bloscpack.exceptions import (
     DoesNotFit,
@@ -25,17 +22,12 @@ from bloscpack.exceptions import (
     StorageError,
 )
 from bloscpack.file_io import pack_bytes_to_file, unpack_bytes_from_file
+from bloscpack.log import printable
 
 PLAIN = bytes(range(256)) * 100
 
 
-def blpk(*arguments, sync=None):
-    """Run the verb with its arguments."""
-    parser = argparse.ArgumentParser(prog="blpk metadata")
-    add_arguments(verb, parser)
-    args = parser.parse_args(list(map(str, arguments)))
-    args.sync = sync
-    return verb.run(args)
+blpk = functools.partial(run_verb, "metadata")
 
 
 @pytest.fixture
@@ -79,7 +71,7 @@ SHOWN = [
 def test_show(packed, capsys, metadata, text, compact):
     path = packed(metadata)
     before = path.read_bytes()
-    assert blpk(path) is None
+    assert 0 == blpk(path)
     assert text == capsys.readouterr().out
     blpk("--compact", path)
     assert compact == capsys.readouterr().out
@@ -117,7 +109,7 @@ def test_change(packed, capsys, arguments, expected):
     size = path.stat().st_size
     if expected is None:
         expected = {"a": 1, "b": "text", "c": [1, {}], "d": 1.5}
-    assert blpk(*arguments, path) is None
+    assert 0 == blpk(*arguments, path)
     assert expected == content(path)
     assert size == path.stat().st_size
     assert ("", "") == capsys.readouterr()
@@ -158,19 +150,19 @@ def test_no_change_is_no_failure(packed, tmp_path):
 
 USAGE = [
     # (arguments, exit code, message)
-    (["--update", "a"], EXIT_USAGE, "--update: expected KEY=JSON, found 'a'"),
+    (["--update", "a"], 2, "--update: expected KEY=JSON, found 'a'"),
     (
         ["--update", "a=metre"],
-        EXIT_USAGE,
+        2,
         "inside the quotes of the shell: 'a=\"metre\"'",
     ),
-    (["--update", "a='metre'"], EXIT_USAGE, "--update a: ''metre'' is not valid"),
-    (["--update", "a="], EXIT_USAGE, "not valid JSON: Expecting value"),
-    (["--update", "a=" + "[" * 101 + "]" * 101], EXIT_USAGE, "levels deep"),
-    (["--set", "x", "--update", "a=1"], EXIT_USAGE, "--set replaces everything"),
-    (["--set", "x", "--remove", "a"], EXIT_USAGE, "--set replaces everything"),
-    (["--compact", "--remove", "a"], EXIT_USAGE, "--compact is for showing"),
-    (["--remove", "c"], EXIT_COULD_NOT, "have no key 'c', but these: a, b"),
+    (["--update", "a='metre'"], 2, "--update a: ''metre'' is not valid"),
+    (["--update", "a="], 2, "not valid JSON: Expecting value"),
+    (["--update", "a=" + "[" * 101 + "]" * 101], 2, "levels deep"),
+    (["--set", "x", "--update", "a=1"], 2, "--set replaces everything"),
+    (["--set", "x", "--remove", "a"], 2, "--set replaces everything"),
+    (["--compact", "--remove", "a"], 2, "--compact is for showing"),
+    (["--remove", "c"], 1, "have no key 'c', but these: a, b"),
 ]
 
 
@@ -190,7 +182,7 @@ def test_refused(packed, arguments, rc, message):
 def test_only_objects_have_keys(packed, metadata, arguments):
     with pytest.raises(Refusal, match="no JSON object") as caught:
         blpk(*arguments, packed(metadata))
-    assert EXIT_COULD_NOT == exit_code(caught.value)
+    assert 1 == exit_code(caught.value)
 
 
 BAD_JSON = [
@@ -204,7 +196,7 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_JSON)
-def test_files_that_hold_no_json(packed, tmp_path, text, message):
+def test_files_that_hold_no_json(packed, run, tmp_path, text, message):
     path = packed({"a": 1})
     (tmp_path / "new").write_bytes(text)
     with pytest.raises(Refusal) as caught:
@@ -212,20 +204,22 @@ def test_files_that_hold_no_json(packed, tmp_path, text, message):
     shown = "metadata file '%s' is not valid JSON: " % (tmp_path / "new")
     assert str(caught.value).startswith(shown)
     assert message in str(caught.value)
-    assert EXIT_COULD_NOT == exit_code(caught.value)
+    assert 1 == exit_code(caught.value)
     assert {"a": 1} == content(path)
     # ``-m`` reads them alike.
-    with pytest.raises(Refusal) as other:
-        metadata_of_option(argparse.Namespace(metadata=str(tmp_path / "new")))
-    assert str(caught.value) == str(other.value)
+    (tmp_path / "plain").write_bytes(b"")
+    code, _, errors = run("compress", "-m", tmp_path / "new", tmp_path / "plain")
+    assert (1, "blpk: error: %s\n" % printable(str(caught.value))) == (code, errors)
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["", "byte order mark"])
-def test_what_both_ways_of_reading_take(packed, tmp_path, mark):
+def test_what_both_ways_of_reading_take(packed, run, tmp_path, mark):
     path = packed({"a": 1})
     (tmp_path / "new").write_bytes(mark + b'{"b": [NaN, "\xc3\xa9"]}\n')
     blpk("--set", tmp_path / "new", path)
-    read = metadata_of_option(argparse.Namespace(metadata=str(tmp_path / "new")))
+    (tmp_path / "plain").write_bytes(b"")
+    assert 0 == run("compress", "-m", tmp_path / "new", tmp_path / "plain")[0]
+    read = unpack_bytes_from_file(tmp_path / "plain.blp")[1]
     assert repr(content(path)) == repr(read)
 
 
@@ -244,7 +238,7 @@ def test_a_file_that_is_missing(packed, tmp_path):
         with pytest.raises(OSError, match=message) as caught:
             blpk(*arguments)
         assert str(tmp_path / "no") in str(caught.value)
-        assert EXIT_COULD_NOT == exit_code(caught.value)
+        assert 1 == exit_code(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +264,7 @@ def test_no_metadata_section(packed):
     with pytest.raises(NoMetadataFound) as caught:
         blpk(path)
     assert "the file has no metadata section (file '%s')" % path == str(caught.value)
-    assert EXIT_COULD_NOT == exit_code(caught.value)
+    assert 1 == exit_code(caught.value)
 
 
 def test_too_little_room(packed):
@@ -360,7 +354,7 @@ def test_damaged_metadata(packed):
 def test_one_writer_at_a_time(packed):
     pytest.importorskip("fcntl")
     path = packed({"a": 1})
-    with open_locked(path), pytest.raises(StorageError, match="another writer"):
+    with another_writer(path), pytest.raises(StorageError, match="another writer"):
         blpk("--update", "a=2", path)
     assert {"a": 1} == content(path)
 

@@ -16,7 +16,6 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._file.opened import OpenedFile
 from bloscpack.dataset.conversion.statistics import Summary
 
 COUNT = 2000
@@ -242,25 +241,6 @@ def test_a_named_pipe(run):
 
 
 # What is read
-
-
-def test_only_the_chunks_of_the_rows_are_read(run, monkeypatch):
-    bp.pack_ndarray_to_file(NUMBERS, "n.blp", 800)
-    loaded = []
-    place = OpenedFile._place
-
-    def counted(self, loading, fetched):
-        loaded.extend(
-            number for number in fetched.numbers if number not in fetched.cached
-        )
-        return place(self, loading, fetched)
-
-    monkeypatch.setattr(OpenedFile, "_place", counted)
-    lines(run, "n.blp")
-    assert [0, 19] == loaded
-    loaded.clear()
-    lines(run, "n.blp", "--rows", "150:250")
-    assert [1, 2] == loaded
 
 
 def test_a_server_sends_little(run):

@@ -1,4 +1,7 @@
-"""What the tests of the verbs have in common: calling one on its own."""
+"""What the tests of the verbs have in common: calling one on its own, and its errors.
+
+The names of the command that several tests need are imported here alone.
+"""
 
 import argparse
 import importlib
@@ -7,7 +10,14 @@ from types import ModuleType
 
 from support import DOCS
 
+from bloscpack._cli.args import VERBS as VERBS
 from bloscpack._cli.args import HelpFormatter, add_arguments
+from bloscpack._cli.args import create_parser as create_parser
+from bloscpack._cli.args import parsers_in as parsers_in
+from bloscpack._cli.console import console as console
+from bloscpack._cli.exit_codes import Refusal as Refusal
+from bloscpack._cli.exit_codes import exit_code as exit_code
+from bloscpack._cli.exit_codes import message_of as message_of
 
 SCREEN = 30
 
@@ -43,11 +53,11 @@ def parser_of(name):
     return parser, verb.run
 
 
-def run_verb(name, *arguments, nthreads=2, force=False):
+def run_verb(name, *arguments, nthreads=2, force=False, sync=None):
     """Run a verb and return its exit code."""
     parser, run = parser_of(name)
     parser.set_defaults(nthreads=nthreads, force=force, verbose=False, debug=False)
-    parser.set_defaults(progress=None, from_defaults=())
+    parser.set_defaults(progress=None, from_defaults=(), sync=sync)
     return run(parser.parse_args([str(argument) for argument in arguments])) or 0
 
 

@@ -8,7 +8,7 @@ import bloscpack as bp
 from bloscpack.abstract_io import CompressedSource, PlainSink, nthreads_to_read, unpack
 from bloscpack.append import append_fp
 from bloscpack.exceptions import FormatError, UsageError
-from bloscpack.file_io import CompressedBytesSource, PlainBytesSink
+from bloscpack.file_io import CompressedBytesSource
 
 
 class Chunks(CompressedSource):
@@ -49,15 +49,6 @@ def test_sink_that_fails(error, nthreads):
     with pytest.raises(FormatError) as raised:
         unpack(CompressedBytesSource(packed()), FailingSink(error), nthreads=nthreads)
     assert ("chunks", 0) == (raised.value.section, raised.value.chunk)
-
-
-def test_no_memory_for_the_plain_bytes(monkeypatch):
-    def fail(*args):
-        raise MemoryError
-
-    monkeypatch.setattr("bloscpack._format.chunks.decompress_into", fail)
-    with pytest.raises(FormatError, match="no memory for the '100' plain bytes"):
-        unpack(CompressedBytesSource(packed()), PlainBytesSink(300))
 
 
 def test_append_a_number_of_bytes_that_is_no_number():

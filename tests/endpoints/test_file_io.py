@@ -1,7 +1,6 @@
 """Packing and unpacking files and bytes, and the sources and sinks over files."""
 
 import array
-import inspect
 import io
 import os
 import struct
@@ -14,12 +13,9 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack as bp
 from bloscpack import file_io, log
-from bloscpack._engine.blosc_settings import own_settings
-from bloscpack._format.chunks import compress
-from bloscpack._storage.base import read_up_to
-from bloscpack.abstract_io import pack, unpack
+from bloscpack.abstract_io import compress_chunk, pack, unpack
 from bloscpack.append import append, rewrite_metadata
-from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
+from bloscpack.args import BloscArgs, BloscpackArgs, calculate_nchunks
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 from bloscpack.file_io import (
     CompressedBytesSource,
@@ -71,15 +67,14 @@ def test_layout():
     assert VALUE == source.metadata
     assert 10 * source.metadata_header.meta_size == source.metadata_header.max_meta_size
     assert NCHUNKS == len(source.offsets) == source.nchunks
-    with own_settings:
-        for i, (offset, (chunk, digest)) in enumerate(
-            zip(source.offsets, source, strict=True)
-        ):
-            plain = PLAIN[1000 * i : 1000 * (i + 1)]
-            assert compress(plain, BloscArgs()) == chunk
-            assert source.checksum_impl(chunk) == digest
-            assert offset == source.chunk_offset
-            assert data[offset : offset + len(chunk)] == chunk
+    for i, (offset, (chunk, digest)) in enumerate(
+        zip(source.offsets, source, strict=True)
+    ):
+        plain = PLAIN[1000 * i : 1000 * (i + 1)]
+        assert compress_chunk(plain, BloscArgs()) == chunk
+        assert source.checksum_impl(chunk) == digest
+        assert offset == source.chunk_offset
+        assert data[offset : offset + len(chunk)] == chunk
     table_at = source.offsets[0] - 8 * 11 * NCHUNKS
     table = struct.unpack_from("<%dq" % (11 * NCHUNKS), data, table_at)
     assert (*source.offsets, *[-1] * 10 * NCHUNKS) == table
@@ -106,25 +101,6 @@ def test_size_of_a_small_file(size, settings):
     data = bp.pack_bytes_to_bytes(b"plain", bloscpack_args=BloscpackArgs(**settings))
     assert size == len(data)
     assert (b"plain", None) == read_back(data)
-
-
-@pytest.mark.parametrize("value", [{}, [], 0, "", False, VALUE])
-def test_metadata(value):
-    assert (PLAIN, value) == read_back(packed(PLAIN, metadata=value))
-
-
-def test_settings_of_the_caller_stay_theirs():
-    blosc_args, bloscpack_args = BloscArgs(typesize=3), BloscpackArgs()
-    metadata_args = MetadataArgs()
-    before = dict(blosc_args), dict(bloscpack_args), dict(metadata_args)
-    packed(
-        PLAIN,
-        metadata={"a": 1},
-        blosc_args=blosc_args,
-        bloscpack_args=bloscpack_args,
-        metadata_args=metadata_args,
-    )
-    assert before == (dict(blosc_args), dict(bloscpack_args), dict(metadata_args))
 
 
 @pytest.mark.parametrize(
@@ -199,13 +175,6 @@ def test_input_and_output_are_the_same(tmp_path):
         with pytest.raises(UsageError, match="are the same file"):
             function(path, path)
     assert packed(PLAIN) == path.read_bytes()
-
-
-def test_missing_input(tmp_path):
-    for function in (bp.pack_file_to_file, bp.unpack_file_from_file):
-        with pytest.raises(FileNotFoundError, match="missing"):
-            function(tmp_path / "missing", tmp_path / "out")
-    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -301,15 +270,6 @@ class Limping:
         return self._fp.getvalue()
 
 
-def test_slow_file_objects():
-    source, middle, end = Limping(PLAIN), Limping(), Limping()
-    args = BloscpackArgs(offsets=False)
-    pack(PlainFPSource(source), CompressedFPSink(middle), *cut(), bloscpack_args=args)
-    assert packed(PLAIN, bloscpack_args=args) == middle.getvalue()
-    unpack(CompressedFPSource(Limping(middle.getvalue())), PlainFPSink(end))
-    assert PLAIN == end.getvalue()
-
-
 def test_pipe_to_pipe():
     middle = Limping()
     pack(PlainFPSource(Limping(PLAIN)), CompressedFPSink(middle), -1, 1000, -1)
@@ -320,28 +280,6 @@ def test_pipe_to_pipe():
     sink = PlainMemorySink()
     unpack(source, sink)
     assert PLAIN == b"".join(bytes(chunk) for chunk in sink.chunks)
-
-
-def test_where_file_objects_stand():
-    """They are used from their current position and left at the end of the data."""
-    plain, fp = io.BytesIO(b"front" + PLAIN + b"behind"), io.BytesIO(b"front")
-    plain.seek(5)
-    fp.seek(5)
-    sink = CompressedFPSink(fp)
-    pack(PlainFPSource(plain), sink, *cut(), metadata=VALUE)
-    assert b"behind" == plain.read()
-    assert len(fp.getvalue()) == fp.tell()
-    fp.write(b"behind")
-    assert b"front" + packed(PLAIN, metadata=VALUE) + b"behind" == fp.getvalue()
-    assert not plain.closed
-    assert not fp.closed
-
-    fp.seek(5)
-    out = io.BytesIO(b"front")
-    out.seek(5)
-    unpack(CompressedFPSource(fp), PlainFPSink(out, NCHUNKS))
-    assert b"front" + PLAIN == out.getvalue()
-    assert b"behind" == fp.read()
 
 
 def damaged(data, number):
@@ -459,15 +397,6 @@ def test_output_of_a_sink_with_its_own_store(tmp_path):
     assert b"ABC" * 1000 == (tmp_path / "a").read_bytes()
 
 
-def test_two_files_in_one():
-    fp = io.BytesIO(packed(PLAIN) + packed(PLAIN, 500, metadata=VALUE))
-    for value in (None, VALUE):
-        source, sink = CompressedFPSource(fp), PlainMemorySink()
-        unpack(source, sink)
-        assert PLAIN == b"".join(bytes(chunk) for chunk in sink.chunks)
-        assert value == source.metadata
-
-
 def test_number_of_chunks_is_filled_in():
     fp = io.BytesIO(b"front")
     fp.seek(5)
@@ -490,29 +419,6 @@ def test_file_object_of_an_older_kind():
     pack(PlainFPSource(io.BytesIO(PLAIN)), CompressedFPSink(fp), -1, 1000, -1)
     expected = packed(PLAIN, bloscpack_args=BloscpackArgs(offsets=False))
     assert expected == fp.fp.getvalue()
-
-
-@pytest.mark.parametrize("size", [0, 1, 1000, len(PLAIN) - 1])
-def test_input_that_ends_too_early(size):
-    with pytest.raises(StorageError, match="the input ends too early: expected"):
-        pack(
-            PlainFPSource(io.BytesIO(PLAIN[:size])),
-            CompressedFPSink(io.BytesIO()),
-            *cut(),
-        )
-
-
-def test_input_that_grows_is_cut():
-    fp = io.BytesIO()
-    source = PlainFPSource(io.BytesIO(PLAIN + b"more"))
-    pack(source, CompressedFPSink(fp), *cut())
-    assert (PLAIN, None) == read_back(fp.getvalue())
-
-
-def test_bytes_source_without_a_number_of_chunks():
-    fp = io.BytesIO()
-    pack(PlainBytesSource(PLAIN), CompressedFPSink(fp), -1, 1000, -1)
-    assert (PLAIN, None) == read_back(fp.getvalue())
 
 
 def test_sink_that_can_not_seek_has_no_table():
@@ -544,120 +450,32 @@ def test_file_that_shrinks_while_it_is_read(tmp_path):
 
 @pytest.mark.parametrize("sink", [PlainBytesSink(2040), JoinedBytesSink()])
 def test_bytes_sink_filled_one_by_one(sink):
-    with own_settings:
-        chunks = [compress(PLAIN[:1000], BloscArgs()), compress(b"x" * 40, BloscArgs())]
+    chunks = [
+        compress_chunk(PLAIN[:1000], BloscArgs()),
+        compress_chunk(b"x" * 40, BloscArgs()),
+    ]
     assert [1000, 40, 1000] == [sink.put(chunks[i]) for i in (0, 1, 0)]
     assert PLAIN[:1000] + b"x" * 40 + PLAIN[:1000] == sink.getvalue()
 
 
 def test_bytes_sink_that_is_full():
     sink = PlainBytesSink(1500)
-    with own_settings:
-        chunk = compress(PLAIN[:1000], BloscArgs())
+    chunk = compress_chunk(PLAIN[:1000], BloscArgs())
     sink.put(chunk)
     with pytest.raises(FormatError, match="'500' plain bytes, found '1000'"):
         sink.put(chunk)
 
 
-def test_put_one_by_one():
-    header = BloscpackHeader(
-        offsets=True,
-        checksum="adler32",
-        typesize=8,
-        chunk_size=1000,
-        last_chunk=40,
-        nchunks=NCHUNKS,
-        max_app_chunks=10 * NCHUNKS,
-    )
-    fp = io.BytesIO()
-    sink = CompressedFPSink(fp)
-    sink.configure(BloscArgs(), header)
-    sink.write_bloscpack_header()
-    sink.write_metadata(VALUE, MetadataArgs())
-    sink.init_offsets()
-    with own_settings:
-        for i in range(NCHUNKS):
-            compressed = compress(PLAIN[1000 * i : 1000 * (i + 1)], BloscArgs())
-            at = fp.tell()
-            offset, chunk, digest = sink.put(i, compressed)
-            assert (at, compressed) == (offset, chunk)
-            assert sink.do_checksum(compressed) == digest
-    sink.finalize()
-    data = bytearray(fp.getvalue())
-    data[5] |= 2  # the header was written without metadata
-    assert packed(PLAIN, metadata=VALUE) == data
-    out = io.BytesIO()
-    plain = PlainFPSink(out)
-    assert 40 == plain.put(compressed)
-    assert PLAIN[-40:] == out.getvalue()
-
-
-@pytest.mark.parametrize("most", [1, 3, 100])
-@pytest.mark.parametrize("size", [0, 1, 9, 10, 11])
-def test_read_up_to(size, most):
-    assert b"0123456789"[:size] == read_up_to(Limping(b"0123456789", most), size)
-
-
-def test_read_up_to_of_a_file_that_gives_nothing():
+def test_reading_of_a_file_that_gives_nothing():
     class Nothing:
         def read(self, size):
             return None
 
     with pytest.raises(StorageError, match="is non-blocking"):
-        read_up_to(Nothing(), 5)
+        CompressedFPSource(Nothing())
 
 
 # Names kept from 0.16
-
-
-def test_read_metadata():
-    fp = io.BytesIO(packed(PLAIN, metadata=VALUE))
-    fp.seek(32)
-    value, header = file_io._read_metadata(fp)
-    assert (VALUE, b"JSON") == (value, header.magic_format)
-
-
-def test_old_names(tmp_path):
-    (tmp_path / "in").write_bytes(PLAIN)
-    path, out = tmp_path / "a.blp", tmp_path / "out"
-    with pytest.warns(DeprecationWarning, match="use 'pack_file_to_file' instead"):
-        bp.pack_file(tmp_path / "in", path)
-    with pytest.warns(DeprecationWarning, match="use 'unpack_file_from_file' instead"):
-        assert bp.unpack_file(path, out) is None
-    assert PLAIN == out.read_bytes()
-    with pytest.warns(DeprecationWarning, match="use 'pack_bytes_to_file' instead"):
-        bp.pack_bytes_file(PLAIN, path)
-    with pytest.warns(DeprecationWarning, match="use 'unpack_bytes_from_file' instead"):
-        assert (PLAIN, None) == bp.unpack_bytes_file(path)
-
-
-def test_signatures_of_0_16():
-    """The order of the positional parameters is that of 0.16."""
-    records = ["blosc_args", "bloscpack_args", "metadata_args"]
-    settings = ["chunk_size", "metadata", *records]
-    for names, function in (
-        (["in_file", "out_file", *settings], bp.pack_file_to_file),
-        (["bytes_", "out_file", *settings], bp.pack_bytes_to_file),
-        (["bytes_", *settings], bp.pack_bytes_to_bytes),
-        (["in_file", "out_file"], bp.unpack_file_from_file),
-        (["compressed_file"], bp.unpack_bytes_from_file),
-        (["bytes_"], bp.unpack_bytes_from_bytes),
-        (["in_file", "out_file", *settings], file_io.pack_file),
-    ):
-        parameters = inspect.signature(function).parameters.values()
-        assert names == [
-            p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD
-        ]
-        news = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        known = {"nthreads", "progress", "sync", "limits", "sparse", "storage_options"}
-        assert news <= known | {"exclusive"}
-
-
-def test_names_of_siblings():
-    assert 32 == file_io.BLOSCPACK_HEADER_LENGTH
-    assert struct.pack("<q", 5) == file_io.encode_int64(5)
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        file_io.nothing  # noqa: B018
 
 
 def test_new_file_of_which_the_beginning_is_taken(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from storage import servers
 from storage.servers import serving
-from support import environment
+from support import environment, quick_retries
 
 import bloscpack as bp
 
@@ -24,9 +24,7 @@ ARRAY = np.arange(500_000, dtype="<f8").reshape(1000, 500)
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    from bloscpack._storage import remote
-
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    quick_retries(monkeypatch)
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ import bloscpack as bp
 bp.pack_bytes_to_file(b"abc", sys.argv[1])
 bp.unpack_bytes_from_file(sys.argv[1])
 bp.info(sys.argv[1])
-print(*sorted(set(sys.modules) & {"fsspec", "asyncio", "bloscpack._storage.remote"}))
+print(*sorted(set(sys.modules) & {"fsspec", "asyncio", "aiohttp"}))
 """
 
 

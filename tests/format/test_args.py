@@ -13,7 +13,6 @@ import pytest
 from builders import prose
 
 import bloscpack as bp
-from bloscpack import args
 from bloscpack.args import (
     BloscArgs,
     BloscpackArgs,
@@ -109,80 +108,6 @@ def test_chunk_size_of_the_wrong_type():
 # The records
 
 
-def test_defaults():
-    assert (
-        {
-            "typesize": 8,
-            "clevel": 7,
-            "shuffle": True,
-            "cname": "blosclz",
-        }
-        == dict(BloscArgs())
-        == args.DEFAULT_BLOSC_ARGS
-    )
-    bloscpack_args = dict(BloscpackArgs())
-    assert bloscpack_args == args.DEFAULT_BLOSCPACK_ARGS
-    assert 30 == bloscpack_args.pop("max_app_chunks")(3)
-    assert {"offsets": True, "checksum": "adler32"} == bloscpack_args
-    metadata_args = dict(MetadataArgs())
-    assert metadata_args == args.DEFAULT_METADATA_ARGS
-    assert 30 == metadata_args.pop("max_meta_size")(3)
-    assert {
-        "magic_format": b"JSON",
-        "meta_checksum": "adler32",
-        "meta_codec": "zlib",
-        "meta_level": 6,
-    } == metadata_args
-
-
-@pytest.mark.parametrize(
-    ("names", "cls"),
-    [
-        (args.BLOSC_ARGS, BloscArgs),
-        (args.BLOSCPACK_ARGS, BloscpackArgs),
-        (args.METADATA_ARGS, MetadataArgs),
-    ],
-)
-def test_records_are_mappings(names, cls):
-    record = cls()
-    assert list(names) == list(record) == record.attributes
-    assert len(names) == len(record)
-    assert [] == record.bytes_attributes
-    assert record == cls() == record.copy()
-    assert record is not record.copy()
-    record[names[0]] = "other"
-    assert "other" == getattr(record, names[0]) == record[names[0]]
-    assert record != cls()
-
-
-def test_keys_are_fixed():
-    record = BloscArgs()
-    with pytest.raises(KeyError, match="nothing not in BloscArgs"):
-        record["nothing"]
-    with pytest.raises(KeyError, match="nothing not in BloscArgs"):
-        record["nothing"] = 1
-    with pytest.raises(NotImplementedError, match="BloscArgs does not support"):
-        del record["typesize"]
-
-
-def test_how_records_are_shown():
-    record = BloscArgs()
-    assert "BloscArgs(typesize=8, clevel=7, shuffle=True, cname='blosclz')" == repr(
-        record
-    )
-    assert "{'clevel': 7, 'cname': 'blosclz', 'shuffle': True, 'typesize': 8}" == str(
-        record
-    )
-    assert (
-        "BloscArgs:\n"
-        "    typesize: 8\n"
-        "    clevel: 7\n"
-        "    shuffle: True\n"
-        "    cname: 'blosclz'"
-    ) == record.pformat()
-    assert " typesize: 8" == record.pformat(indent=1).splitlines()[1]
-
-
 # Blosc
 
 
@@ -226,11 +151,6 @@ def test_blosc_args_refuse(error, message, record):
 # The file
 
 
-def test_no_checksum():
-    assert "None" == BloscpackArgs(checksum=None).checksum
-    assert BloscpackArgs(checksum=None).check() is None
-
-
 def test_unknown_checksum():
     with pytest.raises(NoSuchChecksum, match="'crc64'"):
         BloscpackArgs(checksum="crc64").check()
@@ -271,22 +191,6 @@ def test_max_app_chunks_refuses(error, value):
 # The metadata
 
 
-def test_no_codec_and_no_checksum():
-    record = MetadataArgs(meta_checksum=None, meta_codec=None)
-    assert ("None", "None") == (record.meta_checksum, record.meta_codec)
-    assert not record.should_compress
-    assert record.check() is None
-
-
-def test_nullify_codec():
-    record = MetadataArgs()
-    assert record.should_compress
-    assert "zlib" == record.meta_codec_name == record.meta_codec_impl.name
-    record.nullify_codec()
-    assert not record.should_compress
-    assert "None" == record.meta_codec_name == record.meta_codec_impl.name
-
-
 @pytest.mark.parametrize(
     ("error", "settings"),
     [
@@ -300,14 +204,6 @@ def test_nullify_codec():
 def test_metadata_args_refuse(error, settings):
     with pytest.raises(error):
         MetadataArgs(**settings).check()
-
-
-@pytest.mark.parametrize(
-    ("expected", "value"), [(5, 5), (0, 0), (4, lambda size: size + 1)]
-)
-def test_max_meta_size(expected, value):
-    record = MetadataArgs(max_meta_size=value)
-    assert expected == record.effective_max_meta_size(3)
 
 
 @pytest.mark.parametrize(
@@ -537,12 +433,6 @@ def test_chunk_size_as_text():
             bp.args.parse_chunk_size(text)
 
 
-def test_settings_objects_are_not_changed_by_numpy_numbers():
-    given = BloscArgs(clevel=np.int8(9))
-    bp.pack_bytes_to_bytes(b"abc", blosc_args=given)
-    assert type(given.clevel) is np.int8
-
-
 def test_sizes_of_numpy_do_not_overflow():
     # The product of these sizes needs more than 32 bits.
     sizes = calculate_nchunks(np.int64(2**40), np.int32(2**20))
@@ -601,13 +491,6 @@ def test_other_than_limits(names, unpack):
     with pytest.raises(FormatError, match="but the limit is '10'"):
         unpack(names, {"nbytes": np.int64(10)})
     assert not os.path.exists(names[3])
-
-
-def test_names_of_siblings():
-    assert 2**63 - 1 == args.MAX_CHUNKS
-    assert "blosclz" == args.DEFAULT_CNAME
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        args.nothing  # noqa: B018
 
 
 # Settings that fit the data

@@ -12,22 +12,13 @@ from bloscpack import (
     repack,
     unpack_bytes_from_bytes,
 )
-from bloscpack._format import automatic
-from bloscpack._format.automatic import (
-    DEFAULT,
-    LEAST,
-    SHORT,
-    Setting,
-    choose,
-    filters_to_try,
-    piece_starts,
-)
-from bloscpack._format.blosc_header import decode_header
-from bloscpack._format.codecs import BITSHUFFLE, GOALS, NONE, SHUFFLE
 from bloscpack.constants import MAX_BUFFERSIZE
 from bloscpack.exceptions import UsageError, UsageTypeError, UsageValueError
+from bloscpack.headers import decode_blosc_header
 
 MIB = 2**20
+NONE, SHUFFLE, BITSHUFFLE = range(3)
+GOALS = "speed", "balanced", "ratio"
 
 
 def numbers(nbytes=MIB, dtype="f8"):
@@ -48,35 +39,21 @@ def noise(nbytes=MIB):
     return np.random.default_rng(1).bytes(nbytes)
 
 
-def chosen(data, goal="balanced", **fixed):
-    def read(start, size):
-        return data[start : start + size]
+def chosen(data, goal="balanced"):
+    return BloscArgs.auto(data, goal)
 
-    return choose(read, len(data), goal, fixed=fixed)
+
+def packed_size(data, goal):
+    return len(pack_bytes_to_bytes(data, auto=goal))
 
 
 # What data get
 
 
-def test_a_short_array_gets_the_defaults():
-    """A choice would take longer than everything else, and save less."""
-
-    def no_read(start, size):
-        raise AssertionError("a sample was read")
-
-    assert DEFAULT.but(typesize=4) == choose(no_read, 2000, "balanced", (4,))
-    assert "lz4" == choose(no_read, 2000, "speed", (4,), {"cname": "lz4"}).cname
-    short = text(2000)
-    assert NONE == chosen(short).shuffle  # the kind of the bytes is not known
-    for nbytes, goal in (2000, "ratio"), (4000, "balanced"):
-        data = numbers(nbytes).tobytes()
-        read = lambda start, size, data=data: data[start : start + size]  # noqa: E731
-        assert DEFAULT != choose(read, len(data), goal, (8,))
-
-
 def test_text_gets_no_filter_and_long_blocks():
     found = chosen(text(MIB))
-    assert Setting("zstd", 2, NONE, 1, 2 * MIB, 2 * MIB) == found
+    expected = {"typesize": 1, "clevel": 2, "shuffle": NONE, "cname": "zstd"}
+    assert (expected, 2 * MIB) == (dict(found), found.blocksize)
 
 
 @pytest.mark.parametrize("make", [text, rows])
@@ -84,22 +61,14 @@ def test_the_block_size_is_the_better_one(make):
     data = make(4 * MIB)
     found = chosen(data)
     assert ("zstd", NONE) == (found.cname, found.shuffle)
-    args = BloscArgs.of_setting(found)
+    args = found.copy()
     sizes = {}
     for blocksize, chunk_size in ((0, "1M"), (2 * MIB, "2M")):
         args.blocksize = blocksize
         packed = pack_bytes_to_bytes(data, blosc_args=args, chunk_size=chunk_size)
         sizes[blocksize] = len(packed)
     assert min(sizes, key=sizes.get) == found.blocksize
-    assert (found.blocksize or MIB) == found.chunk_size
     assert (0 if make is rows else 2 * MIB) == found.blocksize
-
-
-def test_blocks_are_not_tried_at_high_levels(monkeypatch):
-    monkeypatch.delattr(automatic, "compress")
-    fixed = {"cname": "zstd", "clevel": 7, "shuffle": NONE, "typesize": 1}
-    assert 2 * MIB == chosen(text(MIB), **fixed).blocksize
-    assert 1000 == chosen(text(MIB), **fixed, chunk_size=1000).blocksize
 
 
 def test_numbers_get_a_filter():
@@ -116,10 +85,7 @@ def test_noise_gets_a_fast_codec():
 @pytest.mark.parametrize("make", [text, numbers])
 def test_goals(make):
     data = bytes(make(MIB))
-    sizes = {}
-    for goal in GOALS:
-        args = BloscArgs.of_setting(chosen(data, goal))
-        sizes[goal] = len(pack_bytes_to_bytes(data, blosc_args=args))
+    sizes = {goal: packed_size(data, goal) for goal in GOALS}
     assert sizes["ratio"] <= sizes["balanced"] <= sizes["speed"]
     assert sizes["ratio"] < sizes["speed"] < len(pack_bytes_to_bytes(noise()))
 
@@ -148,14 +114,7 @@ SLOW = pytest.mark.slow
 )
 def test_ratio_is_never_larger_than_balanced(make, size):
     data = bytes(make(size))
-    sizes = {}
-    for goal in ("balanced", "ratio"):
-        setting = chosen(data, goal)
-        args = BloscArgs.of_setting(setting)
-        packed = pack_bytes_to_bytes(
-            data, blosc_args=args, chunk_size=setting.chunk_size
-        )
-        sizes[goal] = len(packed)
+    sizes = {goal: packed_size(data, goal) for goal in ("balanced", "ratio")}
     assert sizes["ratio"] <= sizes["balanced"]
 
 
@@ -164,14 +123,6 @@ def test_ratio_of_lines_is_as_good_as_a_filter_for_two_bytes():
     by_hand = BloscArgs(typesize=2, clevel=6, cname="zstd")
     packed = pack_bytes_to_bytes(data, blosc_args=BloscArgs.auto(data, "ratio"))
     assert len(packed) <= len(pack_bytes_to_bytes(data, blosc_args=by_hand))
-
-
-@pytest.mark.parametrize("size", [100_001, MIB // 2 - 101])
-def test_ratio_without_bit_filter_where_blosc_skips_it(size):
-    found = chosen(numbers(size).tobytes(), "ratio")
-    is_bit_filter = BITSHUFFLE == found.shuffle and size // found.typesize % 8
-    assert not is_bit_filter or found.clevel <= 2  # whose blocks are short
-    assert BITSHUFFLE == chosen(text(size), "ratio", shuffle=BITSHUFFLE).shuffle
 
 
 def repetitive(nbytes):
@@ -183,115 +134,21 @@ def repetitive(nbytes):
 
 @pytest.mark.parametrize("make", [repetitive, text, rows, smooth, numbers])
 def test_ratio_stops_at_a_level_that_pays(make):
-    for chunk_size in ({}, {"chunk_size": 4 * MIB}):
-        found = chosen(bytes(make(3 * MIB)), "ratio", **chunk_size)
-        assert ("zstd", True) == (found.cname, found.clevel <= 6)
+    found = chosen(bytes(make(3 * MIB)), "ratio")
+    assert ("zstd", True) == (found.cname, found.clevel <= 6)
 
 
-def test_long_arrays_of_smooth_numbers_get_long_blocks():
-    """Short pieces would show zstd as better, whose blocks are short."""
-    assert "zstd" != chosen(smooth(32 * MIB), typesize=8).cname
-
-
-def test_the_last_level_gets_no_long_blocks():
-    for goal in ("balanced", "ratio"):
-        found = chosen(repetitive(MIB), goal, shuffle=NONE, clevel=9, cname="zstd")
-        assert (9, 0, MIB) == (found.clevel, found.blocksize, found.chunk_size)
-
-
-def test_the_same_data_get_the_same_settings():
-    data = text(MIB)
-    assert 1 == len({chosen(data) for _ in range(5)})
-
-
-# What the user has chosen
-
-
-@pytest.mark.parametrize(
-    "fixed",
-    [
-        {"cname": "lz4hc"},
-        {"clevel": 0},
-        {"cname": "zstd", "clevel": 7},
-        {"shuffle": NONE},
-        {"shuffle": SHUFFLE},
-        {"shuffle": True, "typesize": 1},
-        {"typesize": 255},
-        {"chunk_size": 1000},
-        {"cname": "zlib", "clevel": 1, "shuffle": 2, "typesize": 3, "chunk_size": 9},
-    ],
-)
-@pytest.mark.parametrize("goal", ["speed", "balanced"])
-def test_fixed_fields_stay(goal, fixed):
-    for data in (text(2**16), bytes(numbers(2**16)), b""):
-        assert fixed == {
-            name: getattr(chosen(data, goal, **fixed), name) for name in fixed
-        }
-
-
-def test_nothing_is_compressed_if_nothing_is_left_to_choose(monkeypatch):
-    monkeypatch.delattr(automatic, "compress")
-    fixed = {"cname": "lz4", "clevel": 1, "shuffle": NONE}
-    assert "lz4" == chosen(text(1000), **fixed).cname
+def test_short_data_get_the_defaults():
+    """A choice would take longer than everything else, and save less."""
+    array = np.zeros(500, "i4")
+    assert BloscArgs(typesize=4) == BloscArgs.auto(array)
+    assert BloscArgs() != BloscArgs.auto(array, "ratio")
 
 
 def test_codecs_that_blosc_lacks(monkeypatch):
     monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz"], raising=False)
     for goal in GOALS:
         assert "blosclz" == chosen(text(1000), goal).cname
-
-
-# What it costs
-
-
-@pytest.mark.parametrize("goal", ["speed", "balanced"])
-@pytest.mark.parametrize("make", [text, numbers, noise])
-def test_the_sample_is_small(monkeypatch, goal, make):
-    data = bytes(make(8 * MIB))
-    work = []
-    compress = automatic.compress
-
-    def counted(piece, setting):
-        work.append((len(piece), setting))
-        return compress(piece, setting)
-
-    monkeypatch.setattr(automatic, "compress", counted)
-    for size in (len(data), len(data) // 100):
-        work.clear()
-        chosen(data[:size], goal)
-        assert sum(nbytes for nbytes, _ in work) <= 40 * max(size // SHORT[-1], LEAST)
-
-
-def test_the_sample_of_large_data_does_not_grow():
-    sizes = []
-
-    def read(start, size):
-        sizes.append(size)
-        return text(size)
-
-    choose(read, 10**13, "balanced")
-    assert sum(sizes) <= 2 * MIB
-
-
-@pytest.mark.parametrize(
-    ("starts", "arguments"),
-    [
-        ([0], (10, 10, 10)),
-        ([0], (5, 10, 100)),
-        ([50], (100, 10, 10)),
-        ([20, 80], (110, 10, 20)),
-        ([10, 30, 50, 70, 90], (100, 10, 50)),
-    ],
-)
-def test_pieces(starts, arguments):
-    assert starts == piece_starts(*arguments)
-
-
-def test_filters():
-    assert [(NONE, 4), (SHUFFLE, 4), (BITSHUFFLE, 4)] == filters_to_try([4])
-    assert [(NONE, 1), (BITSHUFFLE, 1)] == filters_to_try([1])
-    found = filters_to_try([1, 2])
-    assert [(NONE, 1), (BITSHUFFLE, 1), (SHUFFLE, 2), (BITSHUFFLE, 2)] == found
 
 
 # In the library
@@ -359,7 +216,6 @@ def test_unknown_goal():
 
 def test_empty_sample():
     assert dict(BloscArgs()) == dict(BloscArgs.auto(b""))
-    assert DEFAULT == chosen(b"")
 
 
 def test_long_blocks():
@@ -367,8 +223,8 @@ def test_long_blocks():
     args = BloscArgs.auto(data)
     packed = pack_bytes_to_bytes(data, blosc_args=args, chunk_size="2M")
     start = int.from_bytes(packed[32:40], "little")  # the first offset
-    header = decode_header(packed[start : start + 16])
-    assert 2 * MIB == header.nbytes == header.blocksize
+    header = decode_blosc_header(packed[start : start + 16])
+    assert 2 * MIB == header["nbytes"] == header["blocksize"]
     assert data == unpack_bytes_from_bytes(packed)[0]
     without = BloscArgs(**args)
     assert 0 == without.blocksize

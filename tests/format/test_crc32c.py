@@ -1,4 +1,4 @@
-"""CRC-32C: the known answers of RFC 3720, of every kind of buffer and in parts."""
+"""CRC-32C: the known answers of RFC 3720, and of every kind of buffer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import sys
 import pytest
 from support import environment
 
-from bloscpack._format import crc32c
-from bloscpack.checksums import CHECKSUMS_LOOKUP
+from bloscpack.checksums import ALL_CHECKSUMS, CHECKSUMS_LOOKUP
 
 # RFC 3720, B.4, and the check value of the catalogues of CRCs.
 KNOWN = {
@@ -21,12 +20,15 @@ KNOWN = {
     b"123456789": 0xE3069283,
     b"": 0,
 }
-SIZES = [*range(9), *(crc32c.SHORT + i for i in (-1, 0, 1, 2, 3, 4, 5)), 2**14 + 700]
+
+
+def digest(data):
+    return int.from_bytes(CHECKSUMS_LOOKUP["crc32c"](data), "little")
 
 
 @pytest.mark.parametrize("data", KNOWN, ids=bytes.hex)
 def test_known_answers(data):
-    assert KNOWN[data] == crc32c.crc32c(data)
+    assert KNOWN[data] == digest(data)
 
 
 def one_bit_at_a_time(data):
@@ -38,27 +40,20 @@ def one_bit_at_a_time(data):
     return state ^ 2**32 - 1
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*range(9), *range(511, 518), 2**14 + 700])
 def test_every_size(size):
     data = random.Random(size).randbytes(size)
     expected = one_bit_at_a_time(data)
-    assert expected == crc32c.crc32c(data)
-    assert expected == crc32c.crc32c(bytearray(data))
+    assert expected == digest(data)
+    assert expected == digest(bytearray(data))
     # A view that begins at an odd address.
-    assert expected == crc32c.crc32c(memoryview(b"x" + data)[1:])
-
-
-@pytest.mark.parametrize("first", [0, 1, crc32c.SHORT + 1, 2**14, 2**14 + 7])
-def test_parts(first):
-    data = random.Random(first).randbytes(2**15)
-    value = crc32c.crc32c(data[:first])
-    assert crc32c.crc32c(data) == crc32c.crc32c(data[first:], value)
+    assert expected == digest(memoryview(b"x" + data)[1:])
 
 
 def test_nothing_is_imported_before_the_first_use():
     script = (
         "import sys, bloscpack.checksums as c; "
-        "assert not {'google_crc32c', 'bloscpack._format.crc32c'} & {*sys.modules}; "
+        "assert 'google_crc32c' not in sys.modules; "
         "print(c.CHECKSUMS_LOOKUP['crc32c'](b'123456789').hex())"
     )
     found = subprocess.check_output(
@@ -68,6 +63,4 @@ def test_nothing_is_imported_before_the_first_use():
 
 
 def test_number_9():
-    from bloscpack.checksums import ALL_CHECKSUMS
-
     assert ALL_CHECKSUMS[9] is CHECKSUMS_LOOKUP["crc32c"]

@@ -413,31 +413,6 @@ def test_sizes_of_an_unknown_number_of_chunks():
     assert header.total_prospective_chunks is None
 
 
-def test_total_prospective_chunks():
-    assert 33 == BloscpackHeader(nchunks=3, max_app_chunks=30).total_prospective_chunks
-
-
-def test_checksum_impl():
-    assert 64 == BloscpackHeader(checksum="sha512").checksum_impl.size
-
-
-def test_how_headers_are_shown():
-    header = BloscpackHeader(chunk_size=8192, last_chunk=-1)
-    assert (
-        "BloscpackHeader:\n"
-        "    format_version: 3\n"
-        "    offsets: False\n"
-        "    metadata: False\n"
-        "    checksum: 'None'\n"
-        "    typesize: 0\n"
-        "    chunk_size: 8.0K (8192B)\n"
-        "    last_chunk: -1\n"
-        "    nchunks: -1\n"
-        "    max_app_chunks: 0"
-    ) == header.pformat()
-    assert ["chunk_size", "last_chunk"] == header.bytes_attributes
-
-
 # The metadata header
 
 
@@ -576,10 +551,3 @@ def test_decode_blosc_flags(true_ones, codec, flags):
 def test_unknown_codec_number():
     with pytest.raises(FormatError, match=r"one of \[0, .*\], not '7'"):
         headers.decode_blosc_flags(7 << 5)
-
-
-def test_names_of_siblings():
-    assert "blpk" == headers.MAGIC.decode()
-    assert 9 == headers.MAX_CLEVEL
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        headers.nothing  # noqa: B018

@@ -4,13 +4,10 @@ Every case starts from a valid file and changes one thing.
 """
 
 import functools
-import gzip
 import io
 import itertools
 import json
 import struct
-import sys
-import time
 import tracemalloc
 import zlib
 
@@ -22,16 +19,12 @@ from fuzz import parts
 
 import bloscpack as bp
 from bloscpack.abstract_io import compress_chunk, unpack
-from bloscpack.args import BloscArgs, BloscpackArgs, Limits, MetadataArgs
+from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.checksums import ALL_CHECKSUMS, CHECKSUM_NAMES
 from bloscpack.exceptions import (
     ChecksumMismatch,
     FormatError,
-    FormatVersionMismatch,
-    NotANumpyArray,
-    NotReadable,
     ObjectNumpyArrayRejection,
-    Unsupported,
 )
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.memory_io import PlainMemorySink
@@ -43,10 +36,6 @@ LAST_CHUNK = 160
 PLAIN = bytes(range(8)) * 84
 NCHUNKS = 3
 VALUE = {"key": "value", "list": [1, 2, 3]}
-# Too short for zlib to make it shorter, hence stored as it is.
-TEXT = json.dumps(VALUE, separators=(",", ":")).encode()
-STORED = len(TEXT)
-ROOM_AT = 64 + STORED
 ADLER32 = 1
 PLAIN_CHUNKS = [PLAIN[:256], PLAIN[256:512], PLAIN[512:]]
 
@@ -271,27 +260,6 @@ def test_cut_anywhere_on_disk(tmp_path, name):
         assert [path] == list(tmp_path.iterdir())
 
 
-# Where a file is cut, and what the error then says.
-@pytest.mark.parametrize(
-    ("section", "message", "length"),
-    [
-        ("header", "header of length '0', not '32'", 0),
-        ("header", "header of length '31', not '32'", 31),
-        ("metadata", "expected a metadata header of '32' bytes, found '0'", 32),
-        ("metadata", "expected a metadata header of '32' bytes, found '31'", 63),
-        ("metadata", "expected metadata of '%d' bytes, found '0'" % STORED, 64),
-        ("metadata", "expected the room behind .* '8' bytes, found '3'", ROOM_AT + 3),
-        ("metadata", "expected the digest .* '4' bytes, found '1'", ROOM_AT + 9),
-    ],
-)
-def test_cut_in_front_of_the_offsets(section, message, length):
-    error = error_of(read_bytes, FILES["metadata"][:length])
-    assert section == error.section
-    assert error.offset is not None
-    with pytest.raises(FormatError, match=message):
-        raise error
-
-
 @pytest.mark.parametrize(
     ("section", "message", "length"),
     [
@@ -326,165 +294,10 @@ def test_cut_between_chunks_of_an_unknown_number():
 # Other files
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"b",
-        b"blpk",
-        b"text",
-        b"A text of more than 32 bytes, as one finds it in README files.\n",
-        gzip.compress(PLAIN, mtime=0),
-        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(64),
-        b"PK\3\4" + bytes(64),
-        b"\x93NUMPY\1\0" + bytes(120),
-        bytes(100),
-        b"\xff" * 100,
-        b"BLPK" + FILES["defaults"][4:],
-        FILES["defaults"][1:],
-        b"\n" + FILES["defaults"],
-    ],
-)
-def test_no_bloscpack_file(data):
-    for reader in READERS:
-        error = error_of(reader, data)
-        assert isinstance(error, NotReadable)
-        assert ("header", 0) == (error.section, error.offset)
-
-
-def test_unknown_version():
-    for version, reader in itertools.product([*range(4, 10), 100, 255], READERS):
-        error = error_of(reader, plain_file(format_version=version))
-        assert isinstance(error, FormatVersionMismatch)
-        assert isinstance(error, RuntimeError)
-        assert "'3' as expected, but '%d'" % version in str(error)
-
-
-def test_layouts_of_development_states():
-    error = error_of(read_bytes, plain_file(format_version=1))
-    assert isinstance(error, FormatVersionMismatch)
-
-
 # The header
 
 
-@pytest.mark.parametrize(
-    ("message", "changes"),
-    [
-        *(
-            ("Element %d was non-zero" % (7 - bit), {"options": 1 << bit})
-            for bit in range(3, 8)
-        ),
-        ("undo record", {"options": 4}),
-        ("checksum number must be .*, not '255'", {"checksum": 255}),
-        ("'chunk_size' must be .*, not '-2'", {"chunk_size": -2}),
-        ("'chunk_size' must be .*, not '2147483647'", {"chunk_size": 2**31 - 1}),
-        ("'last_chunk' must be .*, not '-2147483648'", {"last_chunk": -(2**31)}),
-        ("'last_chunk' .257. is larger than 'chunk_size'", {"last_chunk": 257}),
-        ("'nchunks' must be .*, not '-2'", {"nchunks": -2}),
-        ("'max_app_chunks' must be .*, not '-1'", {"max_app_chunks": -1}),
-        ("nchunks . max_app_chunks", {"max_app_chunks": 2**63 - 1}),
-        ("can not be non '0'", {"nchunks": -1, "max_app_chunks": 1}),
-    ],
-)
-def test_header_fields(message, changes):
-    for reader in READERS:
-        error = error_of(reader, plain_file(**changes))
-        assert "header" == error.section
-        with pytest.raises(FormatError, match=message):
-            raise error
-
-
-@pytest.mark.parametrize(
-    ("message", "chunk", "changes"),
-    [
-        ("'255' plain bytes, found '256'", 0, {"chunk_size": 255}),
-        ("'257' plain bytes, found '256'", 0, {"chunk_size": 257}),
-        ("'2147483631' plain bytes, found '256'", 0, {"chunk_size": 2**31 - 17}),
-        ("'159' plain bytes, found '160'", 2, {"last_chunk": 159}),
-        ("'161' plain bytes, found '160'", 2, {"last_chunk": 161}),
-        ("'0' plain bytes, found '160'", 2, {"last_chunk": 0}),
-        ("'160' plain bytes, found '256'", 1, {"nchunks": 2}),
-        ("'160' plain bytes, found '256'", 0, {"nchunks": 1}),
-        ("'256' plain bytes, found '160'", 2, {"nchunks": 4}),
-    ],
-)
-def test_header_and_chunks_disagree(message, chunk, changes):
-    for reader in PLAIN_READERS:
-        error = error_of(reader, plain_file(**changes))
-        assert ("chunks", chunk) == (error.section, error.chunk)
-        assert message in str(error)
-
-
-def test_header_of_no_chunks_announces_bytes():
-    for reader in PLAIN_READERS:
-        # Without this, one flipped bit of a file with one chunk would empty it.
-        assert "header" == error_of(reader, plain_file(nchunks=0)).section
-
-
-def test_wrong_typesize_does_no_harm():
-    for reader in PLAIN_READERS:
-        assert (PLAIN, None) == reader(plain_file(typesize=0))
-
-
-def test_bytes_behind_the_last_chunk_are_ignored():
-    for reader in PLAIN_READERS:
-        # 0.16 left some behind when it appended.
-        assert (PLAIN, None) == reader(plain_file() + b"more")
-
-
 # Unknown sizes
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"nchunks": -1},
-        {"nchunks": -1, "chunk_size": -1},
-        {"nchunks": -1, "last_chunk": -1},
-        {"nchunks": -1, "chunk_size": -1, "last_chunk": -1},
-        {"chunk_size": -1},
-        {"last_chunk": -1},
-        {"chunk_size": -1, "last_chunk": -1},
-        # Where the number is unknown there is no table, announced or not.
-        {"nchunks": -1, "options": 1},
-    ],
-)
-def test_unknown_sizes_are_read_to_the_end(changes):
-    for reader in PLAIN_READERS:
-        assert (PLAIN, None) == reader(plain_file(**changes))
-
-
-def test_unknown_number_in_layout_1():
-    for reader in PLAIN_READERS:
-        assert (PLAIN, None) == reader(layout(1, PLAIN_CHUNKS, nchunks=-1))
-
-
-@pytest.mark.parametrize(
-    ("message", "chunk", "changes", "tail"),
-    [
-        ("a last chunk of '159' .*, found '160'", 2, {"last_chunk": 159}, b""),
-        ("'255' .* with others behind it, found '256'", 0, {"chunk_size": 255}, b""),
-        ("'2000' .* with others behind it", 0, {"chunk_size": 2000}, b""),
-        ("a chunk header of '16' bytes", 3, {"chunk_size": -1}, b"more"),
-        ("not a Blosc chunk", 3, {"chunk_size": -1}, bytes(16)),
-        ("with others behind it, found '160'", 2, {}, b"more"),
-    ],
-)
-def test_unknown_number_of_chunks_still_checks(message, chunk, changes, tail):
-    for reader in PLAIN_READERS:
-        changes = {"chunk_size": CHUNK_SIZE, "last_chunk": -1, **changes}
-        error = error_of(reader, plain_file(nchunks=-1, **changes) + tail)
-        assert ("chunks", chunk) == (error.section, error.chunk)
-        with pytest.raises(FormatError, match=message):
-            raise error
-
-
-def test_only_chunk_is_larger_than_a_chunk_can_be():
-    for reader in PLAIN_READERS:
-        raw = header(nchunks=-1, chunk_size=255, last_chunk=-1)
-        error = error_of(reader, raw + frames(chunks_of(PLAIN[:CHUNK_SIZE])))
-        assert "at most '255' plain bytes, found '256'" in str(error)
 
 
 # Digests
@@ -507,15 +320,6 @@ def test_wrong_digest(name):
         ) in str(error)
 
 
-def test_wrong_digest_of_the_metadata():
-    for reader in READERS:
-        error = error_of(reader, with_metadata(metadata_section(b"{}", digest=b"nope")))
-        assert isinstance(error, ChecksumMismatch)
-        assert ("metadata", 32) == (error.section, error.offset)
-        digest = ALL_CHECKSUMS[ADLER32](b"{}")
-        assert "expected: 6e6f7065, received: %s" % digest.hex() in str(error)
-
-
 def test_message_names_everything(tmp_path):
     path = tmp_path / "damaged.blp"
     path.write_bytes(FILES["defaults"][:-1] + b"x")
@@ -528,53 +332,6 @@ def test_message_names_everything(tmp_path):
 
 
 # Metadata
-
-
-@pytest.mark.parametrize(
-    ("message", "stored", "changes"),
-    [
-        ("no valid JSON", b"{", {}),
-        ("no valid JSON", b"", {}),
-        ("no valid JSON", b"\xff", {}),
-        ("no valid JSON", b"[" * 10**5, {}),
-        ("must be b'JSON', not b'BSON'", b"{}", {"magic_format": b"BSON"}),
-        ("must be b'JSON', not b'JSON    '", b"{}", {"magic_format": b"JSON    "}),
-        ("must be '00000000', not '00000001'", b"{}", {"meta_options": 1}),
-        ("need the user codec b'mine'", b"{}", {"user_codec": b"mine"}),
-        ("checksum number must be .*, not '255'", b"{}", {"meta_checksum": 255}),
-        ("codec number must be .*, not '255'", b"{}", {"meta_codec": 255}),
-        ("'meta_level' must be .*, not '10'", b"{}", {"meta_level": 10}),
-        ("have '2' bytes, but their header says '1'", b"{}", {"meta_size": 1}),
-        ("header says '4294967295'", b"{}", {"meta_size": 2**32 - 1}),
-        ("take '2' bytes, but the room .* '1'", b"{}", {"max_meta_size": 1}),
-        ("take '2' bytes, but the room .* '0'", b"{}", {"max_meta_size": 0}),
-        ("ends too early", b"{}", {"max_meta_size": 2**32 - 1}),
-        (
-            "ends too early",
-            b"{}",
-            {"max_meta_size": 2**32 - 1, "meta_comp_size": 2**32 - 1},
-        ),
-        ("Checksum mismatch", b"{}", {"meta_comp_size": 1}),
-        ("no valid zlib stream", b"{}", {"meta_codec": 1}),
-        (
-            "does not end where",
-            zlib.compress(b"{}")[:-1],
-            {"meta_codec": 1, "meta_size": 2},
-        ),
-        (
-            "does not end where",
-            zlib.compress(b"{}") + b"x",
-            {"meta_codec": 1, "meta_size": 2},
-        ),
-    ],
-)
-def test_metadata(message, stored, changes):
-    for reader in READERS:
-        error = error_of(reader, with_metadata(metadata_section(stored, **changes)))
-        assert "metadata" == error.section
-        assert error.offset is not None
-        with pytest.raises(FormatError, match=message):
-            raise error
 
 
 def peak_of(function, *args):
@@ -647,189 +404,7 @@ def test_shape_that_lies(name, shape):
     assert "metadata" == error_of(read_array_pipe, data).section
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        "'<f8'x",
-        "'<f3'",
-        "nothing",
-        "",
-        "''",
-        "'",
-        "None",
-        "5",
-        "'<i8'",
-        "'|V0'",
-        "'|S0'",
-        "[]",
-        "[('a', '<i4')]",
-        "[('a', '|u1', (2,))]",
-        "[('a', '|u1', (-1,))]",
-        "[('a', '|u1', (2**40,))]",
-        "[('a', '|u1', (1099511627776,))]",
-        "[('a', '|u1'), ('a', '|u1')]",
-        "[('a',)]",
-        "[('a', '|u1', (1,), 'more')]",
-        "[5]",
-        "{'names': ['a'], 'formats': ['|u1']}",
-        "__import__('os').abort()",
-        "(" * 1000,
-        "[" * 10**5,
-        "-" * 10**5 + "1",
-        "'|S%d'" % 2**40,
-        "'<f8'," * 10**6,
-        5,
-        None,
-        True,
-        [],
-        {},
-        [5],
-        [["a"]],
-        [["a", "<i4"]],
-        [["", "<i4"]],
-        [["", "i4," * 10**6 + "i4"]],
-        [["f%d" % i, "<i4"] for i in range(10**5)],
-        [[["t", "a"], "<i4"], []],
-        {"names": ["a"], "formats": ["|u1"]},
-    ],
-)  # fmt: skip
-def test_dtype_that_lies(dtype):
-    error = error_of(read_array, described_plain(dtype=dtype))
-    assert "metadata" == error.section
-    assert 2000 > len(str(error))
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        "'|O'",
-        "'O'",
-        "'|O8'",
-        "O",
-        "object",
-        "'object'",
-        "[('a', '|O')]",
-        "[('a', '<i4'), ('b', '|O8')]",
-        "[('a', [('b', '|O')])]",
-        "[('a', '|O', (3,))]",
-        [["a", "O"]],
-        [["", "|O8"]],
-    ],
-)
-def test_dtype_of_objects(dtype):
-    error = error_of(read_array, described_plain(dtype=dtype, shape=(84,)))
-    assert isinstance(error, ObjectNumpyArrayRejection)
-    assert isinstance(error, RuntimeError)
-    assert "metadata" == error.section
-
-
-def test_order_that_does_not_exist():
-    for order in ["A", "c", "", None, 0, ["C"], "CF"]:
-        error = error_of(read_array, described_plain(order=order))
-        assert "expected the order 'C' or 'F' in the metadata, found" in str(error)
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {},
-        [],
-        "numpy",
-        None,
-        {"container": "pandas"},
-        {"container": ["numpy"]},
-        {"dtype": "'|u1'", "shape": [len(PLAIN)], "order": "C"},
-    ],
-)
-def test_metadata_of_no_array(metadata):
-    section = metadata_section(json.dumps(metadata).encode())
-    error = error_of(read_array, with_metadata(section))
-    assert isinstance(error, NotANumpyArray)
-    assert isinstance(error, RuntimeError)
-
-
-def test_file_of_no_array():
-    assert isinstance(error_of(read_array, plain_file()), NotANumpyArray)
-
-
-@pytest.mark.parametrize("missing", ["dtype", "shape"])
-def test_array_without(missing):
-    metadata = {"dtype": "'|u1'", "shape": [len(PLAIN)], "container": "numpy"}
-    del metadata[missing]
-    section = metadata_section(json.dumps(metadata).encode())
-    error = error_of(read_array, with_metadata(section))
-    assert "expected 'dtype' and 'shape'" in str(error)
-
-
 # Chunks
-
-CHUNK_FIELDS = (
-    "version", "versionlz", "flags", "typesize", "nbytes", "blocksize", "ctbytes"
-)  # fmt: skip
-
-
-def changed_chunk(chunk, **changes):
-    """Return a chunk with some header fields changed: numbers, or functions of them."""
-    fields = dict(zip(CHUNK_FIELDS, struct.unpack_from("<BBBBIII", chunk), strict=True))
-    for name, change in changes.items():
-        fields[name] = change(fields[name]) if callable(change) else change
-    return struct.pack("<BBBBIII", *fields.values()) + chunk[16:]
-
-
-CHUNK_CHANGES = [
-    {"version": 0},
-    {"version": 1},
-    {"version": 3},
-    {"version": 255},
-    {"versionlz": 0},
-    {"versionlz": 2},
-    {"versionlz": 255},
-    {"flags": lambda flags: flags | 8},
-    *({"flags": lambda flags, n=n: flags & 31 | n << 5} for n in (5, 6, 7)),
-    {"typesize": 0},
-    {"nbytes": 0},
-    {"nbytes": lambda nbytes: nbytes - 1},
-    {"nbytes": lambda nbytes: nbytes + 1},
-    {"nbytes": 2**31 - 17},
-    {"nbytes": 2**31 - 16},
-    {"nbytes": 2**31},
-    {"nbytes": 2**32 - 1},
-    {"blocksize": 0},
-    {"blocksize": lambda blocksize: blocksize + 1},
-    {"blocksize": 2**31},
-    {"blocksize": 2**32 - 1},
-    {"ctbytes": 0},
-    {"ctbytes": 15},
-    {"ctbytes": 16},
-    {"ctbytes": 2**31},
-    {"ctbytes": 2**32 - 1},
-]
-
-
-@pytest.mark.parametrize("changes", CHUNK_CHANGES)
-def test_chunk_header(changes):
-    for chunk, checksum in itertools.product(range(NCHUNKS), [0, ADLER32]):
-        # The digests are those of the changed chunks, so that only sizes can tell.
-        chunks = chunks_of(PLAIN)
-        chunks[chunk] = changed_chunk(chunks[chunk], **changes)
-        data = header(checksum=checksum) + frames(chunks, checksum)
-        for reader in PLAIN_READERS:
-            error = error_of(reader, data)
-            assert ("chunks", chunk) == (error.section, error.chunk)
-            assert error.offset is not None
-
-
-def test_ctbytes_a_little_off():
-    for chunk, change in itertools.product(
-        range(NCHUNKS), [-17, -16, -2, -1, 1, 2, 16]
-    ):
-        chunks = chunks_of(PLAIN)
-        chunks[chunk] = changed_chunk(
-            chunks[chunk], ctbytes=lambda n, change=change: n + change
-        )
-        data = header() + frames(chunks) + bytes(20)
-        for reader in PLAIN_READERS:
-            assert "chunks" == error_of(reader, data).section
 
 
 @pytest.mark.parametrize("position", range(16))
@@ -862,18 +437,6 @@ def test_chunk_that_claims_much():
     assert ("chunks", 0) == (error.section, error.chunk)
 
 
-def test_codec_that_is_not_there(monkeypatch):
-    import blosc
-
-    monkeypatch.setitem(sys.modules, "cramjam", None)
-    chunk = changed_chunk(chunks_of(PLAIN)[0], flags=lambda flags: flags & 31 | 2 << 5)
-    data = header(nchunks=1, last_chunk=CHUNK_SIZE) + frames([chunk])
-    error = error_of(read_bytes, data)
-    if "snappy" not in blosc.compressor_list():
-        assert isinstance(error, Unsupported)
-        assert "needs the codec 'snappy', which this Blosc lacks" in str(error)
-
-
 # Counts
 
 
@@ -896,10 +459,8 @@ HUGE = [
 @pytest.mark.parametrize("changes", HUGE)
 def test_huge_counts(changes):
     for reader in READERS:
-        start = time.monotonic()
         _, peak = peak_of(error_of, reader, plain_file(**changes))
         assert 2**22 > peak
-        assert 5 > time.monotonic() - start
 
 
 @pytest.mark.parametrize(
@@ -1052,44 +613,6 @@ def test_flipped_bits_in_an_array():
 # What a file may ask for
 
 
-def test_limits_by_default():
-    limits = Limits()
-    assert limits.check() is None
-    assert limits.check_nbytes(2**62) is None
-    assert 16 * 2**20 == limits.effective_metadata(0)
-    assert 32 * 10**6 == limits.effective_metadata(10**6)
-
-
-@pytest.mark.parametrize(
-    ("error", "settings"),
-    [
-        (bp.UsageError, {"nbytes": -1}),
-        (bp.UsageError, {"metadata": -1}),
-        (bp.UsageError, {"metadata": lambda stored: -stored - 1}),
-        (TypeError, {"nbytes": 1.5}),
-        (TypeError, {"nbytes": "1M"}),
-        (TypeError, {"metadata": None}),
-    ],
-)
-def test_limits_that_can_not_be(error, settings):
-    with pytest.raises(error, match=r"'(nbytes|metadata)' must be"):
-        Limits(**settings).check()
-
-
-def test_limit_of_plain_bytes():
-    limits = Limits(nbytes=100)
-    assert limits.check_nbytes(100) is None
-    with pytest.raises(Unsupported, match=r"'101' plain bytes or more, .* is '100'"):
-        limits.check_nbytes(101)
-
-
-@pytest.mark.parametrize(
-    ("expected", "metadata"), [(5, 5), (0, 0), (20, lambda stored: 2 * stored)]
-)
-def test_limit_of_metadata(expected, metadata):
-    assert expected == Limits(metadata).effective_metadata(10)
-
-
 # Nothing is left behind
 
 BAD_FILES = {
@@ -1131,34 +654,6 @@ def test_old_output_stays(tmp_path, read_file, name):
     assert {"in.blp", "out"} == {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"chunk_size": 0},
-        {"chunk_size": "1X"},
-        {"metadata": object()},
-        {"metadata": [1], "metadata_args": MetadataArgs(max_meta_size=0)},
-        {"metadata": [1], "metadata_args": MetadataArgs(meta_codec="lzma")},
-        {"blosc_args": BloscArgs(typesize=0)},
-        {"blosc_args": BloscArgs(cname="lzma")},
-        {"bloscpack_args": BloscpackArgs(checksum="crc64")},
-        {"bloscpack_args": BloscpackArgs(max_app_chunks=-1)},
-    ],
-)
-def test_packing_with_bad_arguments_leaves_the_output(tmp_path, arguments):
-    source, out = tmp_path / "in", tmp_path / "out.blp"
-    source.write_bytes(PLAIN)
-    out.write_bytes(b"old")
-    for pack in (
-        lambda: bp.pack_file_to_file(source, out, **arguments),
-        lambda: bp.pack_bytes_to_file(PLAIN, out, **arguments),
-    ):
-        with pytest.raises(bp.UsageError):
-            pack()
-    assert b"old" == out.read_bytes()
-    assert {"in", "out.blp"} == {path.name for path in tmp_path.iterdir()}
-
-
 def test_packing_objects_leaves_the_output(tmp_path):
     out = tmp_path / "out.blp"
     out.write_bytes(b"old")
@@ -1174,9 +669,3 @@ def test_packing_objects_leaves_the_output(tmp_path):
 def test_file_that_is_missing(tmp_path, read):
     with pytest.raises(FileNotFoundError, match=r"missing\.blp"):
         read(tmp_path / "missing.blp")
-
-
-@pytest.mark.parametrize("value", ["text", None, 5])
-def test_what_is_no_buffer(value):
-    with pytest.raises(TypeError):
-        bp.unpack_bytes_from_bytes(value)

@@ -15,12 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import bloscpack as bp
-from bloscpack._engine.blosc_settings import own_settings
-from bloscpack._engine.threads import ordered
-from bloscpack._format import sections
-from bloscpack._format.blosc_header import decode_header
-from bloscpack._format.chunks import compress, decompress, decompress_into
-from bloscpack._format.sections import decode_offsets, encode_offsets
 from bloscpack.abstract_io import pack, unpack
 from bloscpack.append import append_fp, rewrite_metadata_fp
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
@@ -155,19 +149,6 @@ def test_streams_of_unknown_length(plain, chunk_size, arguments, nthreads):
         source.bloscpack_header.chunk_size,
         source.bloscpack_header.last_chunk,
     )
-
-
-@given(plain_data, blosc_args)
-@examples(60)
-def test_chunks(plain, args):
-    into = bytearray(len(plain))
-    with own_settings:
-        chunk = compress(plain, args)
-        assert plain == decompress(chunk)
-        decompress_into(chunk, memoryview(into))
-    assert plain == into
-    header = decode_header(chunk)
-    assert (len(plain), len(chunk)) == (header.nbytes, header.ctbytes)
 
 
 # Arrays
@@ -373,32 +354,6 @@ def test_metadata_headers(header):
     assert header == MetadataHeader.decode(encoded)
 
 
-@given(st.binary(max_size=40))
-@examples(100)
-def test_any_chunk_header_is_an_error_or_sound(head):
-    header = result_or_section(decode_header, head)
-    if header != "chunks":
-        assert 16 <= header.ctbytes <= header.nbytes + 16 <= 2**31 - 1
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
-@examples(100)
-def test_offsets(numbers):
-    assert numbers == decode_offsets(encode_offsets(numbers))
-    assert 8 * len(numbers) == len(encode_offsets(numbers))
-
-
-@given(json_values, metadata_args)
-@examples(50)
-def test_metadata(value, args):
-    section = b"".join(sections.encode_section(value, args).blocks())
-    header = MetadataHeader.decode(section[:32])
-    assert len(section) == sections.section_size(header)
-    stored = section[32 : 32 + header.meta_comp_size]
-    digest = section[32 + header.max_meta_size :]
-    assert value == sections.decode_metadata(header, stored, digest)
-
-
 # Any bytes
 
 
@@ -532,11 +487,3 @@ def test_reverse_pretty(number, suffix):
     assert number * 1024 ** "BKMGT".index(suffix) == reverse_pretty(
         "%d%s" % (number, suffix)
     )
-
-
-@given(st.lists(st.integers(), max_size=50), st.integers(0, 6))
-@examples(50)
-def test_ordered_is_a_loop(items, nthreads):
-    results = []
-    ordered(items, lambda item: -item, results.append, nthreads)
-    assert [-item for item in items] == results

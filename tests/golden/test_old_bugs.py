@@ -20,8 +20,7 @@ from builders import described, layout, packed, unpacked
 from support import environment
 
 import bloscpack
-from bloscpack import headers, log
-from bloscpack._format.codecs import BY_NUMBER
+from bloscpack import constants, headers, log
 from bloscpack.abstract_io import (
     RUN_TO_COMPRESS,
     CompressedSink,
@@ -686,7 +685,7 @@ def test_number_of_chunks_takes_no_memory():
     assert [b"a", b"b"] == [bytes(next(chunks)), bytes(next(chunks))]
 
 
-@pytest.mark.parametrize("codec", sorted({*range(8)} - {*BY_NUMBER}))
+@pytest.mark.parametrize("codec", sorted({*range(8)} - {*constants.CNAME_MAPPING}))
 def test_info_of_an_unknown_codec_prints_nothing_half(codec, tmp_path):
     """Bug 31 of 0.16."""
     (tmp_path / "a.blp").write_bytes(with_chunk(2, codec << 5))

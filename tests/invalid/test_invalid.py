@@ -18,8 +18,8 @@ from support import TESTS
 
 import bloscpack as bp
 from bloscpack import cli, log
-from bloscpack._cli import file_info
 from bloscpack.append import append_fp, rewrite_metadata_fp
+from bloscpack.describe import inspect_files
 from bloscpack.exceptions import (
     FormatError,
     HeaderError,
@@ -68,7 +68,7 @@ def append(path):
 
 
 def info(path):
-    return file_info.info(str(path))
+    return [*inspect_files(str(path), lenient=True)]
 
 
 READERS = {

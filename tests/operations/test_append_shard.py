@@ -13,8 +13,6 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 from support import BLP
 
 import bloscpack as bp
-from bloscpack._format.array_metadata import describe
-from bloscpack._format.shard import SEPARATOR
 from bloscpack.append import append_fp, append_ndarray_to_file, rewrite_metadata
 from bloscpack.exceptions import (
     DoesNotFit,
@@ -26,6 +24,7 @@ from bloscpack.exceptions import (
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.repacking import repack
 
+SEPARATOR = b"shard\0\0\0"
 ROWS = np.arange(400, dtype="<i4").reshape(200, 2)
 SETTINGS = {"chunk_size": 80, "max_app_chunks": 20, "nthreads": 1}
 
@@ -374,7 +373,8 @@ def test_a_chunk_of_a_codec_that_blosc_lacks(tmp_path):
     path.write_bytes((BLP / "old" / "0.16.0-codec-snappy.blp").read_bytes())
     plain, _ = bp.unpack_bytes_from_file(path)
     array = np.frombuffer(plain, "u1")
-    repack(path, metadata=describe(array), shard=True)
+    described = {"dtype": "'|u1'", "shape": [len(plain)], "order": "C"}
+    repack(path, metadata={**described, "container": "numpy"}, shard=True)
     assert "snappy" == bp.info(path).first_chunk.codec
     assert (array == bp.unpack_ndarray_from_file(path)).all()
     assert [] == bp.verify(path).findings

@@ -24,13 +24,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import BLP, ShortReads, environment, golden_files
+from support import BLP, ShortReads, environment, golden_files, keep_little
 
 import bloscpack as bp
 from bloscpack import exceptions
-from bloscpack._arrays import loader
-from bloscpack._file import stream_writing
-from bloscpack._storage.base import MemoryStorage
 
 CHUNK = 4096
 DATA = random.Random(1).randbytes(CHUNK) * 9 + b"end\n"
@@ -207,11 +204,6 @@ def test_file_object_from_its_position():
     assert not fp.closed
 
 
-def test_storage():
-    with bp.open(MemoryStorage(packed())) as file:
-        assert DATA == file.read()
-
-
 def test_metadata(path):
     bp.pack_bytes_to_file(DATA, path, metadata={"unit": "m"})
     with bp.open(path) as file:
@@ -367,11 +359,7 @@ def test_same_file_as_pack(length, chunk_size, path):
 @pytest.mark.parametrize("entries", [4, 60, 300])
 @pytest.mark.parametrize("free", [None, 0, 7])
 def test_large_file(entries, free, path, monkeypatch):
-    monkeypatch.setattr(stream_writing, "KEPT_NBYTES", 3 * CHUNK)
-    monkeypatch.setattr(stream_writing, "RESERVED_ENTRIES", entries)
-    monkeypatch.setattr(stream_writing, "GROWTH", 1)
-    monkeypatch.setattr(stream_writing, "RUN_TO_COMPRESS", CHUNK)
-    monkeypatch.setattr(stream_writing, "MOVED_AT_A_TIME", 10_000)
+    keep_little(monkeypatch, 3 * CHUNK, entries)
     data = random.Random(2).randbytes(100 * CHUNK + 5)
     how = {} if free is None else {"max_app_chunks": free}
     write(path, data, (1000, 10_000), chunk_size=CHUNK, metadata=[1], **how)
@@ -395,10 +383,7 @@ def test_large_file(entries, free, path, monkeypatch):
 @pytest.mark.skipif(os.name == "nt", reason="an open file can't be removed")
 def test_only_the_temporary_file_is_written(path, tmp_path, monkeypatch):
     """Another user, who can write to the folder, puts a link in its place."""
-    monkeypatch.setattr(stream_writing, "KEPT_NBYTES", 3 * CHUNK)
-    monkeypatch.setattr(stream_writing, "RESERVED_ENTRIES", 4)
-    monkeypatch.setattr(stream_writing, "GROWTH", 1)
-    monkeypatch.setattr(stream_writing, "RUN_TO_COMPRESS", CHUNK)
+    keep_little(monkeypatch, 3 * CHUNK, 4)
     victim, data = tmp_path / "victim", random.Random(2).randbytes(100 * CHUNK)
     victim.write_bytes(b"precious" * 100 * CHUNK)
     before = victim.read_bytes()
@@ -438,29 +423,6 @@ def test_flush_stores_every_chunk_that_is_complete():
         assert b"" == sink.data
         file.flush()
         assert 3 * 1000 < len(sink.data) < 4 * 1000
-
-
-def test_reading_up_to_a_damaged_chunk_takes_no_quadratic_work(monkeypatch):
-    data = bytearray(bp.pack_bytes_to_bytes(bytes(500 * 4096), 4096))
-    data[-1] ^= 1
-    calls = []
-    genuine = loader.decompress_verified
-
-    def counted(*arguments):
-        calls.append(1)
-        return genuine(*arguments)
-
-    monkeypatch.setattr(loader, "decompress_verified", counted)
-    parts = []
-
-    def read_all(file):
-        while part := file.read1(500 * 4096):
-            parts.append(part)
-
-    with bp.open(io.BytesIO(data)) as file, pytest.raises(exceptions.FormatError):
-        read_all(file)
-    assert bytes(499 * 4096) == b"".join(parts)
-    assert len(calls) < 5 * 500
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])
@@ -626,18 +588,6 @@ def test_error_of_the_output():
         file.close()
     assert file.closed
     file.close()
-
-
-def test_caught_error_does_not_publish(filled, monkeypatch):
-    old = filled.read_bytes()
-    file = bp.open(filled, "wb")
-    with monkeypatch.context() as patch:
-        patch.setattr(stream_writing, "compress", lambda *args: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            file.write(DATA * 1000)
-    with pytest.raises(bp.StorageError, match="nothing more"):
-        file.close()
-    assert old == filled.read_bytes()
 
 
 def test_dev_full():

@@ -8,9 +8,9 @@ import random
 
 import pytest
 from storage.servers import serving
+from support import keep_little
 
 import bloscpack as bp
-from bloscpack._file import stream_writing
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
@@ -164,10 +164,7 @@ def test_http_is_not_written(mode):
 
 @pytest.mark.parametrize("entries", [5, 100])
 def test_length_is_unknown(entries, memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(stream_writing, "KEPT_NBYTES", 3 * CHUNK)
-    monkeypatch.setattr(stream_writing, "RESERVED_ENTRIES", entries)
-    monkeypatch.setattr(stream_writing, "GROWTH", 1)
-    monkeypatch.setattr(stream_writing, "RUN_TO_COMPRESS", CHUNK)
+    keep_little(monkeypatch, 3 * CHUNK, entries)
     for place in (tmp_path / "a.blp", "memory://a.blp"):
         with bp.open(place, "wb", chunk_size=CHUNK) as file:
             file.write(DATA)

@@ -10,11 +10,10 @@ import pickle
 import shutil
 import subprocess
 import sys
-import time
 
 import numpy
 import pytest
-from builders import layout, packed
+from builders import packed
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -30,12 +29,8 @@ from bloscpack import (
     UsageError,
     open_ndarray,
 )
-from bloscpack._arrays import loader, stored
-from bloscpack._file.opened import OpenedFile
-from bloscpack._format.sections import read_beginning
-from bloscpack._storage.base import MemoryStorage
-from bloscpack._storage.cursor import Cursor
 from bloscpack.exceptions import NotANumpyArray
+from bloscpack.file_io import CompressedBytesSource
 
 NESTED = numpy.dtype(
     [("a", "u1"), ("b", ">f8", (2, 3)), ("c", [("d", "<i4"), ("e", "S3")]), ("z", "S0")]
@@ -242,8 +237,7 @@ def test_read_array_and_iteration_give_all_items(pair):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
-    monkeypatch.setattr(stored, "ITERATION_NBYTES", 50)
+def test_iteration(order):
     array = filled((11, 5), "<i4", order)
     lazy = open_ndarray(file_of(array, 24))
     assert array.tolist() == [row.tolist() for row in lazy]
@@ -332,15 +326,21 @@ def test_chunks_are_blocks_that_agree_with_the_chunks_of_the_file(
 # What is read
 
 
-class Counting(MemoryStorage):
+class Counting(io.BytesIO):
     """Counts reads and their bytes."""
 
     reads = nbytes = 0
 
-    def read_into(self, view, offset):
+    def readinto(self, view):
         self.reads += 1
         self.nbytes += len(view)
-        return super().read_into(view, offset)
+        return super().readinto(view)
+
+    def read(self, size=-1):
+        found = super().read(size)
+        self.reads += 1
+        self.nbytes += len(found)
+        return found
 
 
 def counting(array: numpy.ndarray, chunk_size: int) -> tuple[LazyArray, Counting]:
@@ -364,20 +364,12 @@ def counting(array: numpy.ndarray, chunk_size: int) -> tuple[LazyArray, Counting
     ],
     ids=repr,
 )
-def test_only_the_chunks_with_selected_items_are_decoded(monkeypatch, index, nchunks):
+def test_only_the_chunks_with_selected_items_are_read(index, nchunks):
     array = numpy.arange(10000.0).reshape(1000, 10)
     lazy, storage = counting(array, 800)
-    decoded = []
-    check = loader.verified_chunk
-    monkeypatch.setattr(
-        loader,
-        "verified_chunk",
-        lambda *args: (decoded.append(bytes(args[0])), check(*args))[1],
-    )
     storage.nbytes = 0
     assert_same(array[index], lazy[index])
-    assert nchunks == len(set(decoded)) == len(decoded)
-    average = storage.size / 100
+    average = len(storage.getvalue()) / 100
     assert storage.nbytes <= 1.5 * average * nchunks + 100
 
 
@@ -385,7 +377,7 @@ def test_only_the_chunks_with_selected_items_are_decoded(monkeypatch, index, nch
 def test_a_damaged_chunk_affects_only_reads_that_need_it(cache_nbytes):
     array = numpy.arange(10000.0).reshape(1000, 10)
     data = bytearray(file_of(array, 800))
-    data[read_beginning(Cursor(io.BytesIO(data))).offsets[50] + 30] ^= 1
+    data[CompressedBytesSource(bytes(data)).offsets[50] + 30] ^= 1
     lazy = open_ndarray(bytes(data), cache_nbytes=cache_nbytes)
     assert_same(array[:500], lazy[:500])
     assert_same(array[510:], lazy[510:])
@@ -400,20 +392,6 @@ def test_files_without_an_offset_table():
     metadata = {"dtype": "<i4", "shape": [10, 100], "order": "C", "container": "numpy"}
     data = packed(array.tobytes(), 300, metadata, offsets=False)
     assert_same(array[::-3, 5:9], open_ndarray(data)[::-3, 5:9])
-
-
-@pytest.mark.parametrize("cuts", [[7, 7, 100, 101, 240], [40, 80, 200]])
-def test_chunks_of_any_sizes(cuts):
-    array = numpy.arange(100, dtype="<i4").reshape(10, 10)
-    metadata = {"dtype": "<i4", "shape": [10, 10], "order": "C", "container": "numpy"}
-    ends = [*cuts, array.nbytes]
-    spans = zip([0, *cuts], ends, strict=True)
-    data = layout(3, [array.tobytes()[start:stop] for start, stop in spans])
-    parts = OpenedFile(data)
-    parts.metadata = metadata  # in place of a metadata section
-    lazy = LazyArray(parts)
-    for index in (..., 3, numpy.s_[::-2, 4], numpy.s_[1:9, 2:5], [9, 0, 9]):
-        assert_same(array[index], lazy[index])
 
 
 def test_files_that_hold_no_array(tmp_path):
@@ -604,16 +582,3 @@ def test_dask(tmp_path):
 
 
 # Time
-
-
-@pytest.mark.slow
-def test_one_item_of_a_large_array_takes_little_time(tmp_path):
-    path = tmp_path / "large.blp"
-    bloscpack.pack_ndarray_to_file(numpy.zeros((125_000, 1000)), path)
-    times = []
-    for row in range(0, 125_000, 20_000):
-        start = time.perf_counter()
-        with open_ndarray(path) as lazy:
-            assert 0 == lazy[row, 3]
-        times.append(time.perf_counter() - start)
-    assert 5e-3 > min(times)

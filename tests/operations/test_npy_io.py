@@ -17,7 +17,6 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack import npy_io
-from bloscpack._cli.exit_codes import exit_code
 from bloscpack.append import append
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.cli import main
@@ -26,6 +25,7 @@ from bloscpack.exceptions import (
     DamageError,
     DoesNotFit,
     FormatError,
+    HeaderError,
     NotANumpyArray,
     NotReadable,
     ObjectNumpyArrayRejection,
@@ -154,25 +154,10 @@ def test_settings_mean_what_they_mean_for_arrays(npy, tmp_path, chunk_size, opti
     assert path.read_bytes() == (tmp_path / "back.npy").read_bytes()
 
 
-def test_arguments_stay_as_they_are(npy, tmp_path):
-    blosc_args = BloscArgs(typesize=7)
-    pack_npy_to_file(npy(filled("<i4")), tmp_path / "x.blp", blosc_args=blosc_args)
-    assert 7 == blosc_args.typesize
-
-
 def test_a_header_longer_than_version_1_can_have(npy, tmp_path):
     array = filled([("field %d" % i, "u1") for i in range(3000)], (5, 4), "F")
     path = npy(array)
     assert b"\x93NUMPY\x02\x00" == path.read_bytes()[:8]
-    pack_npy_to_file(path, tmp_path / "x.blp")
-    unpack_npy_from_file(tmp_path / "x.blp", tmp_path / "back.npy")
-    assert path.read_bytes() == (tmp_path / "back.npy").read_bytes()
-
-
-def test_text_of_no_bytes(npy, tmp_path):
-    array = np.ndarray((3,), [("x", "<U0")])["x"]
-    assert 0 == array.itemsize
-    path = npy(array)
     pack_npy_to_file(path, tmp_path / "x.blp")
     unpack_npy_from_file(tmp_path / "x.blp", tmp_path / "back.npy")
     assert path.read_bytes() == (tmp_path / "back.npy").read_bytes()
@@ -408,7 +393,7 @@ def test_wrong_input_is_refused(npy, tmp_path, content, error, rc, message):
         pack_npy_to_file(path, tmp_path / "x.blp")
     assert message in str(caught.value)
     assert str(caught.value).endswith("(file '%s')" % path)
-    assert rc == exit_code(caught.value)
+    assert (rc == 3) == isinstance(caught.value, (DamageError, HeaderError))
     assert b"precious" == (tmp_path / "x.blp").read_bytes()
     assert ["x.blp", "x.npy"] == names(tmp_path)
 
@@ -656,7 +641,6 @@ def test_what_does_not_fit_is_refused(npy, tmp_path, array, message):
     with pytest.raises(DoesNotFit, match=message) as caught:
         append_npy(path, npy(array))
     assert str(path) == caught.value.filename
-    assert 1 == exit_code(caught.value)
     assert before == path.read_bytes()
     assert ["x.blp", "x.npy"] == names(tmp_path)
 

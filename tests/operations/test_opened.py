@@ -73,43 +73,6 @@ def test_any_span(offsets, cache, nthreads, kind, tmp_path):
         assert PLAIN == opened.read(0, 10**9)
 
 
-def test_every_chunk_once_and_where_it_is_wanted(tmp_path):
-    data = packed(PLAIN, 100)
-    result = bytearray(opened_size := len(PLAIN))
-    view = memoryview(result)
-    seen = []
-    with opened_as("path", data, tmp_path) as opened:
-
-        def room(number):
-            return view[slice(*opened.span(number))] if number % 2 else None
-
-        def use(number, plain):
-            seen.append(number)
-            view[slice(*opened.span(number))] = plain
-
-        opened.load(opened.numbers(0, opened_size), use, room=room)
-    assert list(range(0, 38, 2)) == sorted(seen)
-    assert PLAIN == result
-
-
-@pytest.mark.parametrize("kind", ["path", "file", "buffer", "far"])
-@pytest.mark.parametrize("offsets", [True, False])
-def test_all_chunks_into_memory(offsets, kind, tmp_path):
-    memory = bytearray(len(PLAIN))
-    data = packed(PLAIN, 100, offsets=offsets)
-    with opened_as(kind, data, tmp_path, nthreads=3) as opened:
-        assert len(PLAIN) == opened.read_into(memoryview(memory), 0)
-    assert PLAIN == memory
-
-
-@pytest.mark.parametrize("kind", ["path", "file", "buffer", "far"])
-def test_chunks_in_order(kind, tmp_path):
-    got = []
-    with opened_as(kind, packed(PLAIN, 100), tmp_path, nthreads=3) as opened:
-        opened.load(range(3, 38), lambda _, plain: bytes(plain), deliver=got.append)
-    assert PLAIN[300:] == b"".join(got)
-
-
 def test_chunks_in_front_of_a_damaged_one_are_delivered(tmp_path):
     data = bytearray(packed(PLAIN, 100))
     with OpenedFile(bytes(data)) as opened:
@@ -175,59 +138,6 @@ def test_cached_chunks_are_read_once(tmp_path):
         opened.read(220, 230)  # drops the chunk that was used least recently
         opened.read(10, 20)
         assert before + 2 == len(storage.requests)
-
-
-@pytest.mark.parametrize("nchunks", [2, 9])
-def test_a_read_beyond_the_cache_keeps_only_its_last_chunk(nchunks):
-    storage = Far(packed(PLAIN, 100))
-    with OpenedFile(storage, cache_nbytes=250) as opened:
-        opened.load(range(nchunks), lambda number, plain: None)
-        storage.requests.clear()
-        opened.load([nchunks - 1], lambda number, plain: None)
-        assert not storage.requests
-        opened.load([nchunks - 2], lambda number, plain: None)
-        assert (nchunks > 2) == bool(storage.requests)
-
-
-def test_cache_keeps_its_limit():
-    cache = ChunkCache(100)
-    for number in range(10):
-        cache.put(number, bytes(40))
-        assert cache.get(0) is not None  # used again each time
-    assert [0, 9] == [number for number in range(10) if cache.get(number) is not None]
-    cache.put(3, bytes(101))
-    assert cache.get(3) is None
-
-
-def test_a_chunk_gets_memory_of_its_own_when_it_is_read_again(tmp_path):
-    path, other = tmp_path / "a.blp", []
-    plain = np.arange(1000).tobytes()  # each chunk has a single block
-    path.write_bytes(packed(plain, 800))
-    with OpenedFile(path) as opened:
-        cache = opened._cache
-
-        def read(number):
-            start = 800 * number
-            assert plain[start + 1 : start + 9] == opened.read(start + 1, start + 9)
-
-        for number in (4, 4, 3, 5):
-            read(number)
-        assert cache.get((3, None)) is None is cache.get((4, None))
-        thread = threading.Thread(target=lambda: other.append(cache.get((5, None))))
-        thread.start()
-        thread.join()
-        assert [None] == other  # it is in the memory of this thread
-        kept = cache.get((5, None), briefly=True)
-        assert plain[4000:4800] == bytes(kept)
-        read(6)
-        assert plain[4800:5600] == bytes(kept)  # the same memory
-        assert cache.get((5, None)) is None
-        for number in (3, 7):
-            read(number)
-        assert plain[2400:3200] == bytes(cache.get((3, None)))  # it was read again
-        assert plain[5600:6400] == bytes(cache.get((7, None)))
-        read(8)
-        assert plain[5600:6400] == bytes(cache.get((7, None)))  # it was copied
 
 
 def test_threads_that_read_parts_of_the_same_chunks(tmp_path):

@@ -11,7 +11,6 @@ from engine.workers import end_workers
 
 import bloscpack
 from bloscpack import FormatError, UsageError
-from bloscpack._arrays.loader import RUN_NBYTES
 from bloscpack.exceptions import UsageTypeError
 from bloscpack.headers import BloscpackHeader, decode_header
 from bloscpack.reader import Reader
@@ -277,7 +276,7 @@ def test_number_of_threads_is_checked(nthreads):
         Reader(io.BytesIO(packed(PLAIN, CHUNK_SIZE))).read(0, 1, nthreads=nthreads)
 
 
-@pytest.mark.parametrize("size", [1000, RUN_NBYTES])
+@pytest.mark.parametrize("size", [1000, 2**20])
 def test_small_chunks_need_no_other_thread(size, monkeypatch):
     plain = bytes(2) + bytes(range(250)) * (size // 100)
     reader = Reader(io.BytesIO(packed(plain, size)))
@@ -289,7 +288,7 @@ def test_small_chunks_need_no_other_thread(size, monkeypatch):
     monkeypatch.setattr("threading.Thread.start", fail)
     for start, stop in ((0, 1), (10, size), (size, 2 * size), (-9, None), (5, 5)):
         assert plain[start:stop] == reader.read(start, stop, nthreads=4)
-    if size < RUN_NBYTES:
+    if size == 1000:
         assert plain == reader.read(0, None, nthreads=4)
         return
     with pytest.raises(AssertionError, match="a thread was started"):

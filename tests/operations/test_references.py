@@ -1,7 +1,6 @@
 """References to the chunks of a file: what qualifies, and what is written."""
 
 import base64
-import itertools
 import json
 
 import blosc
@@ -11,7 +10,6 @@ from support import ROOT
 
 import bloscpack as bp
 from bloscpack import dataset, references
-from bloscpack._format.rows import grid_chunk_shape
 
 ARRAY = np.arange(50 * 4 * 6, dtype="<f8").reshape(50, 4, 6)
 
@@ -28,35 +26,6 @@ def packed(name, array=ARRAY, chunk_size=8 * 24 * 7, **settings):
 
 
 # The grid
-
-
-def test_grid_against_the_items_of_each_chunk():
-    """A grid is right if each chunk has consecutive items, from the first on."""
-    found = set()
-    for shape, items, order in itertools.product(
-        [(1,), (7,), (3, 4), (6, 4), (2, 3, 4), (5, 1, 6), (1, 8)], range(1, 30), "CF"
-    ):
-        array = np.arange(np.prod(shape)).reshape(shape, order=order)
-        chunk = grid_chunk_shape(shape, items, order)
-        found.add(chunk is None)
-        if chunk is None:
-            continue
-        counts = [-(-n // size) for n, size in zip(shape, chunk, strict=True)]
-        places = itertools.product(*map(range, counts[:: -1 if order == "F" else 1]))
-        start = 0
-        for place in places:
-            place = place[::-1] if order == "F" else place
-            part = array[
-                tuple(
-                    slice(i * size, (i + 1) * size)
-                    for i, size in zip(place, chunk, strict=True)
-                )
-            ].ravel(order)
-            assert part.size == min(items, array.size - start)
-            assert part.tolist() == list(range(start, start + part.size))
-            start += part.size
-        assert start == array.size
-    assert found == {True, False}
 
 
 # What is written

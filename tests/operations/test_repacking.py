@@ -8,16 +8,14 @@ import os
 import random
 import stat
 import tracemalloc
-from contextlib import nullcontext
 
 import blosc
 import numpy as np
 import pytest
 from builders import layout, numbers, packed, text
+from support import another_writer
 
 import bloscpack
-from bloscpack._commit.locking import open_locked
-from bloscpack._commit.undo import FileChange
 from bloscpack.append import (
     append,
     append_from,
@@ -184,13 +182,6 @@ def test_a_file_gets_an_offset_table(tmp_path):
     assert packed(PLAIN) == path.read_bytes()
 
 
-def test_other_names_of_settings(path):
-    repack(path, codec="zlib", level=np.int8(9))
-    assert "zlib" == bloscpack.info(path).first_chunk.codec
-    with pytest.raises(UsageTypeError, match="'clevel' and 'level' are names"):
-        repack(path, level=3, clevel=3)
-
-
 @pytest.mark.parametrize("name", ["cname", "checksum", "clevel", "chunk_size"])
 def test_invalid_settings(path, name):
     before = path.read_bytes()
@@ -210,23 +201,6 @@ def test_offsets_may_be_any_false_value(path, value):
     repack(path, offsets=value)
     assert not header_of(path).offsets
     assert_holds(path, metadata={"a": 1})
-
-
-def test_numpy_numbers(path):
-    given = {
-        "typesize": 4,
-        "clevel": 3,
-        "shuffle": 2,
-        "chunk_size": 3000,
-        "max_app_chunks": 5,
-        "offsets": True,
-        "max_meta_size": 77,
-    }
-    other = path.with_name("other")
-    other.write_bytes(path.read_bytes())
-    repack(other, **given)
-    repack(path, **{name: np.array(value)[()] for name, value in given.items()})
-    assert other.read_bytes() == path.read_bytes()
 
 
 # Metadata
@@ -496,7 +470,7 @@ def test_access_links_and_other_writers(path, tmp_path):
         repack(path)
     link.unlink()
     with (
-        open_locked(path),
+        another_writer(path),
         pytest.raises(OSError, match="another writer"),
     ):
         repack(path)
@@ -694,40 +668,24 @@ def append_with_metadata(path):
     bloscpack.append_bytes_to_file(b"new", path, metadata={"b": 2})
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["", "fails"])
 @pytest.mark.parametrize(
     "change", [change_on_disk, change_file_object, append_with_metadata]
 )
-def test_a_change_of_metadata_in_place_needs_no_memory_for_the_room(
-    tmp_path, monkeypatch, change, fails
-):
+def test_a_change_of_metadata_in_place_needs_no_memory_for_the_room(tmp_path, change):
     path = tmp_path / "file.blp"
     room = 2**25 + 1
     write_with_room(path, room, offsets=change is append_with_metadata)
-    before = path.read_bytes()
-
-    def fail(raw):
-        raise LookupError("at the end")
-
-    if fails:
-        monkeypatch.setattr(FileChange, "_commit", fail)
     tracemalloc.start()
     try:
-        with pytest.raises(LookupError) if fails else nullcontext():
-            change(path)
+        change(path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 2**24
     assert ["file.blp"] == os.listdir(tmp_path)
-    if fails:
-        assert before == path.read_bytes()
-    else:
-        assert ({"b": 2}, room) == (
-            source_of(path).metadata,
-            source_of(path).metadata_header.max_meta_size,
-        )
-        assert verify(path).ok
+    found = source_of(path)
+    assert ({"b": 2}, room) == (found.metadata, found.metadata_header.max_meta_size)
+    assert verify(path).ok
 
 
 def write_with_room(path, room, *, offsets=False):

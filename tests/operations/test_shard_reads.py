@@ -45,10 +45,9 @@ def read_file(file, row):
 
 def read_with_reader(file, row):
     if isinstance(file, str):
-        from bloscpack._storage.remote import RemoteStorage
-
-        with RemoteStorage(file) as storage:
-            return bp.Reader(storage).read(row * 800, row * 800 + 800)
+        with bp.open(file) as opened:
+            opened.seek(row * 800)
+            return opened.read(800)
     with open(file, "rb") as fp:
         return bp.Reader(fp).read_rows(slice(row, row + 1)).tobytes()
 

@@ -22,9 +22,9 @@ import pytest
 from support import environment
 
 import bloscpack as bp
-from bloscpack._format.shard import SEPARATOR
 from bloscpack.file_io import CompressedFPSource
 
+SEPARATOR = b"shard\0\0\0"
 pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("zarr_programs.py")

@@ -20,12 +20,17 @@ from support import FailingCalls
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._cli.exit_codes import exit_code
 from bloscpack._file.archive import encode_directory, new_info
-from bloscpack._format.zip_format import MAX_DIRECTORY, encode_local, join_crc
+from bloscpack._format.zip_format import encode_local
 from bloscpack._storage.local import whole_file
 from bloscpack._storage.zip_store import Directory
-from bloscpack.exceptions import FormatError, Unsupported, UsageError
+from bloscpack.exceptions import (
+    DamageError,
+    FormatError,
+    HeaderError,
+    Unsupported,
+    UsageError,
+)
 from bloscpack.verify import verify
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* group has no members:RuntimeWarning")
@@ -441,7 +446,7 @@ def test_sizes_in_extra_fields():
 @pytest.mark.full
 def test_a_large_directory_takes_limited_time():
     entry = struct.pack("<4s6H3I5H2I", b"PK\1\2", *[0] * 16)
-    count = MAX_DIRECTORY // len(entry)
+    count = 2**24 // len(entry)
     size = count * len(entry)
     end = struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, 0)
     end += struct.pack("<4sIQI", b"PK\6\7", 0, size, 1)
@@ -545,17 +550,6 @@ def test_too_many_members(monkeypatch, tmp_path):
             bp.savez(tmp_path / "a", **{name: 1})
 
 
-def test_joined_crc():
-    draw = random.Random(2)
-    for _ in range(50):
-        one, two = (
-            draw.randbytes(draw.randrange(99)),
-            draw.randbytes(draw.randrange(99)),
-        )
-        joined = join_crc(zlib.crc32(one), zlib.crc32(two), len(two))
-        assert zlib.crc32(one + two) == joined
-
-
 # The fields of a local header that the directory has, too: position and format.
 LOCAL_FIELDS = {"method": (8, "<H"), "crc32": (14, "<I")}
 LOCAL_FIELDS |= {"stored size": (18, "<I"), "size": (22, "<I")}
@@ -624,4 +618,4 @@ def test_only_zip_files_of_arrays_are_called_damaged(tmp_path, content, found, c
         dataset.convert(path, tmp_path / "new.zarr")
     assert found in str(caught.value)
     assert str(path) in str(caught.value)
-    assert code == exit_code(caught.value)
+    assert (code == 3) == isinstance(caught.value, (DamageError, HeaderError))

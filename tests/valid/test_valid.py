@@ -19,8 +19,6 @@ from valid import make
 
 import bloscpack as bp
 from bloscpack import abstract_io, cli, file_io, log, memory_io
-from bloscpack._format.sections import read_beginning
-from bloscpack._storage.cursor import Cursor
 from bloscpack.append import append_fp, append_from
 from bloscpack.exceptions import DoesNotFit, FormatError, UsageError
 from bloscpack.reader import Reader
@@ -226,9 +224,8 @@ def test_append(path, name):
 
 def table_at(path):
     with path.open("rb") as fp:
-        cursor = Cursor(fp)
-        header = read_beginning(cursor).header
-        return cursor.position - 8 * (header.nchunks + header.max_app_chunks)
+        header = file_io.CompressedFPSource(fp).bloscpack_header
+        return fp.tell() - 8 * (header.nchunks + header.max_app_chunks)
 
 
 def test_first_chunk_of_a_file_without_chunks(tmp_path):

@@ -11,7 +11,6 @@ from support import TESTS, copied_sample
 from valid import make_datasets
 
 from bloscpack import dataset
-from bloscpack._check import findings
 from bloscpack.verify import verify
 
 FOLDER = TESTS / "valid" / "datasets"
@@ -29,7 +28,7 @@ def test_content(name, tmp_path):
 @each_sample
 def test_findings(name, tmp_path):
     report = verify(copied_sample(FOLDER, MANIFEST[name]["path"], tmp_path))
-    for key, severity in ("notes", findings.NOTE), ("errors", findings.ERROR):
+    for key, severity in ("notes", "note"), ("errors", "error"):
         found = make_datasets.kinds_of(report, severity)
         assert MANIFEST[name].get(key, []) == found
 
