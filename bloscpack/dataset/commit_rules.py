@@ -244,7 +244,7 @@ class Member(os.PathLike[str]):
         with self._writer.change() as change:
             if not change.make_room(self.prefix[:-1]):
                 self._remove_leftover()
-                change.new_folders.append(self.prefix[:-1])
+                change.new_folders.add(self.prefix[:-1])
             yield change
 
     def _remove_leftover(self) -> None:
