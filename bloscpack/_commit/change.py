@@ -545,6 +545,7 @@ class FolderChange(Change):
         self._named: set[str] = set() if named is None else named
         self._unnamed: set[str] = set()  # folders in use that are not in `_named`
         self._inodes: dict[int, str] = {}  # and the names of the folders in use
+        self._in_use: set[str] = set()  # of which `make_folder` has returned
         self._staging: FolderStore | None = None  # the folder of changes, held open
 
     def model_of(self, name: str) -> Model | None:
@@ -557,6 +558,8 @@ class FolderChange(Change):
 
         A change that failed, or a writer that died, may have made it.
         """
+        if name in self._in_use:
+            return
         is_there = self.store.is_folder(name)
         if not is_there and self._is_replaced(name):
             with suppress(*GONE, FileExistsError):
@@ -571,6 +574,7 @@ class FolderChange(Change):
         first = self._first_name(name)
         if first != name:
             raise UsageError(SAME_NAME % (first, name))
+        self._in_use.add(name)
 
     def _first_name(self, name: str) -> str:
         """Return the first name of this change that is a name of the same folder."""
@@ -695,8 +699,10 @@ class FolderChange(Change):
         self._folders.add(folder_of(name))
 
     def _rename(self, staged: str, name: str) -> None:
+        source = self._staging or self.store.subfolder(STAGING)
+        last = staged.rpartition("/")[2]
         try:
-            self.store.rename(staged, name)
+            self.store.rename(last, name, source)
         except OSError:
             if not self.store.exists(staged):
                 raise
@@ -705,17 +711,18 @@ class FolderChange(Change):
             parts = name.split("/")[:-1]
             for count in range(1, len(parts) + 1):
                 self.make_folder("/".join(parts[:count]))
-            self.store.rename(staged, name)
+            self.store.rename(last, name, source)
 
     def _remove_tree(self, folder: str) -> None:
         super()._remove_tree(folder)
-        for known in self._folders, self._unnamed, self._named:
+        for known in self._folders, self._unnamed, self._named, self._in_use:
             known.difference_update([n for n in known if is_within(n, folder)])
         inodes = self._inodes.items()
         self._inodes = {i: n for i, n in inodes if not is_within(n, folder)}
 
     def _prune(self, name: str) -> None:
         """Remove the empty folders in a folder, and then that."""
+        self._in_use.clear()
         found = [n for n, kind in self.store.walk(name) if kind == stat.S_IFDIR]
         for folder in [*reversed(found), name]:
             with suppress(OSError):

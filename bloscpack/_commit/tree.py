@@ -193,10 +193,11 @@ class Tree:
         self._lock = ForkSafeLock()
         if around is not None:
             self.uses_copies = around[0].uses_copies
-            inner = around[0].snapshot.inner(around[1])
-            if self.uses_copies:
+            # In a folder, the copies count for nothing.
+            inner = around[0].snapshot.inner(around[1]) if store.is_remote else None
+            if inner is not None and self.uses_copies:
                 self.snapshot = inner
-            elif store.is_remote:  # a server of HTTP has no other list of names
+            elif inner is not None:  # a server of HTTP has no other list of names
                 self.snapshot = Snapshot(copies=dict.fromkeys(inner.copies))
 
     def close(self) -> None:

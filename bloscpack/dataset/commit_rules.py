@@ -253,7 +253,9 @@ class Member(os.PathLike[str]):
         Raises ``FileExistsError`` if there is anything else.
         """
         folder, path = self._folder, self.__fspath__()
-        if folder.exists(self._name) and not folder.is_folder(self._name):
+        if not folder.is_folder(self._name):
+            if not folder.exists(self._name):
+                return
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         left = folder.dataset(self._name)
         folders = [""]
