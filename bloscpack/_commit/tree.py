@@ -159,6 +159,10 @@ class Snapshot:
         return Snapshot(copies=copies)
 
 
+# The state of a tree whose document was not read yet.
+NOT_READ = Snapshot()
+
+
 class Tree:
     """The present state of the documents of a tree, in a store.
 
@@ -184,7 +188,7 @@ class Tree:
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
         self.store = store
         self.uses_copies = store.is_remote
-        self.snapshot = Snapshot()
+        self.snapshot = NOT_READ
         self.stale: set[str] = set()
         # The own documents of members that were compared with their copies.
         self._checked: dict[str, object] = {}
