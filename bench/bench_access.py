@@ -4,7 +4,8 @@ All formats have the same chunks, codec and level. Every action begins with a ne
 so that no cache of a format has a chunk; the files stay in the page cache of the
 system. Nothing waits for the disk. A cell shows milliseconds of the best round and,
 behind them, the multiple that the dataset takes of them. ``--cpu`` shows CPU time, that
-of all threads of the process: it depends less on other load.
+of all threads of the process: it depends less on other load. The tables are simple
+tables of reStructuredText, as `README.rst` has them.
 
 With ``--delays``, the reads are measured over HTTP, too: the servers run on this
 machine and answer each request after a delay. For a few rows::
@@ -217,8 +218,11 @@ def measure(
 def rows_of(place: str, there: dict, sides: dict, array: Any, args: Any) -> list[dict]:
     """Measure all actions at a place; print a line for each; return the rows."""
     unit = "milliseconds" + " of CPU" * args.cpu
-    print("\n%s, chunks of %d KiB; %s" % (place, args.chunk // 1024, unit))
-    print("%-38s" % "" + "".join("%17s" % name for name in sides))
+    print("\n%s, chunks of %d KiB; %s:\n" % (place, args.chunk // 1024, unit))
+    rule = contest.rule([36, *(15 for _ in sides)])
+    print(rule)
+    print("%-36s" % "action" + "".join("%17s" % name for name in sides))
+    print(rule)
     rows = []
     for action in args.actions:
         count = COUNTS[action][place != LOCAL]
@@ -240,7 +244,8 @@ def rows_of(place: str, there: dict, sides: dict, array: Any, args: Any) -> list
             )
         title = "%s %s" % (count, action) if count > 1 else action
         line = "".join("%17s" % cell for cell in cells.values())
-        print("%-38s" % title + line, flush=True)
+        print("%-36s" % title + line, flush=True)
+    print(rule)
     return rows
 
 

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).absolute().parent
@@ -170,6 +171,11 @@ def rounds(entries: list, job: dict, count: int) -> dict:
         for entry in entries:
             seconds[entry].append(entry[0].time(entry[1], job)["seconds"])
     return {entry: statistics.median(times) for entry, times in seconds.items()}
+
+
+def rule(widths: Iterable[int]) -> str:
+    """Return the line above, below and in a simple table of reStructuredText."""
+    return "  ".join("=" * width for width in widths)
 
 
 def geometric_mean(values: list) -> float:

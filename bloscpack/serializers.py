@@ -281,6 +281,9 @@ def encode_document(
     return finished_document(text)
 
 
+WORDS: dict[object, str] = {None: "null", True: "true", False: "false"}  # of JSON
+
+
 def json_in_lines(value: Json, default: Callable[[object], Json] | None = None) -> str:
     """Return what ``json.dumps`` returns with an indent of 2, in half of the time."""
     import json
@@ -292,6 +295,8 @@ def json_in_lines(value: Json, default: Callable[[object], Json] | None = None) 
             return quoted(value)
         if kind is int:
             return repr(value)
+        if kind is bool or value is None:
+            return WORDS[value]
         if kind is dict and value:
             # `quoted` raises TypeError for a name that is no text.
             parts = [quoted(k) + ": " + lines(v, inner) for k, v in value.items()]
@@ -299,7 +304,7 @@ def json_in_lines(value: Json, default: Callable[[object], Json] | None = None) 
         if kind is list and value:
             parts = [lines(each, inner) for each in value]
             return "[" + inner + ("," + inner).join(parts) + end + "]"
-        if value is None or kind in (bool, float, dict, list):
+        if kind in (float, dict, list):
             return json.dumps(value)
         raise TypeError
 

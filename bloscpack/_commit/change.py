@@ -46,7 +46,7 @@ from .._format.committed import (
 )
 from .._format.dtypes import shown
 from .._format.identity import is_copy
-from .._format.names import is_within
+from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
@@ -159,10 +159,12 @@ class Change:
         # A reader that has seen the list of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
-        self.new_folders: list[str] = []
+        self.new_folders: set[str] = set()
         self.disturbed: set[str] = set()
+        # By folder: the names that it has staged inside, and the members of the draft.
+        self._inside: dict[str, set[str]] = {}
         # The folders whose files the change replaces, and those that are gone after it.
-        self._replaced: list[str] = []
+        self._replaced: set[str] = set()
         self._dropped: list[str] = []
 
     @property
@@ -176,9 +178,16 @@ class Change:
             return tree  # type: ignore[return-value]
         with self._lock:
             if self._draft is None:
-                known = self._documents, self._files, self._removed
+                for path in tree.snapshot.members or ():
+                    self._note(path)
+                known = self._documents, self._files, self._removed, self._inside
                 self._draft = Draft(tree, *known)
         return self._draft
+
+    def _note(self, name: str) -> None:
+        """Note where a file, a document or a member is."""
+        for folder in folders_of(name):
+            self._inside.setdefault(folder, set()).add(name)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -221,6 +230,7 @@ class Change:
 
     def _stage_document(self, name: str, content: bytes | None) -> None:
         self._documents[name] = content
+        self._note(name)
         if content is not None:
             self._removed.discard(name)
         if self._draft is not None:
@@ -254,30 +264,31 @@ class Change:
                 self.remove(name)
             if inner != path:
                 self.drop(inner)
+        self._note(path)
         if had:
-            self._replaced.append(path)
+            self._replaced.add(path)
         return self._is_replaced(path)
 
     def _forget(self, path: str) -> list[str]:
         """Forget what is staged at a path; return the members of the old state."""
-        start = path + "/"
-        for name in [n for n in self._files if n.startswith(start)]:
-            self._take(name, None, is_early=False)
-        for name in [n for n in self._documents if n.startswith(start)]:
-            del self._documents[name]
-            if self._draft is not None:
-                self._draft.take(name)
+        assert self.tree is not None  # a new dataset has no members
+        draft, inside = self.draft_of(self.tree), sorted(self._inside.get(path, ()))
+        for name in inside:
+            if name in self._files:
+                self._take(name, None, is_early=False)
+            if self._documents.pop(name, self) is not self:
+                draft.take(name)
         if self._is_new(path):
             self._remove_tree(path)
-        for folder in [n for n in self.new_folders if is_within(n, path)]:
+        for folder in self.new_folders.intersection(inside):
             self.new_folders.remove(folder)
             self._remove_tree(folder)
-        members = (self.tree and self.tree.snapshot.members) or {}
-        return [inner for inner in members if is_within(inner, path)]
+        members = self.tree.snapshot.members or {}
+        return [inner for inner in inside if inner in members]
 
     def _is_new(self, path: str) -> bool:
         """Return whether the old state has nothing at a path."""
-        return any(is_within(path, name) for name in self.new_folders)
+        return not self.new_folders.isdisjoint(folders_of(path))
 
     def _shards(self, path: str) -> Iterator[str]:
         """Yield the names of the shards of an array, if one is at a path."""
@@ -302,13 +313,14 @@ class Change:
 
     def _is_replaced(self, name: str) -> bool:
         """Return whether the old state has something at a name, or around it."""
-        return any(is_within(name, folder) for folder in self._replaced)
+        return not self._replaced.isdisjoint(folders_of(name))
 
     def _take(self, name: str, staged: str | None, *, is_early: bool) -> None:
         """Note where the new content of a file is; None if it has its name."""
         older = self._files.pop(name, None)
         if staged is not None:
             self._files[name] = staged
+            self._note(name)
         self._removed.discard(name)
         (self._early.add if is_early else self._early.discard)(name)
         if older is not None:
@@ -445,9 +457,10 @@ class Change:
 
         `names` are those of files that it has or has removed.
         """
-        used = [name for name in names if name not in self._removed]
+        kept = (name for name in names if name not in self._removed)
+        used = {folder for name in kept for folder in folders_of(name)}
         for folder in self._dropped:
-            if not any(is_within(name, folder) for name in used):
+            if folder not in used:
                 self._remove_tree(folder)
 
     # What differs between stores
@@ -532,6 +545,7 @@ class FolderChange(Change):
         self._named: set[str] = set() if named is None else named
         self._unnamed: set[str] = set()  # folders in use that are not in `_named`
         self._inodes: dict[int, str] = {}  # and the names of the folders in use
+        self._in_use: set[str] = set()  # of which `make_folder` has returned
         self._staging: FolderStore | None = None  # the folder of changes, held open
 
     def model_of(self, name: str) -> Model | None:
@@ -544,6 +558,8 @@ class FolderChange(Change):
 
         A change that failed, or a writer that died, may have made it.
         """
+        if name in self._in_use:
+            return
         is_there = self.store.is_folder(name)
         if not is_there and self._is_replaced(name):
             with suppress(*GONE, FileExistsError):
@@ -558,6 +574,7 @@ class FolderChange(Change):
         first = self._first_name(name)
         if first != name:
             raise UsageError(SAME_NAME % (first, name))
+        self._in_use.add(name)
 
     def _first_name(self, name: str) -> str:
         """Return the first name of this change that is a name of the same folder."""
@@ -667,7 +684,7 @@ class FolderChange(Change):
             return
         for staged in self._files.values():
             self._drop(staged)
-        for name in self.new_folders:
+        for name in sorted(self.new_folders):
             self.store.remove_tree(name)
 
     def _stage_all(self) -> None:
@@ -682,8 +699,10 @@ class FolderChange(Change):
         self._folders.add(folder_of(name))
 
     def _rename(self, staged: str, name: str) -> None:
+        source = self._staging or self.store.subfolder(STAGING)
+        last = staged.rpartition("/")[2]
         try:
-            self.store.rename(staged, name)
+            self.store.rename(last, name, source)
         except OSError:
             if not self.store.exists(staged):
                 raise
@@ -692,17 +711,18 @@ class FolderChange(Change):
             parts = name.split("/")[:-1]
             for count in range(1, len(parts) + 1):
                 self.make_folder("/".join(parts[:count]))
-            self.store.rename(staged, name)
+            self.store.rename(last, name, source)
 
     def _remove_tree(self, folder: str) -> None:
         super()._remove_tree(folder)
-        for known in self._folders, self._unnamed, self._named:
+        for known in self._folders, self._unnamed, self._named, self._in_use:
             known.difference_update([n for n in known if is_within(n, folder)])
         inodes = self._inodes.items()
         self._inodes = {i: n for i, n in inodes if not is_within(n, folder)}
 
     def _prune(self, name: str) -> None:
         """Remove the empty folders in a folder, and then that."""
+        self._in_use.clear()
         found = [n for n, kind in self.store.walk(name) if kind == stat.S_IFDIR]
         for folder in [*reversed(found), name]:
             with suppress(OSError):
@@ -711,7 +731,7 @@ class FolderChange(Change):
 
     def _clean(self, names: Iterable[str]) -> None:
         super()._clean(names)
-        for folder in self._replaced:
+        for folder in sorted(self._replaced):
             self._prune(folder)
 
     def _replace(self, content: bytes) -> object:

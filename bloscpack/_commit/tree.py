@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from .._engine.forks import ForkSafeLock
 from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
 from .._format.identity import CONSOLIDATED, is_copy, stated_identity
+from .._format.names import is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, StaleDataset
 from .._storage.store import Store
@@ -158,6 +159,10 @@ class Snapshot:
         return Snapshot(copies=copies)
 
 
+# The state of a tree whose document was not read yet.
+NOT_READ = Snapshot()
+
+
 class Tree:
     """The present state of the documents of a tree, in a store.
 
@@ -183,7 +188,7 @@ class Tree:
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
         self.store = store
         self.uses_copies = store.is_remote
-        self.snapshot = Snapshot()
+        self.snapshot = NOT_READ
         self.stale: set[str] = set()
         # The own documents of members that were compared with their copies.
         self._checked: dict[str, object] = {}
@@ -192,10 +197,11 @@ class Tree:
         self._lock = ForkSafeLock()
         if around is not None:
             self.uses_copies = around[0].uses_copies
-            inner = around[0].snapshot.inner(around[1])
-            if self.uses_copies:
+            # In a folder, the copies count for nothing.
+            inner = around[0].snapshot.inner(around[1]) if store.is_remote else None
+            if inner is not None and self.uses_copies:
                 self.snapshot = inner
-            elif store.is_remote:  # a server of HTTP has no other list of names
+            elif inner is not None:  # a server of HTTP has no other list of names
                 self.snapshot = Snapshot(copies=dict.fromkeys(inner.copies))
 
     def close(self) -> None:
@@ -403,6 +409,12 @@ class Tree:
 
     # Other files
 
+    def will_have(self, folder: str) -> bool:
+        """Return whether a change that is not complete may make a folder."""
+        known = self.snapshot
+        inside = (*known.files, *(known.members or ())) if known.is_pending else ()
+        return any(is_within(name, folder) for name in inside)
+
     def located(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
         known = self.snapshot
@@ -427,7 +439,10 @@ class Draft(Tree):
     documents
         The documents that the change has staged, by name; None for one that it removes.
     files, removed
-        As those of `Snapshot`. The change adds to all three.
+        As those of `Snapshot`.
+    inside
+        By folder: the names of these inside of it, and of members. The change adds to
+        all four.
     """
 
     is_draft = True
@@ -438,11 +453,13 @@ class Draft(Tree):
         documents: Mapping[str, bytes | None],
         files: dict[str, str],
         removed: set[str],
+        inside: Mapping[str, set[str]],
     ) -> None:
         self.store, self.before = before.store, before
         self.uses_copies = before.uses_copies
         self._documents, self._files, self._removed = documents, files, removed
         self._values: dict[str, Json] = {}
+        self._inside = inside
         known = before.snapshot
         self.snapshot = found = known.again(known.version, None)
         # The only snapshot that changes: no other object refers to it.
@@ -461,6 +478,11 @@ class Draft(Tree):
         return self.snapshot
 
     renew = now = read
+
+    def will_have(self, folder: str) -> bool:
+        """Return whether a folder may come with the change, or is that of a member."""
+        known, inside = self.snapshot, sorted(self._inside.get(folder, ()))
+        return any(n in known.files or n in (known.members or ()) for n in inside)
 
     def take(self, name: str) -> None:
         """Take over a document that the change has staged."""

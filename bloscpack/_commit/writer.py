@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeVar
 from .._engine.forks import OwnLock, renew_after_fork
 from .._engine.threads import get_caller
 from .._format.committed import STAGING
-from .._format.names import is_within
+from .._format.names import folders_of
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change, FolderChange, naming_dataset, recover
@@ -100,12 +100,12 @@ class Block:
         self.layouts: dict[str, Any] = {}
         self.drafts: dict[int, tuple[Any, Any]] = {}
         self.opened: dict[str, Any] = {}
-        self.created: list[str] = []
+        self.created: set[str] = set()
         self.shrunk: list[tuple[Any, Any]] = []
 
     def has_created(self, path: str) -> bool:
         """Return whether a call has created what is at a path, or something around."""
-        return any(is_within(path, name) for name in self.created)
+        return not self.created.isdisjoint(folders_of(path))
 
 
 # Number of seconds that a change of a group waits for the changes of other writers.

@@ -63,6 +63,14 @@ def is_within(name: str, folder: str) -> bool:
     return (name + "/").startswith(folder + "/")
 
 
+def folders_of(name: str) -> list[str]:
+    """Return a name, and the folders around it, from the innermost one."""
+    found = [name]
+    while name := name.rpartition("/")[0]:
+        found.append(name)
+    return found
+
+
 def is_short(name: str) -> bool:
     """Return whether a name has no more parts than readers take."""
     return name.count("/") < MAX_PARTS

@@ -244,7 +244,7 @@ class Member(os.PathLike[str]):
         with self._writer.change() as change:
             if not change.make_room(self.prefix[:-1]):
                 self._remove_leftover()
-                change.new_folders.append(self.prefix[:-1])
+                change.new_folders.add(self.prefix[:-1])
             yield change
 
     def _remove_leftover(self) -> None:
@@ -253,7 +253,9 @@ class Member(os.PathLike[str]):
         Raises ``FileExistsError`` if there is anything else.
         """
         folder, path = self._folder, self.__fspath__()
-        if folder.exists(self._name) and not folder.is_folder(self._name):
+        if not folder.is_folder(self._name):
+            if not folder.exists(self._name):
+                return
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         left = folder.dataset(self._name)
         folders = [""]

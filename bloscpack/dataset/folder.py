@@ -29,7 +29,6 @@ from .._format.names import (
     check_name,
     is_safe_part,
     is_too_long,
-    is_within,
 )
 from .._format.zarr_metadata import OLD_CONSOLIDATED
 from .._storage.base import Storage
@@ -213,12 +212,8 @@ class Folder:
         full = self.full(name)
         if self.store.is_folder(full):
             return True
-        known = self.tree.snapshot
-        if not (known.is_pending or self.tree.is_draft):
-            return False
         # That of a new member may come with its files.
-        inside = (*known.files, *(known.members or ()))
-        return any(is_within(name, full) for name in inside)
+        return self.tree.will_have(full)
 
     def _located(self, name: str, call: Callable[[str], Result]) -> Result:
         return self.tree.located(self.full(name), call)

@@ -678,7 +678,7 @@ class Group(Node, Mapping[str, Node]):
                 close = partial(self._retire, last)
                 member = Member(writer, self._layout.folder, last, close)
                 create(member, *data, **options)
-                block.created.append(folder.full(last))
+                block.created.add(folder.full(last))
                 made = self[last]
             if options.get("buffered"):
                 made._let_wait()

@@ -1330,3 +1330,29 @@ def test_a_member_that_another_program_has_replaced_is_listed(tmp_path, where, i
         del group[name]
         assert name not in group
     assert dataset.verify(path).ok
+
+
+def test_a_new_member_costs_no_more_beside_many_new_ones(tmp_path):
+    """Calls are counted: their number does not depend on the machine."""
+
+    def calls_to_create(group, name):
+        count = 0
+
+        def note(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(note)
+        try:
+            group.create_array(name, [1, 2])
+        finally:
+            sys.setprofile(None)
+        return count
+
+    with dataset.create_group(tmp_path / "g", sync=False) as group, group.change():
+        group.create_array("first", [1, 2])
+        beside_one = calls_to_create(group, "second")
+        for number in range(100):
+            group.create_group("n%d" % number)
+        beside_many = calls_to_create(group, "last")
+    assert beside_many < 1.1 * beside_one

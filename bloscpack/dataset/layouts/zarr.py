@@ -987,7 +987,7 @@ class ZarrTable(ZarrNode, TableLayout):
         full = self.folder.full(name)
         if not change.make_room(full):
             self.remove_leftover(name, str)
-            change.new_folders.append(full)
+            change.new_folders.add(full)
         self.array_class.create(change, full + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
