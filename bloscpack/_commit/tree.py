@@ -15,7 +15,13 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from .._engine.forks import ForkSafeLock
-from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
+from .._format.committed import (
+    DOCUMENTS,
+    Root,
+    decode_members,
+    decode_pending,
+    in_own_file,
+)
 from .._format.identity import CONSOLIDATED, is_copy, stated_identity
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, StaleDataset
@@ -378,19 +384,24 @@ class Tree:
 
         The document of a file that is a copy is not read again.
         """
-        found, members = dict[str, bytes](), self.snapshot.members or {}
-        for path, known in members.items() if not self.store.is_remote else ():
-            name = "%s/%s" % (path, ZARR_JSON)
-            identity = self.store.identity(name)
-            if identity is None or identity == self._checked.get(name):
+        found, store, known = dict[str, bytes](), self.store, self.snapshot
+        if not isinstance(store, FolderStore) or known.root is None:
+            return found
+        members, texts = known.members or {}, known.root.texts or {}
+        for path in members:
+            name, own = path + "/" + ZARR_JSON, None
+            if store.has_identity(name, self._checked.get(name)):
                 continue
-            with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
-                content = self.store.read(name, MAX_DOCUMENT)[0]
-                own = decode_json(content, self.store.path(name))
-                if own == known or is_copy(content, own):
-                    self._checked[name] = identity
-                elif isinstance(own, dict):
-                    found[path] = content
+            try:
+                content, identity = store.read(name, MAX_DOCUMENT)
+                if content != in_own_file(texts.get(path, "")):
+                    own = decode_json(content, store.path(name))
+            except (FileNotFoundError, FormatError):  # it was lost in a crash
+                continue
+            if own in (None, members[path]) or is_copy(content, own):
+                self._checked[name] = identity
+            elif isinstance(own, dict):
+                found[path] = content
         return found
 
     def take_paths(self, paths: Iterable[str]) -> None:

@@ -130,6 +130,8 @@ class Writer:
     buffers
         What waits in memory, see `write_buffer`, by the path of an array or a table in
         the dataset; each other change writes it first.
+    current
+        The block that any thread is in, see `block`.
     outer
         The writer of the group, if its document does not commit this dataset.
     """
@@ -150,7 +152,7 @@ class Writer:
         self.owner = OwnLock(path)
         self.buffers: dict[str, Any] = {}
         self._changing = False
-        self._block: Block | None = None
+        self.current: Block | None = None
         self._block_thread = 0
         self.renew_locks()
         renew_after_fork(self)
@@ -173,7 +175,7 @@ class Writer:
     @property
     def block(self) -> Block | None:
         """The block that this thread is in, or works for; see `together`."""
-        block = self._block
+        block = self.current
         return block if block and self._block_thread == get_caller() else None
 
     def check_outside(self, path: str) -> None:
@@ -231,8 +233,8 @@ class Writer:
                     finally:
                         self.seen = tree.snapshot
             except BaseException:
-                if self._block is not None:
-                    self._block.change.has_failed_call = True
+                if self.current is not None:
+                    self.current.change.has_failed_call = True
                 raise
 
     @contextmanager
@@ -266,8 +268,8 @@ class Writer:
                 self.flush()
             self._changing = True
             try:
-                if self._block is not None:
-                    yield self._block.change
+                if self.current is not None:
+                    yield self.current.change
                     take_over()
                     return
                 with self._rule.changing() as change:
@@ -290,17 +292,17 @@ class Writer:
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
-            if self._block is not None:
+            if self.current is not None:
                 raise UsageError("'%s' is being changed already" % self.path)
             self.flush()
             with self._rule.changing() as change:
-                block = self._block = Block(change)
+                block = self.current = Block(change)
                 self._block_thread, change.is_joint = get_ident(), True
                 try:
                     try:
                         yield block
                     finally:
-                        self._block = None
+                        self.current = None
                     if change.has_failed_call:
                         raise UsageError(
                             "nothing of '%s' was changed: one of the changes has failed"
@@ -403,7 +405,7 @@ class Writer:
             yield
             return
         with self.turn(holds=False):
-            if self._block is not None:  # it would be committed without a lock
+            if self.current is not None:  # it would be committed without a lock
                 raise UsageError(
                     "'%s' can't be closed within a change of it" % self.path
                 )

@@ -88,6 +88,8 @@ class Opened:
         Opens its files in a folder.
     folder
         Its folder.
+    layout
+        Its files.
     columns
         The columns of a table, when they have been used.
     values
@@ -97,45 +99,42 @@ class Opened:
         Whether it was closed.
     """
 
+    layout: Any
     columns: Any = None
     closed = False
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self.writer = writer
         self.values: dict[str, JsonObject] = {}
-        self.layout = layout
+        kind: Any = type(layout)
+        self.open = partial(kind, allow_pickle=layout.allow_pickle)
+        self.take(layout)
         if isinstance(self.folder.tree, Draft):  # others must not see this state
             self.open_again(layout, self.folder.tree.before)
 
-    @property
-    def layout(self) -> Any:
-        """Its files."""
-        layout = self._layouts.get("")
-        if layout is None:
-            if self.closed:
-                raise dataset_closed(self.folder.path())
-            layout = self._layouts.setdefault("", self.open(self.folder))
-        return layout
+    def take(self, layout: NodeLayout) -> None:
+        """Have these files from now on."""
+        self.layout, self.folder = layout, layout.folder
 
-    @layout.setter
-    def layout(self, layout: NodeLayout) -> None:
-        kind: Any = type(layout)
-        self._layouts: dict[str, Any] = {"": layout}
-        self.open = partial(kind, allow_pickle=layout.allow_pickle)
-        self.folder = layout.folder
+    def __getattr__(self, name: str) -> Any:
+        """Open the files, of which `open_again` has dropped the former ones."""
+        if name != "layout" or "folder" not in vars(self):
+            raise AttributeError(name)
+        if self.closed:
+            raise dataset_closed(self.folder.path())
+        return vars(self).setdefault(name, self.open(self.folder))
 
     def open_again(self, like: NodeLayout, tree: Tree) -> None:
         """Let `layout` open the files of the state that a tree has, when it is used."""
-        old, self.layout = self._layouts.get(""), like
-        self._layouts = {}
-        self.folder = Folder(self.folder.store, self.folder.prefix, tree)
+        self.folder = Folder(like.folder.store, like.folder.prefix, tree)
+        old = vars(self).pop("layout", None)
         if isinstance(old, ArrayLayout) and old is not like:
             old.close_files()
 
     def close(self) -> None:
         """Let its objects be closed, and close the files."""
         self.closed = True
-        found = self._layouts.get("")
+        found = vars(self).get("layout")
         for layout in (found, *getattr(found, "columns", {}).values()):
             if isinstance(layout, ArrayLayout):
                 layout.reader.closed = True
@@ -162,8 +161,10 @@ class Node:
     @property
     def _now(self) -> Opened:
         """What this thread knows: in a block, as the block leaves it."""
-        opened = self._opened
-        block = None if opened.writer is None else opened.writer.block
+        opened, writer = self._opened, self._opened.writer
+        if writer is None or writer.current is None:
+            return opened
+        block = writer.block
         if block is None or opened.closed:
             return opened
         known = block.drafts.get(id(opened))
@@ -180,7 +181,7 @@ class Node:
         if known is None:
             known = block.layouts[folder.prefix] = opened.open(folder)
         draft = Opened(known, opened.writer)
-        draft.layout = known
+        draft.take(known)
         return draft
 
     def _join(self, writer: Writer, folder: Folder) -> None:
@@ -200,7 +201,7 @@ class Node:
         ones.
         """
         opened = self._opened
-        layout, folder = opened._layouts.get(""), opened.folder
+        layout, folder = vars(opened).get("layout"), opened.folder
         for each in (layout, *getattr(layout, "columns", {}).values()):
             if isinstance(each, ArrayLayout):
                 each.close_files()
@@ -229,11 +230,13 @@ class Node:
     @property
     def _layout(self) -> Any:
         """Its files."""
-        return self._now.layout
+        opened, writer = self._opened, self._opened.writer
+        now = opened if writer is None or writer.current is None else self._now
+        return now.layout
 
     @_layout.setter
     def _layout(self, layout: Any) -> None:
-        self._now.layout = layout
+        self._now.take(layout)
 
     @property
     def _writer(self) -> Writer | None:
