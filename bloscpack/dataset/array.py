@@ -76,15 +76,13 @@ class Array(StoredArray, ItemsNode):
         # The value of `__reduce__` for an array opened with ``shared=True``; else None.
         self.reopens: tuple[object, ...] | None = None
 
-    def detached(self, owner: Node, *, closes_owner: bool) -> Array:
-        """Return an array that keeps its table or group in memory, and its locks.
+    def detached(self, owner: Node) -> Array:
+        """Return an array that keeps its table in memory, and the locks.
 
-        `closes_owner` says that these are closed with the array. The owner itself has
-        another object for the array: a cycle would keep the locks.
+        The table itself has another object for the array: a cycle would keep the locks.
         """
         array = Array.__new__(Array)
-        vars(array).update(vars(self))
-        array._owner, array._closes_owner = owner, closes_owner
+        vars(array).update(vars(self), _owner=owner)
         return array
 
     # Description

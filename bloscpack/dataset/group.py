@@ -45,6 +45,7 @@ from .array import Array
 from .commit_rules import (
     Member,
     check_new_path,
+    creating_member,
     drop_copies,
     remove_dataset,
     writer_for,
@@ -113,32 +114,49 @@ def open_quietly(path: Path) -> Array | Table | Group:
 
 def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:
     """Open a part of a table or group for changes, which are closed with it."""
+    path = outer.folder.path(name)
     if options.shared:
-        raise UsageError(NOT_SHARED % (outer.folder.path(name), outer.folder.path()))
-    owner: Any = open_node(outer, options._replace(buffered=False))
-    try:
-        if isinstance(owner, Table):
-            if options.buffered:
-                raise UsageError(NO_BUFFER % outer.folder.path(name))
-            path = outer.folder.path(name)
-            (column,) = (c for c in owner.columns.values() if c.path == path)
-            return column.detached(owner, closes_owner=True)
-        member = owner[name]
+        raise UsageError(NOT_SHARED % (path, outer.folder.path()))
+
+    def open_part(owner: Any) -> Any:
+        is_table = isinstance(owner, Table)
+        if is_table and options.buffered:
+            raise UsageError(NO_BUFFER % path)
+        try:
+            if is_table:
+                (column,) = (c for c in owner.columns.values() if c.path == path)
+                return column.detached(owner)
+            member = owner[name]
+        except (KeyError, ValueError):
+            raise outer.folder.damage(
+                "expected '%s' in the document that commits it, found none" % name
+            ) from None
         if options.buffered and isinstance(member, Group):
             raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
         if options.buffered and isinstance(member, Array) and member.is_column:
             raise UsageError(NO_BUFFER % member.path)
         if options.buffered:
             member._let_wait()
-        member._owner, member._closes_owner = owner, True
         return member
-    except BaseException as error:
+
+    return with_owner(outer, options, open_part)
+
+
+def with_owner(
+    around: layouts.Found, options: opening.Options, open_part: Callable[[Any], Any]
+) -> Any:
+    """Open a table or group, and return a part of it that closes it.
+
+    `open_part` is called with the former and returns the latter.
+    """
+    owner = open_node(around, options._replace(buffered=False))
+    try:
+        part = open_part(owner)
+        part._owner, part._closes_owner = owner, True
+        return part
+    except BaseException:
         owner.close()
-        if not isinstance(error, (KeyError, ValueError)):
-            raise
-        raise outer.folder.damage(
-            "expected '%s' in the document that commits it, found none" % name
-        ) from None
+        raise
 
 
 def create_group(
@@ -193,33 +211,6 @@ def create_group(
         path, layout, mode, options, storage_options, create_at
     )
     return created
-
-
-def create_inside(
-    around: layouts.Found,
-    path: Path,
-    layout: str,
-    mode: str,
-    options: opening.Options,
-    create: Callable[[Change, str], object],
-) -> Any:
-    """Create a member of a group that commits it; return it as if opened by its path.
-
-    `create` writes it for a change, to a folder in the group.
-    """
-
-    def write(member: Member, **_: object) -> None:
-        opening.created_at(member, layout, mode, options, None, create)
-
-    owner: Any = open_node(around, options._replace(buffered=False))
-    try:
-        name = os.path.basename(os.fsdecode(path).rstrip("/" + os.sep))
-        member = owner._created(write, name, mode=mode, buffered=options.buffered)
-        member._owner, member._closes_owner = owner, True
-        return member
-    except BaseException:
-        owner.close()
-        raise
 
 
 def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> None:
@@ -408,7 +399,7 @@ class Group(Node, Mapping[str, Node]):
         except KeyError:
             raise KeyError(key) from None
         if isinstance(member, Table):
-            return inner.detached(member, closes_owner=False)
+            return inner.detached(member)
         return inner
 
     def _look(self) -> None:
@@ -673,16 +664,7 @@ class Group(Node, Mapping[str, Node]):
         replaces = options.get("mode") == "w"
         is_other = options.get("layout", "zarr") != "zarr"
         if self.commits_members and not is_other:
-            writer = self._check_writer()
-            with self._joined() as block:
-                close = partial(self._retire, last)
-                member = Member(writer, self._layout.folder, last, close)
-                create(member, *data, **options)
-                block.created.append(folder.full(last))
-                made = self[last]
-            if options.get("buffered"):
-                made._let_wait()
-            return made
+            return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
         if replaces and folder.full(last) in self._committed():
             self._remove_part(last)
@@ -693,6 +675,35 @@ class Group(Node, Mapping[str, Node]):
         if self.closed:
             created.close()
         return created
+
+    def _add(
+        self,
+        name: str,
+        layout: str,
+        mode: str,
+        create: Callable[[Change, str], object],
+        buffered: bool = False,
+    ) -> Any:
+        """Create a member that the document of the group commits; return it.
+
+        `create` writes it for a change, to a folder in the group.
+        """
+        check_member_name("member", name)
+        writer, folder = self._check_writer(), self._layout.folder
+        if layout != "zarr":
+            raise UsageValueError(
+                "'%s': the document of the group commits members of the layout 'zarr' "
+                "only, found '%s'" % (folder.path(name), layout)
+            )
+        with self._joined() as block:
+            close = partial(self._retire, name)
+            with creating_member(writer, folder, name, mode, close) as change:
+                create(change, folder.full(name) + "/")
+            block.created.append(folder.full(name))
+            made = self[name]
+        if buffered:
+            made._let_wait()
+        return made
 
     @one_call
     def __delitem__(self, key: str) -> None:
