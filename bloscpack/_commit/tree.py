@@ -354,21 +354,31 @@ class Tree:
         The copy in the document of its group counts, unless another program has
         replaced the own document of the member.
         """
-        own: Json = None
-        with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
-            content = self.located(name, self._load)[0]
-            own = decode_json(content, self.store.path(name))
-            known = (self.snapshot.members or {}).get(path)
-            if own == known or not is_copy(content, own):
-                self.stale.discard(path)
-                return content, own
-        # The document around it may have changed.
-        now = (self.read().members or {}).get(path)
-        if now is None:
+        read = None
+        if not self.store.has_identity(name, self._checked.get(name)):
+            with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
+                content, identity, _ = self.located(name, self._load)
+                read = content, decode_json(content, self.store.path(name)), identity
+        known = self.renew().members or {}  # the document around it may have changed
+        if read is not None and not self._compare(path, *read):
+            return read[:2]
+        if path not in known:
             raise missing(self.store.path(name))
-        if now != own:
+        return encode_document(known[path], 2), known[path]
+
+    def _compare(self, path: str, content: bytes, own: Json, identity: object) -> bool:
+        """Return whether the own document of a member is a copy, perhaps an older one.
+
+        Then its file, which has the `identity`, need not be read again.
+        """
+        is_same = own == (self.snapshot.members or {}).get(path)
+        if not is_same and is_copy(content, own):
             self.stale.add(path)
-        return encode_document(now, 2), now
+        elif not is_same:
+            self.stale.discard(path)
+            return False
+        self._checked["%s/%s" % (path, ZARR_JSON)] = identity
+        return True
 
     def stale_documents(self) -> dict[str, bytes]:
         """Return the own documents that are to be written again, by their names."""
@@ -385,11 +395,11 @@ class Tree:
         The document of a file that is a copy is not read again.
         """
         found, store, known = dict[str, bytes](), self.store, self.snapshot
-        if not isinstance(store, FolderStore) or known.root is None:
+        if store.is_remote or known.root is None:
             return found
         members, texts = known.members or {}, known.root.texts or {}
-        for path in members:
-            name, own = path + "/" + ZARR_JSON, None
+        for path, own in members.items():
+            name = "%s/%s" % (path, ZARR_JSON)
             if store.has_identity(name, self._checked.get(name)):
                 continue
             try:
@@ -398,9 +408,8 @@ class Tree:
                     own = decode_json(content, store.path(name))
             except (FileNotFoundError, FormatError):  # it was lost in a crash
                 continue
-            if own in (None, members[path]) or is_copy(content, own):
-                self._checked[name] = identity
-            elif isinstance(own, dict):
+            is_copied = self._compare(path, content, own, identity)
+            if not is_copied and isinstance(own, dict):
                 found[path] = content
         return found
 

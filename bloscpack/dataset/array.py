@@ -123,11 +123,6 @@ class Array(StoredArray, ItemsNode):
         return self._layout.fill_value
 
     @property
-    def closed(self) -> bool:
-        """Whether the array was closed."""
-        return self._now.closed
-
-    @property
     def nchunks(self) -> int:
         """Number of chunks; of an item whose fields have files, those of all fields."""
         return sum(source.nchunks for _, source in self._layout.parts())
@@ -158,19 +153,13 @@ class Array(StoredArray, ItemsNode):
 
         A column of a table stays open for writing until the table is closed.
         """
-        with self._closing():
-            self.stop_reading()
-            super().close()
+        super().close()
         self._stay_closed()
 
     def _stay_closed(self) -> None:
         """Close the files that a thread has opened that reads beside other writers."""
         if self._writer is not None and self._writer.by_shard and self._writer.closed:
-            self.stop_reading()
-
-    def stop_reading(self) -> None:
-        """Make each read an error from now on, and close the files."""
-        self._now.close()
+            self._now.close()
 
     # Reading
 

@@ -252,7 +252,7 @@ class OpenMembers(NamedLocks):
             # Outside of the lock: a change that a member waits for may use the group.
             self.close(address)
             with self.at(address):
-                if not self._inside(address):
+                if not self.inside(address):
                     yield
                     return
 
@@ -285,19 +285,16 @@ class OpenMembers(NamedLocks):
         return (path + self.end).startswith(address.rstrip(self.end) + self.end)
 
     def inside(self, address: str) -> list[Node]:
-        """Return the members at a path and inside of it."""
+        """Return the members at a path and inside of it that are open for changes."""
         with self._lock:
             opened = list(self._opened.items())
-        return [member for path, member in opened if self.is_inside(path, address)]
+        found = [member for path, member in opened if self.is_inside(path, address)]
+        return [m for m in found if m._writer is not None and not m.closed]
 
-    def _inside(self, address: str) -> list[Node]:
-        return [each for each in self.inside(address) if each.keeps_writers_away]
-
-    def close(self, address: str, but: Node | None = None) -> None:
-        """Close the members at a path and inside of it, `but` one."""
-        for member in self._inside(address):
-            if member is not but:
-                member.close()
+    def close(self, address: str) -> None:
+        """Close the members at a path and inside of it."""
+        for member in self.inside(address):
+            member.close()
 
 
 class Group(Node, Mapping[str, Node]):
@@ -331,16 +328,6 @@ class Group(Node, Mapping[str, Node]):
         if writer is not None and not folder.prefix:
             writer.views = self._members
             self._members.put(folder.address_of()[0], self)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the group was closed."""
-        return self._now.closed
-
-    @property
-    def keeps_writers_away(self) -> bool:
-        """Whether it is open for changes, only during which its folder is locked."""
-        return self._writer is not None and not self.closed
 
     def close(self) -> None:
         """Close the group, and its members that are open for changes.
@@ -840,7 +827,7 @@ class Group(Node, Mapping[str, Node]):
         opened = {
             m._opened.folder.address_of()[0]: m
             for m in self._members.inside(address)
-            if m is not self and m.keeps_writers_away
+            if m is not self
         }
         with ExitStack() as held, writer.change() as change:
 

@@ -267,14 +267,7 @@ class Node:
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        raise NotImplementedError
-
-    @property
-    def keeps_writers_away(self) -> bool:
-        """Whether it is open for changes; also while another thread closes it."""
-        if self._writer is None or self._is_part:
-            return self._writer is not None and not self.closed
-        return not self._writer.closed
+        return self._now.closed
 
     def _title(self) -> str:
         """Return how the repr begins, after the bracket."""
@@ -326,31 +319,6 @@ class Node:
     def _read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state."""
         return function() if self._writer is None else self._writer.read(function)
-
-    @contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Wait for the change of another thread, and write the rows in memory.
-
-        In a process that has inherited a writer, no other thread makes a change. If the
-        rows can't be written, the dataset stays open, unless there can be no second
-        attempt.
-        """
-        writer, failure = self._writer, None
-        if writer is None or not writer.owner.is_here:
-            yield
-            return
-        with writer.turn(holds=False):
-            try:
-                writer.flush()
-            except BaseException as error:
-                if not writer.has_failed:
-                    raise
-                failure = error
-                for buffer in writer.buffers.values():
-                    buffer.clear()
-            yield
-        if failure is not None:
-            raise failure
 
     def flush(self) -> None:
         """Write what waits in memory, if it was opened with ``buffered=True``.
@@ -482,6 +450,39 @@ class ItemsNode(Node):
         It may append others in their place, which is no change of several files.
         """
         raise NotImplementedError
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Wait for the change of another thread, and write the rows in memory.
+
+        In a process that has inherited a writer, no other thread makes a change. If the
+        rows can't be written, the dataset stays open, unless there can be no second
+        attempt.
+        """
+        writer, failure = self._writer, None
+        if writer is None or not writer.owner.is_here:
+            yield
+            return
+        with writer.turn(holds=False):
+            try:
+                writer.flush()
+            except BaseException as error:
+                if not writer.has_failed:
+                    raise
+                failure = error
+                for buffer in writer.buffers.values():
+                    buffer.clear()
+            yield
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Close it, and let other writers in: until that is done, it is not closed."""
+        with self._closing():
+            try:
+                super().close()
+            finally:
+                self._now.close()
 
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""
