@@ -41,17 +41,10 @@ from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import conflict
 from ..exceptions import StorageError, UsageError
-from .change import (
-    PRIVATE,
-    PRIVATE_FOLDER,
-    Change,
-    FolderChange,
-    ObjectChange,
-    naming_dataset,
-    recover,
-    recover_objects,
-)
+from .change import PRIVATE, PRIVATE_FOLDER, Change
+from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, Lock, waiting
+from .objects import ObjectChange, recover_objects
 from .tree import Tree
 from .writer import WAIT
 

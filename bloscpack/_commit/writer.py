@@ -32,7 +32,8 @@ from .._format.committed import STAGING
 from .._format.names import is_within
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .change import Change, FolderChange, naming_dataset, recover
+from .change import Change
+from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
 from .tree import Snapshot, Tree
 

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from .._commit import new_folder, objects
-from .._commit.change import Change, FolderChange, check_mode
+from .._commit.change import Change, check_mode
+from .._commit.folder_change import FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 
 import pytest
 
-import bloscpack._commit.change
+import bloscpack._commit.folder_change
 import bloscpack._storage.folder_store
 from bloscpack._storage import object_store
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.store import MemoryStore
 
-MODULES = (bloscpack._storage.folder_store, bloscpack._commit.change)
+MODULES = (bloscpack._storage.folder_store, bloscpack._commit.folder_change)
 
 
 # What the names of all files of changes contain.

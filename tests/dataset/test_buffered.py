@@ -18,7 +18,7 @@ from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
+from bloscpack._commit.folder_change import FolderChange
 from bloscpack._storage.disk import disk
 from bloscpack.dataset import write_buffer
 from bloscpack.exceptions import DoesNotFit, StorageError, UsageError

@@ -20,8 +20,9 @@ import pytest
 from dataset.pending import with_pending
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange, ObjectChange
+from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.locking import FolderLock
+from bloscpack._commit.objects import ObjectChange
 from bloscpack._storage.disk import disk
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 

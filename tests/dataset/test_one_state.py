@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
+from bloscpack._commit.folder_change import FolderChange
 from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import StorageError

@@ -568,7 +568,7 @@ def url(tmp_path):
 
 def test_conflicts_of_objects(url, monkeypatch):
     """Another writer stores a shard first: the change is made again."""
-    from bloscpack._commit.change import ObjectChange
+    from bloscpack._commit.objects import ObjectChange
 
     def begin(change, name):
         monkeypatch.setattr(ObjectChange, "begin", genuine)
@@ -587,7 +587,7 @@ def test_conflicts_of_objects(url, monkeypatch):
 
 def test_a_change_of_objects_that_is_not_complete(url, monkeypatch):
     """The staged shards must not replace those of a shared writer later."""
-    from bloscpack._commit.change import ObjectChange
+    from bloscpack._commit.objects import ObjectChange
 
     def stopped(change, files, root):
         raise KeyboardInterrupt

@@ -13,7 +13,7 @@ from dataset.layouts import LAYOUTS
 from support import run_silently
 
 from bloscpack import bigfile, dataset
-from bloscpack._commit.change import FolderChange
+from bloscpack._commit.folder_change import FolderChange
 from bloscpack._engine.forks import Owner
 from bloscpack._format.committed import PENDING
 from bloscpack._storage.object_store import ObjectStore

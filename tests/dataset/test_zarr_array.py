@@ -399,7 +399,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         with monkeypatch.context() as context:
             full = FullDisk()
             full.left = count
-            context.setattr("bloscpack._commit.change.disk", full)
+            context.setattr("bloscpack._commit.folder_change.disk", full)
             for change in (
                 lambda: array.append(np.arange(40)),
                 lambda: array.__setitem__(slice(None), 5),

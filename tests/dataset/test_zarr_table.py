@@ -12,7 +12,7 @@ from dataset import documents
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._commit.change import FolderChange
+from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.writer import SharedFolder
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import FolderStore
