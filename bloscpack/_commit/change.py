@@ -264,7 +264,7 @@ class Change:
         for folder in [n for n in self.new_folders if is_within(n, path)]:
             self.new_folders.remove(folder)
             self._remove_tree(folder)
-        members = (self.tree and self.tree.snapshot.members) or {}
+        members = (self.tree and self.tree.state.members) or {}
         return [inner for inner in members if is_within(inner, path)]
 
     def _is_new(self, path: str) -> bool:
@@ -374,7 +374,7 @@ class Change:
         members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:
-            token = self.tree.snapshot.token
+            token = self.tree.state.token
         if members or token or not root.is_whole:
             root = root.changed(members, token)
         new = root.with_files(files) if files else root
@@ -407,7 +407,7 @@ class Change:
 
     def complete(self, tree: Tree) -> None:
         """Give the pending files in the document their names."""
-        known = tree.snapshot
+        known = tree.state
         if known.root is not None and known.is_pending:
             files = {**dict.fromkeys(sorted(known.removed)), **known.files}
             root = known.root.with_files({})
@@ -458,7 +458,7 @@ class Change:
         Raises `FormatError` if it is no object.
         """
         if staged is not None:
-            before = self.tree and self.tree.snapshot
+            before = self.tree and self.tree.state
             commits = before and before.members is not None and before.root
             return Root(staged, texts=commits.texts if commits else None)
         assert self.tree is not None  # a new dataset has a document
@@ -489,7 +489,7 @@ class Change:
         raise NotImplementedError
 
     def _replace(self, content: bytes) -> object:
-        """Replace the document; return the `Snapshot.version` of the new one."""
+        """Replace the document; return the `TreeState.version` of the new one."""
         raise NotImplementedError
 
     def _copy(self, name: str, content: bytes) -> None:

@@ -236,7 +236,7 @@ class ClaimedObjects:
 
         Raises `Conflict` if another writer has changed the dataset since it was read.
         """
-        claimed = self._claimed(self._tree.snapshot.content)
+        claimed = self._claimed(self._tree.state.content)
         self._version = self._store.put(ZARR_JSON, claimed, self._version)
         self._tree.committed(ZARR_JSON, Root(claimed), {})
         self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
@@ -253,7 +253,7 @@ class ClaimedObjects:
         if not self._version or self._version != self._store.object_version(ZARR_JSON):
             with suppress(FileNotFoundError):  # a folder becomes a group
                 self._version = recover_objects(self._tree, ZARR_JSON)
-                if self._tree.snapshot.members is not None:
+                if self._tree.state.members is not None:
                     self._claim()
         self._holds = True
         try:

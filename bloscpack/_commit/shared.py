@@ -219,7 +219,7 @@ class SharedObjects(ShardRule):
     def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
         """Return the version of the document, with the token of shared writers."""
         version = recover_objects(self._tree, ZARR_JSON)
-        content = self._tree.snapshot.content
+        content = self._tree.state.content
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version

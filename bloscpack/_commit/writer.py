@@ -35,7 +35,7 @@ from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change
 from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
-from .tree import Snapshot, Tree
+from .tree import Tree, TreeState
 
 
 class Rule(Protocol):
@@ -142,7 +142,7 @@ class Writer:
     # What is open of the dataset, and the state that it has; `renew` takes over what
     # others have changed.
     views: Any = None
-    seen: Snapshot | None = None
+    seen: TreeState | None = None
 
     def __init__(self, path: str, rule: Rule) -> None:
         self.path = path
@@ -232,7 +232,7 @@ class Writer:
                     try:
                         yield
                     finally:
-                        self.seen = tree.snapshot
+                        self.seen = tree.state
             except BaseException:
                 if self.current is not None:
                     self.current.change.has_failed_call = True

@@ -101,7 +101,7 @@ class _Datasets:
                 % (store.root, found[1])
             )
         inner = found is not None and committing(Found(folder, *found)) is not None
-        if inner or folder.tree.snapshot.members is not None:
+        if inner or folder.tree.state.members is not None:
             raise CommitsMembers(folder)
 
     def claimed(self, content: bytes, start: str = "") -> bytes:
@@ -166,7 +166,7 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
         rule.release()
         raise
     writer = Writer(folder.root, rule)
-    writer.seen = tree.snapshot
+    writer.seen = tree.state
     return writer
 
 

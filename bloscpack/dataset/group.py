@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike
 from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.tree import Snapshot, Tree
+from .._commit.tree import Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
@@ -267,9 +267,9 @@ class OpenMembers(NamedLocks):
         with self._lock:
             self._opened[address] = member
 
-    def renew(self, tree: Tree, before: Snapshot | None) -> None:
+    def renew(self, tree: Tree, before: TreeState | None) -> None:
         """Take over what other programs have changed in a group since a state."""
-        now = tree.snapshot
+        now = tree.state
         old, new = (before and before.members) or {}, now.members or {}
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         if before is None or before.content != now.content:
@@ -726,7 +726,7 @@ class Group(Node, Mapping[str, Node]):
 
     def _committed(self) -> Mapping[str, Json]:
         """Return the documents of these members, by their names in the outer group."""
-        return self._layout.folder.tree.snapshot.members or {}
+        return self._layout.folder.tree.state.members or {}
 
     @property
     def commits_members(self) -> bool:
@@ -734,7 +734,7 @@ class Group(Node, Mapping[str, Node]):
 
         Then it has one writer at a time, and `change` has been used.
         """
-        return self._layout.folder.tree.snapshot.members is not None
+        return self._layout.folder.tree.state.members is not None
 
     @contextmanager
     def change(self) -> Iterator[Group]:
@@ -846,7 +846,7 @@ class Group(Node, Mapping[str, Node]):
                 if error.errno not in NO_MORE:
                     raise
                 raise StorageError(error.errno, MANY_LOCKS, self.path) from None
-        members = folder.tree.snapshot.members or {}
+        members = folder.tree.state.members or {}
         for at, node in opened.items():
             path = next((n for n in members if folder.address_of(n)[0] == at), None)
             if path is not None:

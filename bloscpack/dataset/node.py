@@ -395,8 +395,8 @@ class ItemsNode(Node):
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
-        # What `Snapshot.state` was when the files were read that are open.
-        self._read_state = layout.folder.tree.snapshot.state
+        # What `TreeState.epoch` was when the files were read that are open.
+        self._read_epoch = layout.folder.tree.state.epoch
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
@@ -425,13 +425,13 @@ class ItemsNode(Node):
         if knows_state or remote or not self._has_parts:
             return super()._read(function)
         for _ in range(RELOADS):
-            state = tree.renew().state
-            if self._read_state != state:
+            epoch = tree.renew().epoch
+            if self._read_epoch != epoch:
                 self._close_files()
                 self._check_rows()
-                self._read_state = state
+                self._read_epoch = epoch
             result = function()
-            if tree.renew().state == state:
+            if tree.renew().epoch == epoch:
                 return result
         raise changes_too_often(self.path)
 

@@ -690,7 +690,7 @@ def read_table(
         folder.tree.read()
     table = layout(folder, allow_pickle=allow_pickle)
     lengths = {name: column.shape[0] for name, column in table.columns.items()}
-    if folder.tree.snapshot.members is not None and len(set(lengths.values())) > 1:
+    if folder.tree.state.members is not None and len(set(lengths.values())) > 1:
         raise folder.damage(
             "expected columns of the same length, found %s: another program has "
             "changed some of them, and each can be opened by its own path"
