@@ -82,7 +82,7 @@ class Array(StoredArray, ItemsNode):
         The table itself has another object for the array: a cycle would keep the locks.
         """
         array = Array.__new__(Array)
-        vars(array).update(vars(self), _owner=owner)
+        vars(array).update(vars(self), _around=owner)
         return array
 
     # Description

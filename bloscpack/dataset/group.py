@@ -152,7 +152,7 @@ def with_owner(
     owner = open_node(around, options._replace(buffered=False))
     try:
         part = open_part(owner)
-        part._owner, part._closes_owner = owner, True
+        part._around, part._closes_around = owner, True
         return part
     except BaseException:
         owner.close()
@@ -418,7 +418,7 @@ class Group(Node, Mapping[str, Node]):
             member._members = self._members
             if member._writer is not None:
                 member._writer.views = self._members
-        member._group = self if self._writer is not None else self._group
+        member._around = self if self._writer is not None else self._around
         if member._writer is not None and member._writer is not self._writer:
             member._writer.outer = self._writer
         block, full = self._block, member._layout.folder.prefix[:-1]

@@ -151,12 +151,9 @@ class Node:
             block.layouts[layout.folder.prefix] = layout
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
-        # The table or group that commits it, if it was opened without it, and whether
-        # to close it.
-        self._owner: Node | None = None
-        self._closes_owner = False
-        # The group around it that is open for changes.
-        self._group: Node | None = None
+        # The table or group through which it was opened, and whether to close that.
+        self._around: Node | None = None
+        self._closes_around = False
 
     @property
     def _now(self) -> Opened:
@@ -307,8 +304,8 @@ class Node:
         self._layout = layout
 
     def _check_writer(self) -> Writer:
-        outer = None if self._group is None else self._group._writer
         if self._writer is None:
+            outer = None if self._around is None else self._around._writer
             with nullcontext() if outer is None else outer.turn(holds=False):
                 self._layout.check_writable()  # its error says what to do
         writer = checked(self._writer, self.path)
@@ -340,9 +337,9 @@ class Node:
             return
         if self._writer is not None:
             self._writer.buffers.pop(self._part, None)
-        if self._owner is not None and self._closes_owner:
-            self._closes_owner = False  # the owner closes this
-            self._owner.close()
+        if self._around is not None and self._closes_around:
+            self._closes_around = False  # it closes this
+            self._around.close()
 
     def _let_wait(self) -> None:
         """Let changes wait in memory, as with ``buffered=True``."""
