@@ -195,10 +195,6 @@ class Writer:
                     )
             around = around.outer
 
-    def _check_outer(self) -> None:
-        if self.outer is not None:
-            self.outer.check_outside(self.path)
-
     @property
     def has_failed(self) -> bool:
         """Whether a commit was interrupted, so that there can be no other change."""
@@ -215,6 +211,8 @@ class Writer:
         together. Raises `UsageError` in another process, and within a change of this
         thread.
         """
+        if holds and self.outer is not None:
+            self.outer.check_outside(self.path)
         with self.owner:
             if self._changing:
                 raise UsageError(
@@ -256,7 +254,6 @@ class Writer:
         `shard` is the name of the shard that changes, by a rule for shards; if it
         raises `Conflict`, another writer was faster.
         """
-        self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
@@ -289,7 +286,6 @@ class Writer:
         Other threads wait. Raises `UsageError` if one of the changes has failed.
         `take_over` is called with the block when it has ended.
         """
-        self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
@@ -347,7 +343,6 @@ class Writer:
         buffer = self.buffer_of(path)
         if buffer is None or self.block is not None:
             return False
-        self._check_outer()
         with self.turn(holds=False):
             if self.closed:
                 raise dataset_closed(self.path)
