@@ -24,6 +24,7 @@ from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.locking import FolderLock
 from bloscpack._commit.objects import ObjectChange
 from bloscpack._storage.disk import disk
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 
@@ -1333,3 +1334,23 @@ def test_a_member_that_another_program_has_replaced_is_listed(tmp_path, where, i
         del group[name]
         assert name not in group
     assert dataset.verify(path).ok
+
+
+def test_own_documents_of_members_are_read_once(tmp_path, monkeypatch):
+    with dataset.create_group(tmp_path / "g", sync=False) as group, group.change():
+        for number in range(5):
+            group.create_array("v%d" % number, [number])
+    opened, descriptor = [], FolderStore.descriptor
+
+    def counted(store, name, *flags):
+        opened.append(name)
+        return descriptor(store, name, *flags)
+
+    monkeypatch.setattr(FolderStore, "descriptor", counted)
+    with dataset.open_group(tmp_path / "g", "r+", sync=False) as group:
+        array = group["v0"]
+        assert 1 == opened.count("v0/zarr.json")
+        array.append([1])  # compares all of them with their copies
+        assert {1} == {opened.count("v%d/zarr.json" % number) for number in range(1, 5)}
+        array.append([2])
+        assert {1} == {opened.count("v%d/zarr.json" % number) for number in range(1, 5)}
