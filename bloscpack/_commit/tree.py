@@ -354,8 +354,8 @@ class Tree:
         The copy in the document of its group counts, unless another program has
         replaced the own document of the member.
         """
-        read = None
-        if not self.store.has_identity(name, self._checked.get(name)):
+        read, is_copied = None, self.store.has_identity(name, self._checked.get(name))
+        if not is_copied:
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                 content, identity, _ = self.located(name, self._load)
                 read = content, decode_json(content, self.store.path(name)), identity
@@ -364,6 +364,8 @@ class Tree:
             return read[:2]
         if path not in known:
             raise missing(self.store.path(name))
+        if read is None and not is_copied:
+            self.stale.add(path)
         return encode_document(known[path], 2), known[path]
 
     def _compare(self, path: str, content: bytes, own: Json, identity: object) -> bool:
