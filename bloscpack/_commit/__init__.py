@@ -11,8 +11,8 @@ module              rule                              used for
 ==================  ================================  ==================================
 
 Each module states the commit point of its rule, and how an interrupted change is
-completed or undone. `objects` has the right to change a dataset in a store of objects,
-and new datasets there. `snapshot` reads beside a writer, `locking` and `writer` keep
-other writers away. No module here imports one of datasets: `change.Datasets` is what
-the rules ask about them.
+completed or undone. `folder_change` has the changes of a dataset in a folder, and
+`objects` all about datasets in a store of objects. `snapshot` reads beside a writer,
+`locking` and `writer` keep other writers away. No module here imports one of datasets:
+`change.Datasets` is what the rules ask about them.
 """

@@ -32,12 +32,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 from _thread import allocate_lock
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from .._engine.forks import Owner
 from .._format.committed import (
@@ -45,18 +44,11 @@ from .._format.committed import (
     Root,
 )
 from .._format.dtypes import shown
-from .._format.identity import is_copy
-from .._format.names import folders_of, is_within
+from .._format.names import folders_of
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.disk import NO_ROOM, disk
-from .._storage.folder_store import FolderStore, LinkFound
-from .._storage.store import Conflict, Store
-from .._types import Json
-from ..constants import MAX_DOCUMENT
-from ..exceptions import DamageError, StorageError, UsageError, UsageValueError
-from ..serializers import encode_document, parse_json
-from .access import Access, Model, NewAccess, folder_of
-from .ownership import FileAccess, is_new_folder
+from .._storage.store import Store
+from ..exceptions import DamageError, StorageError, UsageValueError
+from .ownership import FileAccess
 from .tree import Draft, Tree
 
 # The message about names of folders that differ only in case, for example.
@@ -178,7 +170,7 @@ class Change:
             return tree  # type: ignore[return-value]
         with self._lock:
             if self._draft is None:
-                for path in tree.snapshot.members or ():
+                for path in tree.state.members or ():
                     self._note(path)
                 known = self._documents, self._files, self._removed, self._inside
                 self._draft = Draft(tree, *known)
@@ -283,7 +275,7 @@ class Change:
         for folder in self.new_folders.intersection(inside):
             self.new_folders.remove(folder)
             self._remove_tree(folder)
-        members = self.tree.snapshot.members or {}
+        members = self.tree.state.members or {}
         return [inner for inner in inside if inner in members]
 
     def _is_new(self, path: str) -> bool:
@@ -394,7 +386,7 @@ class Change:
         members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:
-            token = self.tree.snapshot.token
+            token = self.tree.state.token
         if members or token or not root.is_whole:
             root = root.changed(members, token)
         new = root.with_files(files) if files else root
@@ -427,7 +419,7 @@ class Change:
 
     def complete(self, tree: Tree) -> None:
         """Give the pending files in the document their names."""
-        known = tree.snapshot
+        known = tree.state
         if known.root is not None and known.is_pending:
             files = {**dict.fromkeys(sorted(known.removed)), **known.files}
             root = known.root.with_files({})
@@ -479,7 +471,7 @@ class Change:
         Raises `FormatError` if it is no object.
         """
         if staged is not None:
-            before = self.tree and self.tree.snapshot
+            before = self.tree and self.tree.state
             commits = before and before.members is not None and before.root
             return Root(staged, texts=commits.texts if commits else None)
         assert self.tree is not None  # a new dataset has a document
@@ -510,7 +502,7 @@ class Change:
         raise NotImplementedError
 
     def _replace(self, content: bytes) -> object:
-        """Replace the document; return the `Snapshot.version` of the new one."""
+        """Replace the document; return the `TreeState.version` of the new one."""
         raise NotImplementedError
 
     def _copy(self, name: str, content: bytes) -> None:
@@ -519,432 +511,6 @@ class Change:
 
     def _sync(self) -> None:
         """Wait until all names are on the disk."""
-
-
-class FolderChange(Change):
-    """New files in a folder.
-
-    `access` is that of new files and folders. `named` has the folders whose names are
-    on the disk, as the writer knows from its earlier changes.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        document: str,
-        sync: bool = True,
-        access: Access | None = None,
-        named: set[str] | None = None,
-    ) -> None:
-        super().__init__(store, document)
-        assert isinstance(store, FolderStore)
-        self.store: FolderStore = store
-        self._does_sync = sync
-        self._access = Access(self.store) if access is None else access
-        self._folders: set[str] = set()  # with names that are not on the disk yet
-        self._named: set[str] = set() if named is None else named
-        self._unnamed: set[str] = set()  # folders in use that are not in `_named`
-        self._inodes: dict[int, str] = {}  # and the names of the folders in use
-        self._in_use: set[str] = set()  # of which `make_folder` has returned
-        self._staging: FolderStore | None = None  # the folder of changes, held open
-
-    def model_of(self, name: str) -> Model | None:
-        """Return the access of a dataset inside of a new one."""
-        access = self._access
-        return access.model_of(name) if isinstance(access, NewAccess) else None
-
-    def make_folder(self, name: str) -> None:
-        """Make a folder, unless there is one.
-
-        A change that failed, or a writer that died, may have made it.
-        """
-        if name in self._in_use:
-            return
-        is_there = self.store.is_folder(name)
-        if not is_there and self._is_replaced(name):
-            with suppress(*GONE, FileExistsError):
-                self._make_folder(name)
-            return  # a file has the name, which is removed by `_complete`
-        # One that was removed, as with a member, may have been on the disk before.
-        if not is_there or name not in self._named:
-            self._unnamed.add(name)
-            self._folders.add(folder_of(name))
-        if not is_there:
-            self._make_folder(name)
-        first = self._first_name(name)
-        if first != name:
-            raise UsageError(SAME_NAME % (first, name))
-        self._in_use.add(name)
-
-    def _first_name(self, name: str) -> str:
-        """Return the first name of this change that is a name of the same folder."""
-        status = self.store.status_of(name)
-        if status is None:  # another program has removed it
-            return name
-        first = self._inodes.setdefault(status.st_ino, name)
-        other = status if first == name else self.store.status_of(first)
-        return first if other and os.path.samestat(status, other) else name
-
-    def _make_folder(self, name: str) -> None:
-        like = self._access.of_folder(name)
-        self.store.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
-        made = self.store.subfolder(name).hold()
-        if made.number is None or is_new_folder(made.number):
-            self._access.give(made.number, like, name)
-            self._access.note_new(name)
-
-    def begin(self, name: str) -> UnfinishedFile:
-        """Return a new file, whose content is written in pieces.
-
-        `finish` or `abandon` must follow.
-        """
-        with self._lock:
-            if self._staging is None:
-                self._staging = self._open_staging()
-        staged = self._staged_name()
-        like = self._access.of_file(name)
-        mode = 0o666 if like is None else PRIVATE
-        fp = self._staging.create(staged.rpartition("/")[2], mode)
-        return UnfinishedFile(name, staged, fp, like)
-
-    def _is_file(self, name: str) -> bool:
-        return self.store.exists(name) and not self.store.is_folder(name)
-
-    def _open_staging(self) -> FolderStore:
-        """Return the folder of changes; raise `StorageError` if it is not safe.
-
-        In a folder for users who do not trust each other, another user may have made
-        it, and may exchange the files in it.
-        """
-        try:
-            self.make_folder(STAGING)
-        except PermissionError as error:  # it concerns the dataset
-            raise type(error)(error.errno, error.strerror, self.store.root) from error
-        staging, outer = self.store.subfolder(STAGING), self.store.status
-        owners = outer.st_uid, getattr(os, "geteuid", int)(), 0
-        if self.store.is_sticky and staging.status.st_uid not in owners:
-            text = "another user has made this folder"
-            raise StorageError(errno.EPERM, text, staging.root)
-        return staging
-
-    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Give a file its name, `at_once` like `write`, or else like `stage`.
-
-        If several calls make the change, their files are synced together.
-        """
-        is_late, name = self.is_joint and self._does_sync, file.name
-        self._close(file, self._does_sync and not is_late)
-        with self._lock:
-            at_once = at_once and self._can_move(name)
-            if at_once and not is_late:
-                self._move(file.staged, name)
-                self._take(name, None, is_early=False)
-            else:
-                self._take(name, file.staged, is_early=at_once)
-
-    def _drop(self, staged: str) -> None:
-        with suppress(FileNotFoundError):
-            self.store.remove(staged)
-
-    def _renew_token(self) -> None:
-        root = self._root().changed({}, self._token)
-        version = self._replace(root.content)
-        assert self.tree is not None
-        self.tree.committed(self.document, root, {}, version)
-
-    def _sync_files(self) -> None:
-        files = self._files
-        if self.is_joint and self._does_sync:
-            self.store.sync_files(files.values())
-        for name in list(files):  # in the order in which they were written
-            if name in self._early:
-                self._move(files.pop(name), name)
-        self._early.clear()
-
-    def _close(self, file: UnfinishedFile, sync: bool) -> None:
-        with file.fp:
-            self._access.give(file.fp.fileno(), file.like, folder_of(file.name))
-            if sync:
-                disk.sync(file.fp)
-
-    def abandon(self, *files: UnfinishedFile) -> None:
-        """Close and remove files."""
-        super().abandon(*files)
-        for file in files if self.owner.is_here else ():
-            assert self._staging is not None  # `begin` has opened it
-            with suppress(FileNotFoundError):  # it had got its name when an error came
-                self._staging.remove(file.staged.rpartition("/")[2])
-
-    def discard(self) -> None:
-        """Remove the files that have not got their names, and the new members.
-
-        The list in the document must not have them.
-        """
-        if not self.owner.is_here:
-            return
-        for staged in self._files.values():
-            self._drop(staged)
-        for name in sorted(self.new_folders):
-            self.store.remove_tree(name)
-
-    def _stage_all(self) -> None:
-        if self._does_sync and self._staging is not None:
-            self.store.sync_folder(STAGING)
-
-    def _move(self, staged: str | None, name: str) -> None:
-        if staged is None:
-            self.store.remove(name)
-        else:
-            self._rename(staged, name)
-        self._folders.add(folder_of(name))
-
-    def _rename(self, staged: str, name: str) -> None:
-        source = self._staging or self.store.subfolder(STAGING)
-        last = staged.rpartition("/")[2]
-        try:
-            self.store.rename(last, name, source)
-        except OSError:
-            if not self.store.exists(staged):
-                raise
-            # A member of another kind had other folders.
-            self._prune(name)
-            parts = name.split("/")[:-1]
-            for count in range(1, len(parts) + 1):
-                self.make_folder("/".join(parts[:count]))
-            self.store.rename(last, name, source)
-
-    def _remove_tree(self, folder: str) -> None:
-        super()._remove_tree(folder)
-        for known in self._folders, self._unnamed, self._named, self._in_use:
-            known.difference_update([n for n in known if is_within(n, folder)])
-        inodes = self._inodes.items()
-        self._inodes = {i: n for i, n in inodes if not is_within(n, folder)}
-
-    def _prune(self, name: str) -> None:
-        """Remove the empty folders in a folder, and then that."""
-        self._in_use.clear()
-        found = [n for n, kind in self.store.walk(name) if kind == stat.S_IFDIR]
-        for folder in [*reversed(found), name]:
-            with suppress(OSError):
-                self.store.remove_folder(folder)
-                self._folders.discard(folder)
-
-    def _clean(self, names: Iterable[str]) -> None:
-        super()._clean(names)
-        for folder in sorted(self._replaced):
-            self._prune(folder)
-
-    def _replace(self, content: bytes) -> object:
-        file = self._begin_with(self.document, content)
-        self._close(file, self._does_sync)
-        version = self.store.identity(file.staged)
-        self._move(file.staged, self.document)
-        return version
-
-    def copy_again(self, name: str, document: Json) -> None:
-        """Write the own document of a member if it is an older copy, or was lost."""
-        content, own = encode_document(document, 2), b""
-        with suppress(FileNotFoundError, ValueError):
-            own = self.store.read(name, MAX_DOCUMENT)[0]
-            if own == content or not is_copy(own, parse_json(own)):
-                return
-        self._copy(name, content)
-
-    def _copy(self, name: str, content: bytes) -> None:
-        file = self._begin_with(name, content)
-        self._close(file, sync=False)
-        self._rename(file.staged, name)
-
-    def _sync(self) -> None:
-        if self._does_sync:
-            self.store.sync_folders(self._folders)
-            self._named |= self._unnamed
-        self._folders.clear()
-        self._unnamed.clear()
-
-
-def recover(tree: Tree, document: str, sync: bool = True) -> None:
-    """Complete the change of a writer that died; remove what it had not committed."""
-    store = tree.store
-    assert isinstance(store, FolderStore)
-    status = store.status_of(STAGING)
-    if status is None:
-        return
-    if stat.S_ISLNK(status.st_mode):
-        raise LinkFound(store.path(STAGING))
-    if not stat.S_ISDIR(status.st_mode):
-        raise StorageError(
-            errno.ENOTDIR,
-            "expected the folder of changes, found something else",
-            store.path(STAGING),
-        )
-    change = FolderChange(store, document, sync)
-    with suppress(FileNotFoundError):
-        members = tree.read(document).members or {}
-        change.complete(tree)
-        for name, member in members.items():
-            change.copy_again("%s/%s" % (name, ZARR_JSON), member)
-    store.remove_tree(STAGING)
-
-
-class ObjectChange(Change):
-    """New objects of a dataset; `version` is the version of its document.
-
-    A new content is spooled until `commit`: a value that does not fit must be found
-    before the first object is stored. A store may take the content of an object for its
-    version, so no content of the document comes back.
-    """
-
-    renews_token = True
-
-    def __init__(self, store: Store, document: str, version: str) -> None:
-        super().__init__(store, document)
-        self._versions = {document: version}
-        # The staged files that are objects, and not only in one temporary file.
-        self._stored: set[str] = set()
-        # The extents of all of them there.
-        self._extents: dict[str, tuple[int, int]] = {}
-        self._spool: BinaryIO | None = None
-
-    @property
-    def version(self) -> str:
-        """The version of the document now."""
-        return self._versions[self.document]
-
-    def lock(self, name: str) -> None:
-        """Let `commit` raise `Conflict` if another writer changes an object."""
-        if name not in self._versions:
-            self._versions[name] = self.store.object_version(name)
-            # After the version is known: a later writer must not have stored it.
-            self.store.check_version(self.document, self.version)
-
-    def begin(self, name: str) -> UnfinishedFile:
-        """Return a temporary file for a new object."""
-        self.lock(name)
-        return UnfinishedFile(name, name, temporary_file())
-
-    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Store an object, or let `commit` do it."""
-        with file.fp as fp:
-            fp.seek(0)
-            content = fp.read()
-        if at_once and self._can_move(file.name):
-            self._put(file.name, content)
-            self._take(file.name, None, is_early=False)
-            return
-        staged = self._staged_name()
-        with self._lock:
-            if self._spool is None:
-                self._spool = temporary_file()
-            offset = self._spool.seek(0, os.SEEK_END)
-            self._spool.write(content)
-            self._extents[staged] = offset, len(content)
-        if self.is_joint:  # the next calls read it
-            self._store(staged)
-        self._take(file.name, staged, is_early=False)
-
-    def _is_file(self, name: str) -> bool:
-        return bool(self.store.object_version(name))
-
-    def _store(self, staged: str) -> None:
-        self.store.put(staged, self._content(staged), "")
-        self._stored.add(staged)
-
-    def _drop(self, staged: str) -> None:
-        if staged in self._stored:
-            self._stored.discard(staged)
-            self.store.remove(staged)
-
-    def _put(self, name: str, content: bytes) -> None:
-        self._versions[name] = self.store.put(name, content, self._versions[name])
-
-    def _content(self, staged: str) -> bytes:
-        if staged not in self._extents:  # of a change that another writer has committed
-            return self.store.read(staged)[0]
-        assert self._spool is not None
-        offset, size = self._extents[staged]
-        with self._lock:
-            self._spool.seek(offset)
-            return self._spool.read(size)
-
-    def discard(self) -> None:
-        """Remove the objects that have not got their names."""
-        for staged in [*self._stored]:
-            self._drop(staged)
-
-    def close(self) -> None:
-        """Release what was not stored."""
-        if self._spool is not None:
-            self._spool.close()
-
-    def _stage_all(self) -> None:
-        for staged in self._files.values():
-            if staged not in self._stored:
-                self._store(staged)
-
-    def _move(self, staged: str | None, name: str) -> None:
-        if staged is None:
-            # Before the check: a later writer may store the object again.
-            version = self.store.object_version(name)
-            self.store.check_version(self.document, self.version)
-            self.store.remove(name, version)
-            return
-        content = self._content(staged)
-        if name not in self._versions:
-            self.lock(name)
-        self._put(name, content)
-        if staged in self._stored or staged not in self._extents:
-            self.store.remove(staged)
-            self._stored.discard(staged)
-
-    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
-        try:
-            return super()._complete(files, root)
-        except Conflict:
-            if self.store.object_version(self.document) == self.version:
-                raise
-            # A writer that has opened the dataset meanwhile has completed the change.
-            return None
-
-    def _replace(self, content: bytes) -> object:
-        self._put(self.document, content)
-        return None
-
-    def _copy(self, name: str, content: bytes) -> None:
-        with suppress(Conflict):
-            self.store.put(name, content, None)
-
-
-def recover_objects(tree: Tree, document: str) -> str:
-    """Complete the change of a writer that died; return the version of the document."""
-    version = tree.store.object_version(document)
-    change = ObjectChange(tree.store, document, version)
-    tree.read(document)  # after its version is known
-    change.complete(tree)
-    return change.version
-
-
-def temporary_file() -> BinaryIO:
-    """Return a file without a name, which the caller closes."""
-    file: Any = tempfile.TemporaryFile()  # noqa: SIM115
-    return file  # type: ignore[no-any-return]
-
-
-@contextmanager
-def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
-    """Let errors name the dataset if the disk is full, or a temporary folder fails.
-
-    `unfinished` is how the path of a temporary folder begins.
-    """
-    try:
-        yield
-    except OSError as error:
-        name = error.filename
-        is_inside = unfinished is not None and str(name).startswith(unfinished)
-        if is_inside or (name is None and error.errno in NO_ROOM):
-            error.filename = path
-            del error.filename2  # None would be shown
-        raise
 
 
 # What a new dataset may replace

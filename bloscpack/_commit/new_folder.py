@@ -34,15 +34,8 @@ from .._storage.disk import NAME_PART
 from .._storage.folder_store import FolderStore, LinkFound, NoFileFound, StaleDataset
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
-from .change import (
-    PRIVATE,
-    PRIVATE_FOLDER,
-    Datasets,
-    FolderChange,
-    check_mode,
-    naming_dataset,
-    not_replaced,
-)
+from .change import PRIVATE, PRIVATE_FOLDER, Datasets, check_mode, not_replaced
+from .folder_change import FolderChange, naming_dataset
 from .locking import FolderLock
 from .ownership import AccessLimits
 

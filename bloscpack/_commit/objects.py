@@ -1,4 +1,4 @@
-"""Datasets in a store of objects: the right to change one, new ones, removed ones.
+"""Datasets in a store of objects: the right to change one, changes, new ones, removal.
 
 Such a store can't rename objects, and has no locks. Each object is stored in one
 request, if it still has the version that the change has found. `change` has the commit
@@ -19,22 +19,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
 
 from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
-from .._storage.store import Store
+from .._storage.store import Conflict, Store
 from .._storage.upload import check_writable
 from ..exceptions import StorageError
-from .change import (
-    Change,
-    Datasets,
-    ObjectChange,
-    check_mode,
-    not_replaced,
-    recover_objects,
-)
+from .change import Change, Datasets, UnfinishedFile, check_mode, not_replaced
 from .tree import Tree
 
 # The attribute of a document in the place of one that is not there yet.
@@ -52,6 +47,149 @@ def is_leftover(store: Store) -> bool:
         # The document of a dataset is longer.
         return UNFINISHED.encode() in store.read(ZARR_JSON, len(unfinished()))[0]
     return False
+
+
+class ObjectChange(Change):
+    """New objects of a dataset; `version` is the version of its document.
+
+    A new content is spooled until `commit`: a value that does not fit must be found
+    before the first object is stored. A store may take the content of an object for its
+    version, so no content of the document comes back.
+    """
+
+    renews_token = True
+
+    def __init__(self, store: Store, document: str, version: str) -> None:
+        super().__init__(store, document)
+        self._versions = {document: version}
+        # The staged files that are objects, and not only in one temporary file.
+        self._stored: set[str] = set()
+        # The extents of all of them there.
+        self._extents: dict[str, tuple[int, int]] = {}
+        self._spool: BinaryIO | None = None
+
+    @property
+    def version(self) -> str:
+        """The version of the document now."""
+        return self._versions[self.document]
+
+    def lock(self, name: str) -> None:
+        """Let `commit` raise `Conflict` if another writer changes an object."""
+        if name not in self._versions:
+            self._versions[name] = self.store.object_version(name)
+            # After the version is known: a later writer must not have stored it.
+            self.store.check_version(self.document, self.version)
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a temporary file for a new object."""
+        self.lock(name)
+        return UnfinishedFile(name, name, temporary_file())
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Store an object, or let `commit` do it."""
+        with file.fp as fp:
+            fp.seek(0)
+            content = fp.read()
+        if at_once and self._can_move(file.name):
+            self._put(file.name, content)
+            self._take(file.name, None, is_early=False)
+            return
+        staged = self._staged_name()
+        with self._lock:
+            if self._spool is None:
+                self._spool = temporary_file()
+            offset = self._spool.seek(0, os.SEEK_END)
+            self._spool.write(content)
+            self._extents[staged] = offset, len(content)
+        if self.is_joint:  # the next calls read it
+            self._store(staged)
+        self._take(file.name, staged, is_early=False)
+
+    def _is_file(self, name: str) -> bool:
+        return bool(self.store.object_version(name))
+
+    def _store(self, staged: str) -> None:
+        self.store.put(staged, self._content(staged), "")
+        self._stored.add(staged)
+
+    def _drop(self, staged: str) -> None:
+        if staged in self._stored:
+            self._stored.discard(staged)
+            self.store.remove(staged)
+
+    def _put(self, name: str, content: bytes) -> None:
+        self._versions[name] = self.store.put(name, content, self._versions[name])
+
+    def _content(self, staged: str) -> bytes:
+        if staged not in self._extents:  # of a change that another writer has committed
+            return self.store.read(staged)[0]
+        assert self._spool is not None
+        offset, size = self._extents[staged]
+        with self._lock:
+            self._spool.seek(offset)
+            return self._spool.read(size)
+
+    def discard(self) -> None:
+        """Remove the objects that have not got their names."""
+        for staged in [*self._stored]:
+            self._drop(staged)
+
+    def close(self) -> None:
+        """Release what was not stored."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _stage_all(self) -> None:
+        for staged in self._files.values():
+            if staged not in self._stored:
+                self._store(staged)
+
+    def _move(self, staged: str | None, name: str) -> None:
+        if staged is None:
+            # Before the check: a later writer may store the object again.
+            version = self.store.object_version(name)
+            self.store.check_version(self.document, self.version)
+            self.store.remove(name, version)
+            return
+        content = self._content(staged)
+        if name not in self._versions:
+            self.lock(name)
+        self._put(name, content)
+        if staged in self._stored or staged not in self._extents:
+            self.store.remove(staged)
+            self._stored.discard(staged)
+
+    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
+        try:
+            return super()._complete(files, root)
+        except Conflict:
+            if self.store.object_version(self.document) == self.version:
+                raise
+            # A writer that has opened the dataset meanwhile has completed the change.
+            return None
+
+    def _replace(self, content: bytes) -> object:
+        self._put(self.document, content)
+        return None
+
+    def _copy(self, name: str, content: bytes) -> None:
+        with suppress(Conflict):
+            self.store.put(name, content, None)
+
+
+def recover_objects(tree: Tree, document: str) -> str:
+    """Complete the change of a writer that died; return the version of the document."""
+    version = tree.store.object_version(document)
+    change = ObjectChange(tree.store, document, version)
+    tree.read(document)  # after its version is known
+    change.complete(tree)
+    return change.version
+
+
+def temporary_file() -> BinaryIO:
+    """Return a file without a name, which the caller closes."""
+    file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+    return file  # type: ignore[no-any-return]
 
 
 class ClaimedObjects:
@@ -98,7 +236,7 @@ class ClaimedObjects:
 
         Raises `Conflict` if another writer has changed the dataset since it was read.
         """
-        claimed = self._claimed(self._tree.snapshot.content)
+        claimed = self._claimed(self._tree.state.content)
         self._version = self._store.put(ZARR_JSON, claimed, self._version)
         self._tree.committed(ZARR_JSON, Root(claimed), {})
         self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
@@ -115,7 +253,7 @@ class ClaimedObjects:
         if not self._version or self._version != self._store.object_version(ZARR_JSON):
             with suppress(FileNotFoundError):  # a folder becomes a group
                 self._version = recover_objects(self._tree, ZARR_JSON)
-                if self._tree.snapshot.members is not None:
+                if self._tree.state.members is not None:
                     self._claim()
         self._holds = True
         try:

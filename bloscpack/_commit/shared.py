@@ -41,17 +41,10 @@ from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import conflict
 from ..exceptions import StorageError, UsageError
-from .change import (
-    PRIVATE,
-    PRIVATE_FOLDER,
-    Change,
-    FolderChange,
-    ObjectChange,
-    naming_dataset,
-    recover,
-    recover_objects,
-)
+from .change import PRIVATE, PRIVATE_FOLDER, Change
+from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, Lock, waiting
+from .objects import ObjectChange, recover_objects
 from .tree import Tree
 from .writer import WAIT
 
@@ -226,7 +219,7 @@ class SharedObjects(ShardRule):
     def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
         """Return the version of the document, with the token of shared writers."""
         version = recover_objects(self._tree, ZARR_JSON)
-        content = self._tree.snapshot.content
+        content = self._tree.state.content
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version

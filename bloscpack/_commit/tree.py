@@ -1,9 +1,9 @@
 """The documents of a tree: a dataset with all that its document commits.
 
-A `Snapshot` is one state of them, which is never changed. A `Tree` has the present one,
-and a `Draft` the one that a change is going to commit. All documents are read here:
-readers take over what another program has committed, and a writer makes the next state
-from its change without reading it.
+A `TreeState` is one state of them, which is never changed. A `Tree` has the present
+one, and a `Draft` the one that a change is going to commit. All documents are read
+here: readers take over what another program has committed, and a writer makes the next
+state from its change without reading it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from .._engine.forks import ForkSafeLock
-from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
+from .._format.committed import (
+    DOCUMENTS,
+    Root,
+    decode_members,
+    decode_pending,
+    in_own_file,
+)
 from .._format.identity import CONSOLIDATED, is_copy, stated_identity
 from .._format.names import is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
@@ -43,7 +49,7 @@ def decode_json(text: bytes, path: str) -> Json:
         ) from error
 
 
-class Snapshot:
+class TreeState:
     """One state of the documents of a tree; it is never changed.
 
     Raises `FormatError` if the document has a wrong list of files or of members.
@@ -73,7 +79,7 @@ class Snapshot:
     members
         The documents of members that the document commits, as values; None if it
         commits none.
-    state
+    epoch
         A text that changes when a change of several files is committed: the identity in
         the document, and its token, which each document keeps from the one before.
     copies
@@ -101,7 +107,7 @@ class Snapshot:
         self.files = {n: new for n, new in files.items() if new is not None}
         self.removed = frozenset(n for n, new in files.items() if new is None)
         self.members = decode_members(value, content)
-        self.state = stated_identity(value).rpartition(" ")[0]
+        self.epoch = stated_identity(value).rpartition(" ")[0]
         self.is_copied = is_copied
         self.copies: Mapping[str, Json] = copies or {}
         with suppress(TypeError, KeyError):
@@ -110,39 +116,39 @@ class Snapshot:
     @property
     def token(self) -> str:
         """The token in the document; '' if there is none."""
-        return self.state.partition(" token=")[2]
+        return self.epoch.partition(" token=")[2]
 
     @property
     def is_pending(self) -> bool:
         """Whether there are files of a change that have not got their names."""
         return bool(self.files or self.removed)
 
-    def again(self, version: object, file: object) -> Snapshot:
+    def again(self, version: object, file: object) -> TreeState:
         """Return the same state, after the same document was read from another file."""
-        found = Snapshot.__new__(Snapshot)
+        found = TreeState.__new__(TreeState)
         vars(found).update(vars(self), version=version, _file=file)
         return found
 
     def after(
         self, name: str, root: Root, members: Mapping[str, Json], version: object
-    ) -> Snapshot:
+    ) -> TreeState:
         """Return the state after a change, which has replaced the document by `root`.
 
         `members` has the documents that have changed; None for one that was removed.
         """
         if self.members is None and CONSOLIDATED in root.document:
-            return Snapshot(name, root.content, parse_json(root.content), version)
+            return TreeState(name, root.content, parse_json(root.content), version)
         found = self.again(version, None)
         found.name, found.root = name, root
         found.content, found.value = root.content, root.document
         found.files, found.removed = {}, frozenset()
-        found.state = stated_identity(root.document).rpartition(" ")[0]
+        found.epoch = stated_identity(root.document).rpartition(" ")[0]
         if self.members is not None and members:
             after = {**self.members, **members}
             found.members = {n: value for n, value in after.items() if value}
         return found
 
-    def inner(self, path: str) -> Snapshot:
+    def inner(self, path: str) -> TreeState:
         """Return what the copies say about a dataset inside, which is no member."""
         start, value = path + "/", self.copies.get(path)
         copies = {
@@ -153,14 +159,14 @@ class Snapshot:
         with suppress(FormatError):  # its own document tells
             if value and isinstance(value, dict):
                 content = encode_copied(value)
-                return Snapshot(
+                return TreeState(
                     ZARR_JSON, content, value, copies=copies, is_copied=True
                 )
-        return Snapshot(copies=copies)
+        return TreeState(copies=copies)
 
 
 # The state of a tree whose document was not read yet.
-NOT_READ = Snapshot()
+NOT_READ = TreeState()
 
 
 class Tree:
@@ -170,7 +176,7 @@ class Tree:
 
     Attributes
     ----------
-    snapshot
+    state
         The present state, as far as it was read.
     uses_copies
         Whether copies of documents count that any program has made in a group, as
@@ -188,7 +194,7 @@ class Tree:
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
         self.store = store
         self.uses_copies = store.is_remote
-        self.snapshot = NOT_READ
+        self.state = NOT_READ
         self.stale: set[str] = set()
         # The own documents of members that were compared with their copies.
         self._checked: dict[str, object] = {}
@@ -198,56 +204,56 @@ class Tree:
         if around is not None:
             self.uses_copies = around[0].uses_copies
             # In a folder, the copies count for nothing.
-            inner = around[0].snapshot.inner(around[1]) if store.is_remote else None
+            inner = around[0].state.inner(around[1]) if store.is_remote else None
             if inner is not None and self.uses_copies:
-                self.snapshot = inner
+                self.state = inner
             elif inner is not None:  # a server of HTTP has no other list of names
-                self.snapshot = Snapshot(copies=dict.fromkeys(inner.copies))
+                self.state = TreeState(copies=dict.fromkeys(inner.copies))
 
     def close(self) -> None:
         """Close the file of the document, which stays known."""
         with self._lock:
             self._others = {}
-            self.snapshot = self.snapshot.again(self.snapshot.version, None)
+            self.state = self.state.again(self.state.version, None)
 
     def forget(self) -> None:
         """Keep no documents in a folder: they are read again when they are used."""
         if self.store.is_remote:
             return
         with self._lock:
-            found = self.snapshot.again(None, None)
+            found = self.state.again(None, None)
             found.content, found.value, found.root = b"", None, None
-            self._others, self.snapshot = {}, found
+            self._others, self.state = {}, found
 
     def ignore_copies(self) -> None:
         """Let the documents themselves count from now on, also those of members."""
         self.uses_copies = False
         self.store.prepare(())
-        if self.snapshot.is_copied:
-            self.snapshot = Snapshot()
+        if self.state.is_copied:
+            self.state = TreeState()
 
     # The document of the dataset
 
-    def read(self, name: str = "") -> Snapshot:
+    def read(self, name: str = "") -> TreeState:
         """Read the document again, or for the first time; return the present state.
 
         If another thread has taken over a state meanwhile, it is read once more: it may
         be the one before.
         """
         while True:
-            before = self.snapshot
+            before = self.state
             if before.name or not name:
                 self._others = {}
                 self.store.prepare(())
             found = self._read(name or before.name, before)
             with self._lock:
-                if self.snapshot is before:
-                    self.snapshot = found
+                if self.state is before:
+                    self.state = found
                     return found
 
-    def _read(self, name: str, before: Snapshot) -> Snapshot:
+    def _read(self, name: str, before: TreeState) -> TreeState:
         if not name:
-            return Snapshot()
+            return TreeState()
         content, version, file = self._load(name)
         is_same = (name, content) == (before.name, before.content)
         if is_same and not before.is_copied:
@@ -265,31 +271,31 @@ class Tree:
         file.may_close()
         return content, file.state, file
 
-    def _decoded(self, name: str, content: bytes, *others: Any) -> Snapshot:
+    def _decoded(self, name: str, content: bytes, *others: Any) -> TreeState:
         path = self.store.path(name)
         value = decode_json(content, path)
         try:
-            return Snapshot(name, content, value, *others)
+            return TreeState(name, content, value, *others)
         except FormatError as error:
             error.filename = path
             raise
 
-    def renew(self) -> Snapshot:
+    def renew(self) -> TreeState:
         """Read the document again if another program has replaced it.
 
         Returns the present state. At a URL, `read` does so.
         """
-        known = self.snapshot
+        known = self.state
         with suppress(FileNotFoundError, StaleDataset):  # other reads say so
             return self.now(known.name) if known.name else known
         return known
 
-    def now(self, name: str) -> Snapshot:
+    def now(self, name: str) -> TreeState:
         """Return the state with the document `name` as it is now.
 
         At a URL it is the one that was read.
         """
-        known = self.snapshot
+        known = self.state
         if known.name == name:
             identity = known.version and self.store.identity(name)
             if self.store.is_remote or (identity and identity == known.version):
@@ -303,10 +309,10 @@ class Tree:
         members: Mapping[str, Json],
         version: object = None,
     ) -> None:
-        """Take over the state after a change; see `Snapshot.after`."""
+        """Take over the state after a change; see `TreeState.after`."""
         with self._lock:
             # Another thread may have read the list of this change, which is complete.
-            self.snapshot = self.snapshot.after(name, root, members, version)
+            self.state = self.state.after(name, root, members, version)
 
     # All documents
 
@@ -318,7 +324,7 @@ class Tree:
         if name in DOCUMENTS:
             found = self.now(name)
             return found.content, found.value
-        copied, known, path = self.copy(name), self.snapshot, _path_of(name)
+        copied, known, path = self.copy(name), self.state, _path_of(name)
         if copied is not None:
             return copied
         if path and known.members and path in known.members:
@@ -337,7 +343,7 @@ class Tree:
 
     def copy(self, name: str) -> Document | None:
         """Return a document and its value, of which a copy counts at a URL."""
-        path, known = _path_of(name), self.snapshot
+        path, known = _path_of(name), self.state
         if not path or not self.store.is_remote:
             return None
         if known.members and path in known.members:
@@ -354,25 +360,37 @@ class Tree:
         The copy in the document of its group counts, unless another program has
         replaced the own document of the member.
         """
-        own: Json = None
-        with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
-            content = self.located(name, self._load)[0]
-            own = decode_json(content, self.store.path(name))
-            known = (self.snapshot.members or {}).get(path)
-            if own == known or not is_copy(content, own):
-                self.stale.discard(path)
-                return content, own
-        # The document around it may have changed.
-        now = (self.read().members or {}).get(path)
-        if now is None:
+        read, is_copied = None, self.store.has_identity(name, self._checked.get(name))
+        if not is_copied:
+            with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
+                content, identity, _ = self.located(name, self._load)
+                read = content, decode_json(content, self.store.path(name)), identity
+        known = self.renew().members or {}  # the document around it may have changed
+        if read is not None and not self._compare(path, *read):
+            return read[:2]
+        if path not in known:
             raise missing(self.store.path(name))
-        if now != own:
+        if read is None and not is_copied:
             self.stale.add(path)
-        return encode_document(now, 2), now
+        return encode_document(known[path], 2), known[path]
+
+    def _compare(self, path: str, content: bytes, own: Json, identity: object) -> bool:
+        """Return whether the own document of a member is a copy, perhaps an older one.
+
+        Then its file, which has the `identity`, need not be read again.
+        """
+        is_same = own == (self.state.members or {}).get(path)
+        if not is_same and is_copy(content, own):
+            self.stale.add(path)
+        elif not is_same:
+            self.stale.discard(path)
+            return False
+        self._checked["%s/%s" % (path, ZARR_JSON)] = identity
+        return True
 
     def stale_documents(self) -> dict[str, bytes]:
         """Return the own documents that are to be written again, by their names."""
-        members = self.snapshot.members or {}
+        members = self.state.members or {}
         return {
             "%s/%s" % (path, ZARR_JSON): encode_document(members[path], 2)
             for path in tuple(self.stale)  # another thread may add one
@@ -384,40 +402,44 @@ class Tree:
 
         The document of a file that is a copy is not read again.
         """
-        found, members = dict[str, bytes](), self.snapshot.members or {}
-        for path, known in members.items() if not self.store.is_remote else ():
+        found, store, known = dict[str, bytes](), self.store, self.state
+        if store.is_remote or known.root is None:
+            return found
+        members, texts = known.members or {}, known.root.texts or {}
+        for path, own in members.items():
             name = "%s/%s" % (path, ZARR_JSON)
-            identity = self.store.identity(name)
-            if identity is None or identity == self._checked.get(name):
+            if store.has_identity(name, self._checked.get(name)):
                 continue
-            with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
-                content = self.store.read(name, MAX_DOCUMENT)[0]
-                own = decode_json(content, self.store.path(name))
-                if own == known or is_copy(content, own):
-                    self._checked[name] = identity
-                elif isinstance(own, dict):
-                    found[path] = content
+            try:
+                content, identity = store.read(name, MAX_DOCUMENT)
+                if content != in_own_file(texts.get(path, "")):
+                    own = decode_json(content, store.path(name))
+            except (FileNotFoundError, FormatError):  # it was lost in a crash
+                continue
+            is_copied = self._compare(path, content, own, identity)
+            if not is_copied and isinstance(own, dict):
+                found[path] = content
         return found
 
     def take_paths(self, paths: Iterable[str]) -> None:
         """Note that there are members at some paths."""
         with self._lock:
-            known = self.snapshot
+            known = self.state
             found = known.again(known.version, known._file)
             found.copies = {**dict.fromkeys(paths), **known.copies}
-            self.snapshot = found
+            self.state = found
 
     # Other files
 
     def will_have(self, folder: str) -> bool:
         """Return whether a change that is not complete may make a folder."""
-        known = self.snapshot
+        known = self.state
         inside = (*known.files, *(known.members or ())) if known.is_pending else ()
         return any(is_within(name, folder) for name in inside)
 
     def located(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
-        known = self.snapshot
+        known = self.state
         if name in known.removed:
             raise missing(self.store.path(name))
         staged = known.files.get(name)
@@ -439,7 +461,7 @@ class Draft(Tree):
     documents
         The documents that the change has staged, by name; None for one that it removes.
     files, removed
-        As those of `Snapshot`.
+        As those of `TreeState`.
     inside
         By folder: the names of these inside of it, and of members. The change adds to
         all four.
@@ -460,9 +482,9 @@ class Draft(Tree):
         self._documents, self._files, self._removed = documents, files, removed
         self._values: dict[str, Json] = {}
         self._inside = inside
-        known = before.snapshot
-        self.snapshot = found = known.again(known.version, None)
-        # The only snapshot that changes: no other object refers to it.
+        known = before.state
+        self.state = found = known.again(known.version, None)
+        # The only state that changes: no other object refers to it.
         found.files, found.removed = files, removed  # type: ignore[assignment]
         found.members = None if known.members is None else {**known.members}
         for name in documents:
@@ -473,21 +495,21 @@ class Draft(Tree):
 
     forget = close
 
-    def read(self, name: str = "") -> Snapshot:
+    def read(self, name: str = "") -> TreeState:
         """Return the draft: no other program changes the dataset meanwhile."""
-        return self.snapshot
+        return self.state
 
     renew = now = read
 
     def will_have(self, folder: str) -> bool:
         """Return whether a folder may come with the change, or is that of a member."""
-        known, inside = self.snapshot, sorted(self._inside.get(folder, ()))
+        known, inside = self.state, sorted(self._inside.get(folder, ()))
         return any(n in known.files or n in (known.members or ()) for n in inside)
 
     def take(self, name: str) -> None:
         """Take over a document that the change has staged."""
         self._values.pop(name, None)
-        path, members = _path_of(name), self.snapshot.members
+        path, members = _path_of(name), self.state.members
         if path and members is not None:
             if self._documents.get(name) is None:
                 members.pop(path, None)

@@ -32,9 +32,10 @@ from .._format.committed import STAGING
 from .._format.names import folders_of
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .change import Change, FolderChange, naming_dataset, recover
+from .change import Change
+from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
-from .tree import Snapshot, Tree
+from .tree import Tree, TreeState
 
 
 class Rule(Protocol):
@@ -130,6 +131,8 @@ class Writer:
     buffers
         What waits in memory, see `write_buffer`, by the path of an array or a table in
         the dataset; each other change writes it first.
+    current
+        The block that any thread is in, see `block`.
     outer
         The writer of the group, if its document does not commit this dataset.
     """
@@ -139,7 +142,7 @@ class Writer:
     # What is open of the dataset, and the state that it has; `renew` takes over what
     # others have changed.
     views: Any = None
-    seen: Snapshot | None = None
+    seen: TreeState | None = None
 
     def __init__(self, path: str, rule: Rule) -> None:
         self.path = path
@@ -150,7 +153,7 @@ class Writer:
         self.owner = OwnLock(path)
         self.buffers: dict[str, Any] = {}
         self._changing = False
-        self._block: Block | None = None
+        self.current: Block | None = None
         self._block_thread = 0
         self.renew_locks()
         renew_after_fork(self)
@@ -173,7 +176,7 @@ class Writer:
     @property
     def block(self) -> Block | None:
         """The block that this thread is in, or works for; see `together`."""
-        block = self._block
+        block = self.current
         return block if block and self._block_thread == get_caller() else None
 
     def check_outside(self, path: str) -> None:
@@ -192,10 +195,6 @@ class Writer:
                     )
             around = around.outer
 
-    def _check_outer(self) -> None:
-        if self.outer is not None:
-            self.outer.check_outside(self.path)
-
     @property
     def has_failed(self) -> bool:
         """Whether a commit was interrupted, so that there can be no other change."""
@@ -212,6 +211,8 @@ class Writer:
         together. Raises `UsageError` in another process, and within a change of this
         thread.
         """
+        if holds and self.outer is not None:
+            self.outer.check_outside(self.path)
         with self.owner:
             if self._changing:
                 raise UsageError(
@@ -229,10 +230,10 @@ class Writer:
                     try:
                         yield
                     finally:
-                        self.seen = tree.snapshot
+                        self.seen = tree.state
             except BaseException:
-                if self._block is not None:
-                    self._block.change.has_failed_call = True
+                if self.current is not None:
+                    self.current.change.has_failed_call = True
                 raise
 
     @contextmanager
@@ -253,7 +254,6 @@ class Writer:
         `shard` is the name of the shard that changes, by a rule for shards; if it
         raises `Conflict`, another writer was faster.
         """
-        self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
@@ -266,8 +266,8 @@ class Writer:
                 self.flush()
             self._changing = True
             try:
-                if self._block is not None:
-                    yield self._block.change
+                if self.current is not None:
+                    yield self.current.change
                     take_over()
                     return
                 with self._rule.changing() as change:
@@ -286,21 +286,20 @@ class Writer:
         Other threads wait. Raises `UsageError` if one of the changes has failed.
         `take_over` is called with the block when it has ended.
         """
-        self._check_outer()
         with self.turn():
             if self.closed:
                 raise dataset_closed(self.path)
-            if self._block is not None:
+            if self.current is not None:
                 raise UsageError("'%s' is being changed already" % self.path)
             self.flush()
             with self._rule.changing() as change:
-                block = self._block = Block(change)
+                block = self.current = Block(change)
                 self._block_thread, change.is_joint = get_ident(), True
                 try:
                     try:
                         yield block
                     finally:
-                        self._block = None
+                        self.current = None
                     if change.has_failed_call:
                         raise UsageError(
                             "nothing of '%s' was changed: one of the changes has failed"
@@ -344,7 +343,6 @@ class Writer:
         buffer = self.buffer_of(path)
         if buffer is None or self.block is not None:
             return False
-        self._check_outer()
         with self.turn(holds=False):
             if self.closed:
                 raise dataset_closed(self.path)
@@ -403,7 +401,7 @@ class Writer:
             yield
             return
         with self.turn(holds=False):
-            if self._block is not None:  # it would be committed without a lock
+            if self.current is not None:  # it would be committed without a lock
                 raise UsageError(
                     "'%s' can't be closed within a change of it" % self.path
                 )

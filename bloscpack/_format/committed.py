@@ -331,6 +331,11 @@ def _indented(copy: Json) -> str:
     return json_in_lines(copy).replace("\n", "\n      ")
 
 
+def in_own_file(text: str) -> bytes:
+    """Return the document of an array from the text of its copy, as its file has it."""
+    return text.replace("\n      ", "\n").encode() + b"\n"
+
+
 def _around(document: JsonObject) -> tuple[str, str]:
     """Return the text of a document in front of its copies, and behind them."""
     mark = os.urandom(16).hex()

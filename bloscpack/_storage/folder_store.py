@@ -378,6 +378,18 @@ class FolderStore(Store, Reopenable):
         status = self.status_of(name)
         return None if status is None else _identity(status)
 
+    def has_identity(self, name: str, identity: object) -> bool:
+        """Return whether a file is still the one that has had an `identity`.
+
+        A link on the way is not an error: no file behind it has this identity.
+        """
+        try:
+            return identity is not None and identity == _identity(
+                _status(self._held or self.hold(), name)
+            )
+        except OSError:
+            return False
+
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         return self._call(name, _status).st_size

@@ -146,6 +146,10 @@ class Store:
         """
         return None
 
+    def has_identity(self, name: str, identity: object) -> bool:
+        """Return whether a file is still the one that has had an `identity`."""
+        return identity is not None and identity == self.identity(name)
+
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         raise NotImplementedError

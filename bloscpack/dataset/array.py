@@ -76,15 +76,13 @@ class Array(StoredArray, ItemsNode):
         # The value of `__reduce__` for an array opened with ``shared=True``; else None.
         self.reopens: tuple[object, ...] | None = None
 
-    def detached(self, owner: Node, *, closes_owner: bool) -> Array:
-        """Return an array that keeps its table or group in memory, and its locks.
+    def detached(self, owner: Node) -> Array:
+        """Return an array that keeps its table in memory, and the locks.
 
-        `closes_owner` says that these are closed with the array. The owner itself has
-        another object for the array: a cycle would keep the locks.
+        The table itself has another object for the array: a cycle would keep the locks.
         """
         array = Array.__new__(Array)
-        vars(array).update(vars(self))
-        array._owner, array._closes_owner = owner, closes_owner
+        vars(array).update(vars(self), _around=owner)
         return array
 
     # Description
@@ -125,11 +123,6 @@ class Array(StoredArray, ItemsNode):
         return self._layout.fill_value
 
     @property
-    def closed(self) -> bool:
-        """Whether the array was closed."""
-        return self._now.closed
-
-    @property
     def nchunks(self) -> int:
         """Number of chunks; of an item whose fields have files, those of all fields."""
         return sum(source.nchunks for _, source in self._layout.parts())
@@ -160,19 +153,13 @@ class Array(StoredArray, ItemsNode):
 
         A column of a table stays open for writing until the table is closed.
         """
-        with self._closing():
-            self.stop_reading()
-            super().close()
+        super().close()
         self._stay_closed()
 
     def _stay_closed(self) -> None:
         """Close the files that a thread has opened that reads beside other writers."""
         if self._writer is not None and self._writer.by_shard and self._writer.closed:
-            self.stop_reading()
-
-    def stop_reading(self) -> None:
-        """Make each read an error from now on, and close the files."""
-        self._now.close()
+            self._now.close()
 
     # Reading
 

@@ -370,7 +370,7 @@ class DatasetCheck:
 
     def _note_no_copy(self, folder: Folder, name: str, inner: str) -> None:
         """Note a member that another program has added to a group that has copies."""
-        members = folder.tree.snapshot.members
+        members = folder.tree.state.members
         if members is not None and folder.full(name) not in members:
             message = (
                 "another program has made it, and the document of the group has no "
@@ -381,7 +381,7 @@ class DatasetCheck:
 
     def _check_copies(self, folder: Folder, member: str) -> None:
         """Check the order of copies in a document; note members without a folder."""
-        members = folder.tree.snapshot.members or {}
+        members = folder.tree.state.members or {}
         missed = () if folder.prefix else missed_by_others(members)
         if missed:
             message = (
@@ -613,7 +613,7 @@ def _lost_documents(folder: Folder, name: str) -> Iterator[str]:
     Where the group has copies of the documents, only the copies make members: a writer
     that was killed may have left the chunks of a new one.
     """
-    if folder.is_remote or folder.tree.snapshot.members is not None:
+    if folder.is_remote or folder.tree.state.members is not None:
         return
     candidates = [name] if folder.is_folder(name) else []
     for outer in candidates:

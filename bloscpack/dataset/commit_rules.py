@@ -12,9 +12,11 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from typing import Any
 
 from .._commit import new_folder, objects
-from .._commit.change import Change, FolderChange, check_mode
+from .._commit.change import Change, check_mode
+from .._commit.folder_change import FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer
@@ -99,7 +101,7 @@ class _Datasets:
                 % (store.root, found[1])
             )
         inner = found is not None and committing(Found(folder, *found)) is not None
-        if inner or folder.tree.snapshot.members is not None:
+        if inner or folder.tree.state.members is not None:
             raise CommitsMembers(folder)
 
     def claimed(self, content: bytes, start: str = "") -> bytes:
@@ -164,7 +166,7 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
         rule.release()
         raise
     writer = Writer(folder.root, rule)
-    writer.seen = tree.snapshot
+    writer.seen = tree.state
     return writer
 
 
@@ -197,78 +199,65 @@ def _group_writer(folder: Folder) -> Writer:
 
 
 class Member(os.PathLike[str]):
-    """A new member of a group whose document commits it.
+    """The place of a new member in a group whose document commits it.
 
-    Parameters
-    ----------
-    writer
-        The writer of the group.
-    folder, name
-        The group, and the name of the member in it.
-    close
-        Called before the member replaces another one, which may be open.
+    `add` creates it there and opens it: `Group._add` with its name.
     """
 
-    def __init__(
-        self, writer: Writer, folder: Folder, name: str, close: Callable[[], object]
-    ) -> None:
-        self._writer = writer
-        self._folder = folder
-        self._name = name
-        self._close = close
-        self.prefix = folder.full(name) + "/"
+    def __init__(self, path: str, add: Callable[..., Any]) -> None:
+        self._path, self.add = path, add
 
     def __fspath__(self) -> str:
-        return self._folder.path(self._name)
+        return self._path
 
-    @contextmanager
-    def creating(self, layout: str, mode: str) -> Iterator[Change]:
-        """Yield a change that creates the member. `mode` is that of `create_array`."""
-        check_mode(mode)
-        path = self.__fspath__()
-        if layout != "zarr":
-            raise UsageValueError(
-                "'%s': the document of the group commits members of the layout 'zarr' "
-                "only, found '%s'" % (path, layout)
-            )
-        found = find_member(self._folder, self._name)
-        if found is not None:
-            if mode == "x":
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            if not found.folder.prefix:
-                raise UsageValueError(
-                    "'%s' (%s, %s) can't be replaced: the document of the group does "
-                    "not commit it; remove it first" % (path, found.kind, found.layout)
-                )
-            self._close()
-        with self._writer.change() as change:
-            if not change.make_room(self.prefix[:-1]):
-                self._remove_leftover()
-                change.new_folders.add(self.prefix[:-1])
-            yield change
 
-    def _remove_leftover(self) -> None:
-        """Remove what is left of a member that was removed, or never committed.
+@contextmanager
+def creating_member(
+    writer: Writer, folder: Folder, name: str, mode: str, close: Callable[[], object]
+) -> Iterator[Change]:
+    """Yield a change that creates a member of a group whose document commits it.
 
-        Raises ``FileExistsError`` if there is anything else.
-        """
-        folder, path = self._folder, self.__fspath__()
-        if not folder.is_folder(self._name):
-            if not folder.exists(self._name):
-                return
+    `mode` is that of `create_array`. `close` is called before the member replaces
+    another one, which may be open.
+    """
+    check_mode(mode)
+    path, full = folder.path(name), folder.full(name)
+    found = find_member(folder, name)
+    if found is not None:
+        if mode == "x":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        left = folder.dataset(self._name)
-        folders = [""]
-        for prefix in folders:
-            for last, kind in left.entries(prefix):
-                name = prefix + last
-                if kind == stat.S_IFDIR and is_safe_part(last):
-                    folders.append(name + "/")
-                elif not (kind == stat.S_IFREG and _is_ours(left, name)):
-                    raise FileExistsError(
-                        errno.EEXIST, os.strerror(errno.EEXIST), left.path(name)
-                    )
-        folder.remove_tree(self._name)
+        if not found.folder.prefix:
+            raise UsageValueError(
+                "'%s' (%s, %s) can't be replaced: the document of the group does not "
+                "commit it; remove it first" % (path, found.kind, found.layout)
+            )
+        close()
+    with writer.change() as change:
+        if not change.make_room(full):
+            _remove_leftover(folder, name)
+            change.new_folders.add(full)
+        yield change
+
+
+def _remove_leftover(folder: Folder, name: str) -> None:
+    """Remove what is left of a member that was removed, or never committed.
+
+    Raises ``FileExistsError`` if there is anything else.
+    """
+    left, exists = folder.dataset(name), os.strerror(errno.EEXIST)
+    if not folder.is_folder(name):
+        if not folder.exists(name):
+            return
+        raise FileExistsError(errno.EEXIST, exists, folder.path(name))
+    folders = [""]
+    for prefix in folders:
+        for last, kind in left.entries(prefix):
+            inner = prefix + last
+            if kind == stat.S_IFDIR and is_safe_part(last):
+                folders.append(inner + "/")
+            elif not (kind == stat.S_IFREG and _is_ours(left, inner)):
+                raise FileExistsError(errno.EEXIST, exists, left.path(inner))
+    folder.remove_tree(name)
 
 
 def _is_ours(folder: Folder, name: str) -> bool:

@@ -107,7 +107,7 @@ class Folder:
 
     def __reduce__(self) -> tuple[object, ...]:
         # A part is read as the document of the whole dataset says.
-        document = self.tree.snapshot.name if self.prefix else ""
+        document = self.tree.state.name if self.prefix else ""
         return _reopen, (*self.store.address, self.prefix, document)
 
     @property
@@ -203,7 +203,7 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
-        full, known = self.full(name), self.tree.snapshot
+        full, known = self.full(name), self.tree.state
         is_known = full in known.files or self.tree.copy(full) is not None
         return is_known or (full not in known.removed and self.store.exists(full))
 
@@ -228,7 +228,7 @@ class Folder:
 
     def version_of(self, name: str) -> object:
         """Return the `identity` of the file that has the content of a file now."""
-        full, known = self.full(name), self.tree.snapshot
+        full, known = self.full(name), self.tree.state
         if full in known.removed:
             return None
         staged = known.files.get(full)
@@ -241,7 +241,7 @@ class Folder:
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
-        files, removed = self.tree.snapshot.files, self.tree.snapshot.removed
+        files, removed = self.tree.state.files, self.tree.state.removed
         full = [self.full(name) for name in names]
         return self.store.total_size(
             [files.get(n, n) for n in full if n not in removed]
@@ -283,7 +283,7 @@ class Folder:
 
     def renew(self) -> None:
         """Let the document of the dataset be read again at a URL."""
-        known = self.tree.snapshot
+        known = self.tree.state
         if self.is_remote and known.name and not (self.prefix or known.is_copied):
             self.tree.read()
 
@@ -343,13 +343,13 @@ class Folder:
         A server of HTTP can't list folders. Then the document of the group is asked, if
         it has copies of theirs, as ``zarr.consolidate_metadata`` makes them.
         """
-        members = self.tree.snapshot.members or {}
+        members = self.tree.state.members or {}
         # The folder of a new one may come with its files.
         tree, far = self.tree, self.is_remote or not self.lists
-        is_known = far or tree.is_draft or tree.snapshot.is_pending
+        is_known = far or tree.is_draft or tree.state.is_pending
         start = len(self.prefix)
         inside = [p[start:] for p in members if is_known and p.startswith(self.prefix)]
-        if not self.lists and self.tree.snapshot.members is not None:
+        if not self.lists and self.tree.state.members is not None:
             return sorted(filter(is_member_name, inside))
         if not self.lists and (paths := self._copied_paths()):
             return sorted(path for path in paths if is_member_name(path))
@@ -359,12 +359,12 @@ class Folder:
     def _copied_paths(self) -> set[str]:
         """Return the paths of all members inside, from the documents of groups."""
         tree = self.tree
-        if not tree.snapshot.copies:
+        if not tree.state.copies:
             with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
                 # Of format 2: only the paths are of use.
                 names = self.read_json(OLD_CONSOLIDATED)["metadata"]
                 tree.take_paths(name.rpartition("/")[0] for name in names)
-        return {*tree.snapshot.copies} - {""}
+        return {*tree.state.copies} - {""}
 
 
 def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store:

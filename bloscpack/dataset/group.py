@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike
 from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.tree import Snapshot, Tree
+from .._commit.tree import Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
@@ -45,6 +45,7 @@ from .array import Array
 from .commit_rules import (
     Member,
     check_new_path,
+    creating_member,
     drop_copies,
     remove_dataset,
     writer_for,
@@ -113,32 +114,49 @@ def open_quietly(path: Path) -> Array | Table | Group:
 
 def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:
     """Open a part of a table or group for changes, which are closed with it."""
+    path = outer.folder.path(name)
     if options.shared:
-        raise UsageError(NOT_SHARED % (outer.folder.path(name), outer.folder.path()))
-    owner: Any = open_node(outer, options._replace(buffered=False))
-    try:
-        if isinstance(owner, Table):
-            if options.buffered:
-                raise UsageError(NO_BUFFER % outer.folder.path(name))
-            path = outer.folder.path(name)
-            (column,) = (c for c in owner.columns.values() if c.path == path)
-            return column.detached(owner, closes_owner=True)
-        member = owner[name]
+        raise UsageError(NOT_SHARED % (path, outer.folder.path()))
+
+    def open_part(owner: Any) -> Any:
+        is_table = isinstance(owner, Table)
+        if is_table and options.buffered:
+            raise UsageError(NO_BUFFER % path)
+        try:
+            if is_table:
+                (column,) = (c for c in owner.columns.values() if c.path == path)
+                return column.detached(owner)
+            member = owner[name]
+        except (KeyError, ValueError):
+            raise outer.folder.damage(
+                "expected '%s' in the document that commits it, found none" % name
+            ) from None
         if options.buffered and isinstance(member, Group):
             raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
         if options.buffered and isinstance(member, Array) and member.is_column:
             raise UsageError(NO_BUFFER % member.path)
         if options.buffered:
             member._let_wait()
-        member._owner, member._closes_owner = owner, True
         return member
-    except BaseException as error:
+
+    return with_owner(outer, options, open_part)
+
+
+def with_owner(
+    around: layouts.Found, options: opening.Options, open_part: Callable[[Any], Any]
+) -> Any:
+    """Open a table or group, and return a part of it that closes it.
+
+    `open_part` is called with the former and returns the latter.
+    """
+    owner = open_node(around, options._replace(buffered=False))
+    try:
+        part = open_part(owner)
+        part._around, part._closes_around = owner, True
+        return part
+    except BaseException:
         owner.close()
-        if not isinstance(error, (KeyError, ValueError)):
-            raise
-        raise outer.folder.damage(
-            "expected '%s' in the document that commits it, found none" % name
-        ) from None
+        raise
 
 
 def create_group(
@@ -195,33 +213,6 @@ def create_group(
     return created
 
 
-def create_inside(
-    around: layouts.Found,
-    path: Path,
-    layout: str,
-    mode: str,
-    options: opening.Options,
-    create: Callable[[Change, str], object],
-) -> Any:
-    """Create a member of a group that commits it; return it as if opened by its path.
-
-    `create` writes it for a change, to a folder in the group.
-    """
-
-    def write(member: Member, **_: object) -> None:
-        opening.created_at(member, layout, mode, options, None, create)
-
-    owner: Any = open_node(around, options._replace(buffered=False))
-    try:
-        name = os.path.basename(os.fsdecode(path).rstrip("/" + os.sep))
-        member = owner._created(write, name, mode=mode, buffered=options.buffered)
-        member._owner, member._closes_owner = owner, True
-        return member
-    except BaseException:
-        owner.close()
-        raise
-
-
 def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> None:
     """Make an empty folder, or one with datasets inside of it, a group of Zarr.
 
@@ -261,7 +252,7 @@ class OpenMembers(NamedLocks):
             # Outside of the lock: a change that a member waits for may use the group.
             self.close(address)
             with self.at(address):
-                if not self._inside(address):
+                if not self.inside(address):
                     yield
                     return
 
@@ -276,9 +267,9 @@ class OpenMembers(NamedLocks):
         with self._lock:
             self._opened[address] = member
 
-    def renew(self, tree: Tree, before: Snapshot | None) -> None:
+    def renew(self, tree: Tree, before: TreeState | None) -> None:
         """Take over what other programs have changed in a group since a state."""
-        now = tree.snapshot
+        now = tree.state
         old, new = (before and before.members) or {}, now.members or {}
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         if before is None or before.content != now.content:
@@ -294,19 +285,16 @@ class OpenMembers(NamedLocks):
         return (path + self.end).startswith(address.rstrip(self.end) + self.end)
 
     def inside(self, address: str) -> list[Node]:
-        """Return the members at a path and inside of it."""
+        """Return the members at a path and inside of it that are open for changes."""
         with self._lock:
             opened = list(self._opened.items())
-        return [member for path, member in opened if self.is_inside(path, address)]
+        found = [member for path, member in opened if self.is_inside(path, address)]
+        return [m for m in found if m._writer is not None and not m.closed]
 
-    def _inside(self, address: str) -> list[Node]:
-        return [each for each in self.inside(address) if each.keeps_writers_away]
-
-    def close(self, address: str, but: Node | None = None) -> None:
-        """Close the members at a path and inside of it, `but` one."""
-        for member in self._inside(address):
-            if member is not but:
-                member.close()
+    def close(self, address: str) -> None:
+        """Close the members at a path and inside of it."""
+        for member in self.inside(address):
+            member.close()
 
 
 class Group(Node, Mapping[str, Node]):
@@ -340,16 +328,6 @@ class Group(Node, Mapping[str, Node]):
         if writer is not None and not folder.prefix:
             writer.views = self._members
             self._members.put(folder.address_of()[0], self)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the group was closed."""
-        return self._now.closed
-
-    @property
-    def keeps_writers_away(self) -> bool:
-        """Whether it is open for changes, only during which its folder is locked."""
-        return self._writer is not None and not self.closed
 
     def close(self) -> None:
         """Close the group, and its members that are open for changes.
@@ -408,7 +386,7 @@ class Group(Node, Mapping[str, Node]):
         except KeyError:
             raise KeyError(key) from None
         if isinstance(member, Table):
-            return inner.detached(member, closes_owner=False)
+            return inner.detached(member)
         return inner
 
     def _look(self) -> None:
@@ -440,7 +418,7 @@ class Group(Node, Mapping[str, Node]):
             member._members = self._members
             if member._writer is not None:
                 member._writer.views = self._members
-        member._group = self if self._writer is not None else self._group
+        member._around = self if self._writer is not None else self._around
         if member._writer is not None and member._writer is not self._writer:
             member._writer.outer = self._writer
         block, full = self._block, member._layout.folder.prefix[:-1]
@@ -641,7 +619,6 @@ class Group(Node, Mapping[str, Node]):
         """Create a member, or replace the array or table of this name.
 
         A dictionary of columns, a DataFrame or a structured array becomes a table.
-        After the first `change`, only an array replaces an array, with as many axes.
         """
         if isinstance(self.get(name), Group):
             raise UsageValueError("'%s' is a group: remove it first" % name)
@@ -673,16 +650,7 @@ class Group(Node, Mapping[str, Node]):
         replaces = options.get("mode") == "w"
         is_other = options.get("layout", "zarr") != "zarr"
         if self.commits_members and not is_other:
-            writer = self._check_writer()
-            with self._joined() as block:
-                close = partial(self._retire, last)
-                member = Member(writer, self._layout.folder, last, close)
-                create(member, *data, **options)
-                block.created.add(folder.full(last))
-                made = self[last]
-            if options.get("buffered"):
-                made._let_wait()
-            return made
+            return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
         if replaces and folder.full(last) in self._committed():
             self._remove_part(last)
@@ -693,6 +661,35 @@ class Group(Node, Mapping[str, Node]):
         if self.closed:
             created.close()
         return created
+
+    def _add(
+        self,
+        name: str,
+        layout: str,
+        mode: str,
+        create: Callable[[Change, str], object],
+        buffered: bool = False,
+    ) -> Any:
+        """Create a member that the document of the group commits; return it.
+
+        `create` writes it for a change, to a folder in the group.
+        """
+        check_member_name("member", name)
+        writer, folder = self._check_writer(), self._layout.folder
+        if layout != "zarr":
+            raise UsageValueError(
+                "'%s': the document of the group commits members of the layout 'zarr' "
+                "only, found '%s'" % (folder.path(name), layout)
+            )
+        with self._joined() as block:
+            close = partial(self._retire, name)
+            with creating_member(writer, folder, name, mode, close) as change:
+                create(change, folder.full(name) + "/")
+            block.created.add(folder.full(name))
+            made = self[name]
+        if buffered:
+            made._let_wait()
+        return made
 
     @one_call
     def __delitem__(self, key: str) -> None:
@@ -728,7 +725,7 @@ class Group(Node, Mapping[str, Node]):
 
     def _committed(self) -> Mapping[str, Json]:
         """Return the documents of these members, by their names in the outer group."""
-        return self._layout.folder.tree.snapshot.members or {}
+        return self._layout.folder.tree.state.members or {}
 
     @property
     def commits_members(self) -> bool:
@@ -736,7 +733,7 @@ class Group(Node, Mapping[str, Node]):
 
         Then it has one writer at a time, and `change` has been used.
         """
-        return self._layout.folder.tree.snapshot.members is not None
+        return self._layout.folder.tree.state.members is not None
 
     @contextmanager
     def change(self) -> Iterator[Group]:
@@ -829,7 +826,7 @@ class Group(Node, Mapping[str, Node]):
         opened = {
             m._opened.folder.address_of()[0]: m
             for m in self._members.inside(address)
-            if m is not self and m.keeps_writers_away
+            if m is not self
         }
         with ExitStack() as held, writer.change() as change:
 
@@ -848,7 +845,7 @@ class Group(Node, Mapping[str, Node]):
                 if error.errno not in NO_MORE:
                     raise
                 raise StorageError(error.errno, MANY_LOCKS, self.path) from None
-        members = folder.tree.snapshot.members or {}
+        members = folder.tree.state.members or {}
         for at, node in opened.items():
             path = next((n for n in members if folder.address_of(n)[0] == at), None)
             if path is not None:

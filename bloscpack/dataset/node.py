@@ -88,6 +88,8 @@ class Opened:
         Opens its files in a folder.
     folder
         Its folder.
+    layout
+        Its files.
     columns
         The columns of a table, when they have been used.
     values
@@ -97,45 +99,42 @@ class Opened:
         Whether it was closed.
     """
 
+    layout: Any
     columns: Any = None
     closed = False
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self.writer = writer
         self.values: dict[str, JsonObject] = {}
-        self.layout = layout
+        kind: Any = type(layout)
+        self.open = partial(kind, allow_pickle=layout.allow_pickle)
+        self.take(layout)
         if isinstance(self.folder.tree, Draft):  # others must not see this state
             self.open_again(layout, self.folder.tree.before)
 
-    @property
-    def layout(self) -> Any:
-        """Its files."""
-        layout = self._layouts.get("")
-        if layout is None:
-            if self.closed:
-                raise dataset_closed(self.folder.path())
-            layout = self._layouts.setdefault("", self.open(self.folder))
-        return layout
+    def take(self, layout: NodeLayout) -> None:
+        """Have these files from now on."""
+        self.layout, self.folder = layout, layout.folder
 
-    @layout.setter
-    def layout(self, layout: NodeLayout) -> None:
-        kind: Any = type(layout)
-        self._layouts: dict[str, Any] = {"": layout}
-        self.open = partial(kind, allow_pickle=layout.allow_pickle)
-        self.folder = layout.folder
+    def __getattr__(self, name: str) -> Any:
+        """Open the files, of which `open_again` has dropped the former ones."""
+        if name != "layout" or "folder" not in vars(self):
+            raise AttributeError(name)
+        if self.closed:
+            raise dataset_closed(self.folder.path())
+        return vars(self).setdefault(name, self.open(self.folder))
 
     def open_again(self, like: NodeLayout, tree: Tree) -> None:
         """Let `layout` open the files of the state that a tree has, when it is used."""
-        old, self.layout = self._layouts.get(""), like
-        self._layouts = {}
-        self.folder = Folder(self.folder.store, self.folder.prefix, tree)
+        self.folder = Folder(like.folder.store, like.folder.prefix, tree)
+        old = vars(self).pop("layout", None)
         if isinstance(old, ArrayLayout) and old is not like:
             old.close_files()
 
     def close(self) -> None:
         """Let its objects be closed, and close the files."""
         self.closed = True
-        found = self._layouts.get("")
+        found = vars(self).get("layout")
         for layout in (found, *getattr(found, "columns", {}).values()):
             if isinstance(layout, ArrayLayout):
                 layout.reader.closed = True
@@ -152,18 +151,17 @@ class Node:
             block.layouts[layout.folder.prefix] = layout
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
-        # The table or group that commits it, if it was opened without it, and whether
-        # to close it.
-        self._owner: Node | None = None
-        self._closes_owner = False
-        # The group around it that is open for changes.
-        self._group: Node | None = None
+        # The table or group through which it was opened, and whether to close that.
+        self._around: Node | None = None
+        self._closes_around = False
 
     @property
     def _now(self) -> Opened:
         """What this thread knows: in a block, as the block leaves it."""
-        opened = self._opened
-        block = None if opened.writer is None else opened.writer.block
+        opened, writer = self._opened, self._opened.writer
+        if writer is None or writer.current is None:
+            return opened
+        block = writer.block
         if block is None or opened.closed:
             return opened
         known = block.drafts.get(id(opened))
@@ -180,7 +178,7 @@ class Node:
         if known is None:
             known = block.layouts[folder.prefix] = opened.open(folder)
         draft = Opened(known, opened.writer)
-        draft.layout = known
+        draft.take(known)
         return draft
 
     def _join(self, writer: Writer, folder: Folder) -> None:
@@ -200,7 +198,7 @@ class Node:
         ones.
         """
         opened = self._opened
-        layout, folder = opened._layouts.get(""), opened.folder
+        layout, folder = vars(opened).get("layout"), opened.folder
         for each in (layout, *getattr(layout, "columns", {}).values()):
             if isinstance(each, ArrayLayout):
                 each.close_files()
@@ -229,11 +227,13 @@ class Node:
     @property
     def _layout(self) -> Any:
         """Its files."""
-        return self._now.layout
+        opened, writer = self._opened, self._opened.writer
+        now = opened if writer is None or writer.current is None else self._now
+        return now.layout
 
     @_layout.setter
     def _layout(self, layout: Any) -> None:
-        self._now.layout = layout
+        self._now.take(layout)
 
     @property
     def _writer(self) -> Writer | None:
@@ -264,14 +264,7 @@ class Node:
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        raise NotImplementedError
-
-    @property
-    def keeps_writers_away(self) -> bool:
-        """Whether it is open for changes; also while another thread closes it."""
-        if self._writer is None or self._is_part:
-            return self._writer is not None and not self.closed
-        return not self._writer.closed
+        return self._now.closed
 
     def _title(self) -> str:
         """Return how the repr begins, after the bracket."""
@@ -311,8 +304,8 @@ class Node:
         self._layout = layout
 
     def _check_writer(self) -> Writer:
-        outer = None if self._group is None else self._group._writer
         if self._writer is None:
+            outer = None if self._around is None else self._around._writer
             with nullcontext() if outer is None else outer.turn(holds=False):
                 self._layout.check_writable()  # its error says what to do
         writer = checked(self._writer, self.path)
@@ -323,31 +316,6 @@ class Node:
     def _read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state."""
         return function() if self._writer is None else self._writer.read(function)
-
-    @contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Wait for the change of another thread, and write the rows in memory.
-
-        In a process that has inherited a writer, no other thread makes a change. If the
-        rows can't be written, the dataset stays open, unless there can be no second
-        attempt.
-        """
-        writer, failure = self._writer, None
-        if writer is None or not writer.owner.is_here:
-            yield
-            return
-        with writer.turn(holds=False):
-            try:
-                writer.flush()
-            except BaseException as error:
-                if not writer.has_failed:
-                    raise
-                failure = error
-                for buffer in writer.buffers.values():
-                    buffer.clear()
-            yield
-        if failure is not None:
-            raise failure
 
     def flush(self) -> None:
         """Write what waits in memory, if it was opened with ``buffered=True``.
@@ -369,9 +337,9 @@ class Node:
             return
         if self._writer is not None:
             self._writer.buffers.pop(self._part, None)
-        if self._owner is not None and self._closes_owner:
-            self._closes_owner = False  # the owner closes this
-            self._owner.close()
+        if self._around is not None and self._closes_around:
+            self._closes_around = False  # it closes this
+            self._around.close()
 
     def _let_wait(self) -> None:
         """Let changes wait in memory, as with ``buffered=True``."""
@@ -424,8 +392,8 @@ class ItemsNode(Node):
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
-        # What `Snapshot.state` was when the files were read that are open.
-        self._read_state = layout.folder.tree.snapshot.state
+        # What `TreeState.epoch` was when the files were read that are open.
+        self._read_epoch = layout.folder.tree.state.epoch
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
@@ -454,13 +422,13 @@ class ItemsNode(Node):
         if knows_state or remote or not self._has_parts:
             return super()._read(function)
         for _ in range(RELOADS):
-            state = tree.renew().state
-            if self._read_state != state:
+            epoch = tree.renew().epoch
+            if self._read_epoch != epoch:
                 self._close_files()
                 self._check_rows()
-                self._read_state = state
+                self._read_epoch = epoch
             result = function()
-            if tree.renew().state == state:
+            if tree.renew().epoch == epoch:
                 return result
         raise changes_too_often(self.path)
 
@@ -479,6 +447,39 @@ class ItemsNode(Node):
         It may append others in their place, which is no change of several files.
         """
         raise NotImplementedError
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Wait for the change of another thread, and write the rows in memory.
+
+        In a process that has inherited a writer, no other thread makes a change. If the
+        rows can't be written, the dataset stays open, unless there can be no second
+        attempt.
+        """
+        writer, failure = self._writer, None
+        if writer is None or not writer.owner.is_here:
+            yield
+            return
+        with writer.turn(holds=False):
+            try:
+                writer.flush()
+            except BaseException as error:
+                if not writer.has_failed:
+                    raise
+                failure = error
+                for buffer in writer.buffers.values():
+                    buffer.clear()
+            yield
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Close it, and let other writers in: until that is done, it is not closed."""
+        with self._closing():
+            try:
+                super().close()
+            finally:
+                self._now.close()
 
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""

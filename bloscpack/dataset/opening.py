@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -291,13 +292,10 @@ def created_at(
 ) -> Any:
     """Return a new dataset, open for changes, which `create` writes.
 
-    If the document of the group around it commits its members, it is one of them. For
-    a `Member`, return None: the group opens it.
+    If the document of the group around it commits its members, it is one of them.
     """
     if isinstance(path, Member):
-        with path.creating(layout, mode) as change:
-            create(change, path.prefix)
-        return None
+        return path.add(layout, mode, create, options.buffered)
     group: Any = import_module(__package__ + ".group")  # which imports this module
     try:
         with new_dataset(path, layout, mode, options.sync, storage_options) as change:
@@ -306,7 +304,12 @@ def created_at(
         if error.path is None:
             raise
         around = detect(Folder.open(error.path, storage_options))
-        return group.create_inside(around, path, layout, mode, options, create)
+        name = os.path.basename(os.fsdecode(path).rstrip("/" + os.sep))
+        return group.with_owner(
+            around,
+            options,
+            lambda owner: owner._add(name, layout, mode, create, options.buffered),
+        )
     return group.open_node(detect(Folder.open(path, storage_options)), options)
 
 

@@ -21,15 +21,8 @@ from typing import Any
 
 from .._arrays.selection import Selection
 from .._commit.access import NewAccess, folder_of
-from .._commit.change import (
-    PRIVATE_FOLDER,
-    Change,
-    FolderChange,
-    ObjectChange,
-    UnfinishedFile,
-    naming_dataset,
-    temporary_file,
-)
+from .._commit.change import PRIVATE_FOLDER, Change, UnfinishedFile
+from .._commit.folder_change import FolderChange, naming_dataset
 from .._commit.locking import FolderLock, waiting
 from .._commit.new_folder import (
     NewName,
@@ -39,7 +32,7 @@ from .._commit.new_folder import (
     remove_leftover,
     remove_leftovers,
 )
-from .._commit.objects import Claim
+from .._commit.objects import Claim, ObjectChange, temporary_file
 from .._commit.shared import ParallelChange
 from .._format.committed import STAGING
 from .._format.dtypes import Array as Items

@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
-from .._commit.change import PRIVATE, PRIVATE_FOLDER, recover
+from .._commit.change import PRIVATE, PRIVATE_FOLDER
+from .._commit.folder_change import recover
 from .._commit.new_folder import LEFTOVER, put, unfinished
 from .._commit.ownership import attributes_in, copy_attributes
 from .._commit.replacing import check_apart

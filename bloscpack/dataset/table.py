@@ -168,7 +168,7 @@ class Table(StoredRows, ItemsNode):
                 column._take_layout(layout.columns[name])
         self.columns._columns = new
         for name in old.keys() - new.keys():
-            old[name].stop_reading()
+            old[name]._now.close()
 
     # Description
 
@@ -211,7 +211,7 @@ class Table(StoredRows, ItemsNode):
     @property
     def closed(self) -> bool:
         """Whether the table was closed."""
-        return self._now.closed or any(c.closed for c in self._columns.values())
+        return super().closed or any(c.closed for c in self._columns.values())
 
     def __repr__(self) -> str:
         counts = len(self), len(self._columns)
@@ -234,11 +234,10 @@ class Table(StoredRows, ItemsNode):
 
     def close(self) -> None:
         """Close the table and its columns, and let other writers in."""
-        with self._closing():
-            for column in self._columns.values():
-                column.close()
-            self._now.close()
-            super().close()
+        columns = self._columns.values()
+        super().close()
+        for column in columns:
+            column.close()
 
     # Reading
 
@@ -691,7 +690,7 @@ def read_table(
         folder.tree.read()
     table = layout(folder, allow_pickle=allow_pickle)
     lengths = {name: column.shape[0] for name, column in table.columns.items()}
-    if folder.tree.snapshot.members is not None and len(set(lengths.values())) > 1:
+    if folder.tree.state.members is not None and len(set(lengths.values())) > 1:
         raise folder.damage(
             "expected columns of the same length, found %s: another program has "
             "changed some of them, and each can be opened by its own path"

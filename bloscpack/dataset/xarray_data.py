@@ -14,6 +14,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
+from functools import partial
 from inspect import signature
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -481,18 +482,16 @@ def _add_nodes(
     whole: Group, nodes: Mapping[str, Encoded], settings: Mapping[str, object]
 ) -> None:
     """Add groups to one that commits its members, each with all that is in it."""
-
-    def create(member: Any, inner: Mapping[str, Encoded], **_: object) -> None:
-        with member.creating("zarr", "x") as change:
-            _write(change, member.prefix, inner, settings)
-
     new: dict[str, dict[str, Encoded]] = {}
     for where, node in nodes.items():
         outer = [*accumulate(where.split("/"), JOIN)]
         first = next(name for name in outer if name not in whole)
         new.setdefault(first, {})[where[len(first) + 1 :]] = node
     for first, inner in new.items():
-        whole._created(create, first, inner)
+        around, _, last = first.rpartition("/")
+        group: Any = whole[around] if around else whole
+        write = partial(_write, nodes=inner, settings=settings)
+        group._add(last, "zarr", "x", write)
 
 
 def _plans(

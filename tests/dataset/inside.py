@@ -8,12 +8,12 @@ take these names from here: a move inside of the package changes this module alo
 
 from __future__ import annotations
 
-import bloscpack._commit.change
+import bloscpack._commit.folder_change
 import bloscpack._storage.folder_store
 from bloscpack._commit import locking, ownership, shared
-from bloscpack._commit.change import FolderChange, ObjectChange
+from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.locking import FolderLock
-from bloscpack._commit.objects import Claim, NewObjects, unfinished
+from bloscpack._commit.objects import Claim, NewObjects, ObjectChange, unfinished
 from bloscpack._commit.writer import SharedFolder
 from bloscpack._engine.forks import Owner
 from bloscpack._format import block_table
@@ -49,5 +49,5 @@ def checked_bytes(patch, read):
 
 def replace_disk(patch, new):
     """Let datasets use another disk, as long as `patch` is in force."""
-    for module in (bloscpack._storage.folder_store, bloscpack._commit.change):
+    for module in (bloscpack._storage.folder_store, bloscpack._commit.folder_change):
         patch.setattr(module, "disk", new)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-import bloscpack._commit.change
+import bloscpack._commit.folder_change
 import bloscpack._storage.folder_store
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
@@ -155,7 +155,7 @@ def killed(path, rounds):
             with contextlib.suppress(BaseException):
                 array = dataset.open(path, "r+", shared=True)
                 killing = KillingDisk(count)
-                bloscpack._commit.change.disk = killing
+                bloscpack._commit.folder_change.disk = killing
                 bloscpack._storage.folder_store.disk = killing
                 array[1 : half + 1] = count
                 os._exit(0)

@@ -205,7 +205,7 @@ def test_two_processes_in_one_group(path):
 def test_a_dropped_member_is_unlocked(path):
     group = dataset.open_group(path, "r+")
     column = group["t/x"]  # keeps the table open
-    assert column._owner is group["t"]
+    assert column._around is group["t"]
     here = "another writer in this process has opened this folder"
     with pytest.raises(StorageError, match=here):
         dataset.open(path / "t", "r+")

@@ -16,7 +16,14 @@ import dataset.documents as documents
 import dataset.golden_directories as golden
 import numpy as np
 import pytest
-from dataset.inside import FolderChange, FolderLock, ObjectChange, disk, with_pending
+from dataset.inside import (
+    FolderChange,
+    FolderLock,
+    FolderStore,
+    ObjectChange,
+    disk,
+    with_pending,
+)
 
 from bloscpack import dataset
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -1356,3 +1363,23 @@ def test_a_new_member_costs_no_more_beside_many_new_ones(tmp_path):
             group.create_group("n%d" % number)
         beside_many = calls_to_create(group, "last")
     assert beside_many < 1.1 * beside_one
+
+
+def test_own_documents_of_members_are_read_once(tmp_path, monkeypatch):
+    with dataset.create_group(tmp_path / "g", sync=False) as group, group.change():
+        for number in range(5):
+            group.create_array("v%d" % number, [number])
+    opened, descriptor = [], FolderStore.descriptor
+
+    def counted(store, name, *flags):
+        opened.append(name)
+        return descriptor(store, name, *flags)
+
+    monkeypatch.setattr(FolderStore, "descriptor", counted)
+    with dataset.open_group(tmp_path / "g", "r+", sync=False) as group:
+        array = group["v0"]
+        assert 1 == opened.count("v0/zarr.json")
+        array.append([1])  # compares all of them with their copies
+        assert {1} == {opened.count("v%d/zarr.json" % number) for number in range(1, 5)}
+        array.append([2])
+        assert {1} == {opened.count("v%d/zarr.json" % number) for number in range(1, 5)}

@@ -251,7 +251,7 @@ def _present_member(folder: Folder, name: str, **options: bool) -> Found | None:
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     """Return what is in a folder of a group, which may commit it."""
     options["is_member"] = True
-    members = folder.tree.snapshot.members
+    members = folder.tree.state.members
     if members is None:
         return find_any(folder.dataset(name), **options)
     copy = members.get(folder.full(name))
@@ -310,16 +310,14 @@ def missing_members(folder: Folder) -> list[str]:
 
     At a URL no folder is known to be missing.
     """
-    inside = (full.rpartition("/") for full in folder.tree.snapshot.members or ())
+    inside = (full.rpartition("/") for full in folder.tree.state.members or ())
     names = sorted(name for outer, _, name in inside if outer == folder.prefix[:-1])
     return [name for name in names if not folder.is_folder(name)]
 
 
 def is_left(folder: Folder, name: str) -> bool:
     """Return whether a folder is no member, and its document a copy in a group."""
-    return folder.tree.snapshot.members is not None and _is_committed(
-        folder.dataset(name)
-    )
+    return folder.tree.state.members is not None and _is_committed(folder.dataset(name))
 
 
 def blp_files(folder: Folder) -> list[str]:
@@ -372,11 +370,11 @@ def committing(found: Found) -> tuple[Found, str] | None:
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
     # The document of a group in between may be lost.
-    is_lost = is_copied and around.tree.snapshot.value is None
+    is_lost = is_copied and around.tree.state.value is None
     if is_lost and (copied := _copied_around(folder, is_part=True)):
         around, path = copied
         is_trusted, kind = True, find(around)
-    members = around.tree.snapshot.members
+    members = around.tree.state.members
     if not is_copied and (kind is None or path not in (members or ())):
         return None
     if kind is None or kind[1] in ("array", ""):
@@ -428,7 +426,7 @@ def as_part(found: Found) -> Found:
     read, or if it was found in a group, which knows about its members.
     """
     folder = found.folder
-    is_member = found.layout != "zarr" or says_committed(folder.tree.snapshot.value)
+    is_member = found.layout != "zarr" or says_committed(folder.tree.state.value)
     if folder.depth or not is_member:
         return found
     with suppress(FormatError, PermissionError):
@@ -469,7 +467,7 @@ def _copied_around(
         with suppress(FormatError, OSError):
             if not says_committed(around.read_document(ZARR_JSON)[1]):
                 path = "/".join(names)
-                is_there = path in (around.tree.snapshot.members or ())
+                is_there = path in (around.tree.state.members or ())
                 return (around, path) if is_there and is_safe_name(path) else None
             is_part = True
         if not is_part:
@@ -493,7 +491,7 @@ def detect(folder: Folder) -> Found:
     """
     found = find_any(folder)
     is_lost = found is None or (
-        found.layout in ("zarr", "folder") and folder.tree.snapshot.value is None
+        found.layout in ("zarr", "folder") and folder.tree.state.value is None
     )
     if is_lost and (copied := _copied_around(folder)):
         part = copied[0].child(copied[1])

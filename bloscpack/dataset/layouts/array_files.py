@@ -128,7 +128,7 @@ class FileNames:
     def _entries(self, folder: Folder, prefix: str) -> Iterator[str]:
         """Yield the names in a folder, as a committed change leaves them."""
         start = folder.prefix + (prefix + "/" if prefix else "")
-        known = folder.tree.snapshot
+        known = folder.tree.state
         yield from (n for n in folder.names(prefix) if start + n not in known.removed)
         for name in known.files:
             if name.startswith(start):
@@ -315,7 +315,7 @@ class DescriptionCheck:
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
-        known = folder.tree.snapshot
+        known = folder.tree.state
         is_read = known.name == folder.full(name)
         self.identity = known.version if is_read else folder.identity(name)
         self.copy = self._copy_now()
@@ -324,7 +324,7 @@ class DescriptionCheck:
         self._read: Callable[[], object] = object
 
     def _copy_now(self) -> Json:
-        members = self._folder.tree.snapshot.members
+        members = self._folder.tree.state.members
         return members.get(self._folder.prefix[:-1]) if members else None
 
     def expect(self, path: str, read: Callable[[], object], expected: object) -> None:

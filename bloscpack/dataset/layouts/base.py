@@ -575,7 +575,7 @@ class TableLayout(NodeLayout):
         """Return the columns by name; `folders` has the folder of each."""
         columns = {}
         files = self.array_class.description_files
-        known = self.folder.tree.snapshot.members or ()  # their documents were read
+        known = self.folder.tree.state.members or ()  # their documents were read
         unread = [folder for folder in folders.values() if folder not in known]
         self.folder.prepare(folder + "/" + file for folder in unread for file in files)
         for name, folder in folders.items():

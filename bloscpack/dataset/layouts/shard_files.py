@@ -28,7 +28,7 @@ import numpy
 
 from ..._arrays.loader import REMOTE_RUN_NBYTES, Fetched, Loading, plan_runs
 from ..._arrays.source import Needs, Room
-from ..._commit.tree import Snapshot
+from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import BlockRow, blocks_of
@@ -112,7 +112,7 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        self._state = folder.tree.snapshot.state
+        self._epoch = folder.tree.state.epoch
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
 
@@ -299,7 +299,7 @@ class ShardFiles(ChunkFiles):
                 raise
             return
         before = self._close_older_files()
-        since, wanted, absent = before.state, numbers, set[int]()
+        since, wanted, absent = before.epoch, numbers, set[int]()
         end = time.monotonic() + RELOAD_SECONDS
         for attempt in count():
             if attempt >= RELOADS and time.monotonic() > end:
@@ -315,7 +315,7 @@ class ShardFiles(ChunkFiles):
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew()
             moving = now.files if now.files != before.files else ()
-            is_new = self.sparse and now.state != since
+            is_new = self.sparse and now.epoch != since
             changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
             changed |= self._appeared(absent, moving)
             if not changed:
@@ -327,16 +327,16 @@ class ShardFiles(ChunkFiles):
                 del used[number]
             wanted = [number for number in numbers if number // slots in changed]
 
-    def _close_older_files(self) -> Snapshot:
+    def _close_older_files(self) -> TreeState:
         """Return the present state; close the files of an older one in a sparse array.
 
         A change of several files may have removed some of them, whose items have all
         got the fill value.
         """
         now = self.folder.tree.renew()
-        if self.sparse and now.state != self._state:
+        if self.sparse and now.epoch != self._epoch:
             self.close()
-            self._state = now.state
+            self._epoch = now.epoch
         return now
 
     def _is_replaced(
