@@ -8,6 +8,7 @@ from collections import Counter
 from ..._check.findings import (
     ERROR,
     PERMISSION,
+    TRAILING,
     UNREADABLE,
     Finding,
     Report,
@@ -106,6 +107,8 @@ def run(args: Namespace) -> int:
 def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     """Return the exit code for a report, and the state in words."""
     if not report.nerrors:
+        if any(finding.kind == TRAILING for finding in report.findings):
+            return exit_codes.EXIT_COULD_NOT, "followed by other bytes"
         return exit_codes.EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
     if kinds <= NO_DAMAGE.keys():
