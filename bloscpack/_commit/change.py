@@ -770,6 +770,8 @@ def recover(tree: Tree, document: str, sync: bool = True) -> None:
 class ObjectChange(Change):
     """New objects of a dataset; `version` is the version of its document.
 
+    The token of the change begins with `token`.
+
     A new content is spooled until `commit`: a value that does not fit must be found
     before the first object is stored. A store may take the content of an object for its
     version, so no content of the document comes back.
@@ -777,8 +779,11 @@ class ObjectChange(Change):
 
     renews_token = True
 
-    def __init__(self, store: Store, document: str, version: str) -> None:
+    def __init__(
+        self, store: Store, document: str, version: str, token: str = ""
+    ) -> None:
         super().__init__(store, document)
+        self._token = token + self._token
         self._versions = {document: version}
         # The staged files that are objects, and not only in one temporary file.
         self._stored: set[str] = set()
