@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .._engine.blosc_settings import own_settings
-from .._storage.cursor import Cursor
 from .._types import Json
 from ..args import calculate_nchunks, parse_chunk_size
 from ..constants import BLOSC_HEADER_LENGTH, FORMAT_VERSION, RECORD_MAGIC
@@ -17,6 +18,9 @@ from ..serializers import is_array, is_grid, replaced_metadata
 from .chunks import Frame, plain_of
 from .sections import Beginning, Section, encode_again
 from .shard import inner_size
+
+if TYPE_CHECKING:
+    from .._storage.cursor import Cursor
 
 # Maximum number of bytes of a stream, the part of a block that a codec compresses.
 MAX_STREAM = 2**21
