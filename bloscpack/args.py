@@ -5,7 +5,7 @@ The settings are documented here, once for all functions that take them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
@@ -591,15 +591,20 @@ def known_settings(
     return found
 
 
-def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -> str:
-    """Return the end of a message for an unknown setting: what may have been meant."""
+def similar(word: str, words: Iterable[str]) -> str:
+    """Return the word that `word` may have been meant as; '' if there is none."""
     from difflib import get_close_matches
 
+    return next(iter(get_close_matches(word, [*words], 1, CLOSE)), "")
+
+
+def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -> str:
+    """Return the end of a message for an unknown setting: what may have been meant."""
     known = [n for n, first in OTHER_NAMES.items() if first in fields]
     names = [n for n in dict.fromkeys((*fields, *known, *others)) if n != key]
-    near = get_close_matches(str(key), names, 1, CLOSE)
+    near = similar(str(key), names)
     if near:
-        return ": did you mean '%s'?" % near[0]
+        return ": did you mean '%s'?" % near
     return ": the settings are %s" % ", ".join(names)
 
 

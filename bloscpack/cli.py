@@ -223,9 +223,9 @@ def main(argv: list[str] | None = None) -> None:
             console.hidden = secrets_in(arguments)
         try:
             quick = _answer_quickly(arguments)
-            code = (
-                _run(arguments, owns_process=owns_process) if quick is None else quick
-            )
+            if quick is None:
+                quick = _run(arguments, owns_process=owns_process)
+            code = max(quick, console.least_code)
         except (BloscpackError, OSError, MemoryError, OutputLost):
             # An unbuffered stream would have failed before this error: report that.
             if not console.is_optional:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # First bytes of a Bloscpack file and of a .npy file.
 MAGIC = b"blpk"
 NPY_MAGIC = b"\x93NUMPY"
+# First and last bytes of an undo record: docs/format.rst (Undo record).
+RECORD_MAGIC = b"\xffundo\r\n\x1a"
 # Version of the files that are written.
 FORMAT_VERSION = 3
 # Largest number that the version byte of a file header can store.

@@ -118,6 +118,7 @@ class SectionsSource(CompressedSource):
         self.metadata_header = beginning.metadata_header
         self.checksum_impl = beginning.header.checksum_impl
         self.nchunks = beginning.header.nchunks
+        self._last: Frame | None = None
 
     @property
     def offsets(self) -> list[int] | None:
@@ -132,15 +133,23 @@ class SectionsSource(CompressedSource):
 
     def frames(self) -> Iterator[Frame]:
         """Yield the chunks in order, with their digests and where they are."""
-        return chunks.frames_of(
+        for frame in chunks.frames_of(
             self._cursor, self.bloscpack_header, self.limits, with_content=True
-        )
+        ):
+            self._last = frame
+            yield frame
 
     def peek_behind(self, size: int) -> bytes:
         """Return up to `size` bytes behind the last chunk, after all were read."""
         data = bytes(self._cursor.peek_behind(size))
         self._cursor.restore()
         return data
+
+    def is_left_over(self) -> bool:
+        """Return whether an append has left the bytes behind the last chunk."""
+        from ._format.append_plan import is_left_over
+
+        return is_left_over(self._cursor, self.bloscpack_header, self._last)
 
 
 class CompressedFPSource(SectionsSource):
@@ -198,6 +207,7 @@ class CompressedFPSource(SectionsSource):
             return
         for frame in chunks.frames_of(self._cursor, self.bloscpack_header, self.limits):
             frame.read = self._read
+            self._last = frame
             yield frame
 
     def _read(self, frame: Frame) -> tuple[Buffer, Buffer]:

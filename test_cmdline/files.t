@@ -271,6 +271,21 @@ Two files one behind the other are read as one; a change of them is refused.
   blpk: *another* (glob)
   [1]
 
+Other bytes behind a file are a warning, and exit code 1.
+
+  $ cp uno.blp more.blp; echo more >> more.blp
+  $ blpk decompress more.blp
+  blpk: other bytes lie behind 'more.blp', and are not read: 'blpk verify' says more
+  [1]
+  $ cat more; echo
+  first
+  $ blpk -d < more.blp 2> errors; echo " $?"
+  first 1
+  $ blpk verify more.blp
+  more.blp: followed by other bytes (1 chunk, 5.0B)
+    note: '5' bytes lie behind the last chunk (section 'chunks', byte *) (glob)
+  [1]
+
 More than one list of names.
 
   $ echo uno > list1; echo due > list2
@@ -278,4 +293,4 @@ More than one list of names.
   $ ls lists
   due.blp
   uno.blp
-  $ rm -r uno due uno.blp due.blp both.blp first list1 list2 lists
+  $ rm -r uno due uno.blp due.blp both.blp more more.blp errors first list1 list2 lists

@@ -15,9 +15,7 @@ Damage is named, and the exit code is 3.
   $ head -c 2000 numbers.blp > short.blp
   $ blpk verify short.blp
   short.blp: damaged (1 of 4 chunks, 1.0K good)
-    error: the file ends too early: * (section 'chunks', chunk 1, byte 1428, plain bytes 1024 to 2048) (glob)
-    error: chunks 2 to 3 are missing (section 'chunks', chunk 2, *, plain bytes 2048 to 3893) (glob)
-    note: the numbers of some chunks, or the number of chunks, are not certain: * (section 'chunks', chunk 0, byte 384, plain bytes 0 to 1024) (glob)
+    error: the file ends too early: * (section 'chunks', chunk 1, byte 1428, plain bytes 1024 to 2048); chunks 2 to 3 are missing (plain bytes 2048 to 3893) (glob)
   [3]
 
 Several files are checked whatever is found; -q shows only those that are not sound.

@@ -14,20 +14,27 @@ from itertools import groupby, pairwise
 
 from .._commit.undo import OPTIONS, settled
 from .._engine.forks import cached_property
+from .._format.append_plan import is_left_over
 from .._format.array_metadata import Description
-from .._format.chunks import frames_of
+from .._format.blosc_header import decode_header
+from .._format.chunks import Frame, frames_of
 from .._format.other_formats import PREFIX_LENGTH, ZIP, is_of_other_format
 from .._format.sections import FREE, read_beginning
 from .._storage.base import PartStorage, Storage
 from .._storage.cursor import StorageCursor
 from .._storage.zip_store import Directory
 from ..abstract_io import Progress
-from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
+from ..constants import (
+    BLOSC_HEADER_LENGTH,
+    BLOSCPACK_HEADER_LENGTH,
+    MAGIC,
+    OFFSET_LENGTH,
+)
 from ..exceptions import ChecksumMismatch, FormatError
 from ..headers import FIELD_OFFSETS, BloscpackHeader
 from ..serializers import is_array, user_metadata
 from .evidence import gather, with_known_entries
-from .findings import ANOTHER, Report
+from .findings import ANOTHER, TRAILING, Report
 from .lenient_sections import (
     Sections,
     find_header,
@@ -104,7 +111,7 @@ class Inspection:
                 "'%d' bytes lie behind the last chunk, of an append that was "
                 "interrupted, or is in progress" % (storage.size - end)
             )
-            report.note("chunks", "trailing", message, extent=(end, storage.size))
+            report.note("chunks", "left-over", message, extent=(end, storage.size))
             self.whole = self.storage = storage = PartStorage(storage, 0, end)
             scan.chains = [chain for chain in scan.chains if chain.stop <= end]
         if sections.header is not None:
@@ -331,14 +338,27 @@ class Inspection:
         if number < nchunks or self.evidence.nchunks is None:
             self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
-            kind, why = "trailing", ""
+            kind, why = TRAILING, ""
             if self.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
                 why = ": another packed file begins there"
-            elif header is not None and header.format_version == 3 and header.offsets:
-                why = ", perhaps of an older one, or of an interrupted append"
+            elif header is not None and self._is_left_over(header, end):
+                kind = "left-over"
+                why = ", of an older one, or of an interrupted append"
             message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)
             self.report.note("chunks", kind, message, extent=(end, size))
+
+    def _is_left_over(self, header: BloscpackHeader, end: int) -> bool:
+        """Return whether an append has left the bytes behind the last chunk."""
+        if not self.numbering.chains:
+            return False
+        start = self.numbering.chains[-1].offsets[-1]
+        cursor = StorageCursor(self.storage)
+        cursor.move(start)
+        last = Frame(0, start, 0, decode_header(cursor.peek(BLOSC_HEADER_LENGTH)))
+        compressed = cursor.read(last.header.ctbytes)
+        last.content = compressed, cursor.read(self.checksum.size)
+        return is_left_over(cursor, header, last)
 
     def _check_sizes(self, first: int, chain: Chain) -> None:
         """Compare the plain sizes of the chunks with the header."""

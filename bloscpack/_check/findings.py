@@ -31,6 +31,8 @@ SUMS = {
 # The kind of the finding of a second file behind the first one. Such a finding is
 # always kept, because `Recovery.complete` depends on it.
 ANOTHER = "another"
+# The kind of the finding of other bytes behind the last chunk.
+TRAILING = "trailing"
 # The kinds of findings about data that could not be read, which may be intact.
 PERMISSION = "permission"
 UNREADABLE = "unreadable"

@@ -52,7 +52,7 @@ from .text import columns, version
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
     from typing import Any, NoReturn, TypeVar
 
@@ -760,11 +760,13 @@ class Parser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: list[str], own: Parser | None = None) -> NoReturn:
         """Exit with an error about unknown arguments; `own` is the verb's parser."""
+        from ..args import similar
+
         text = "unrecognized arguments: %s" % " ".join(words)
         known = (own or self)._option_string_actions
-        similar = _similar(words[0], [o for o in known if o.startswith("--")])
-        if similar and words[0].startswith("--"):
-            text += "; did you mean '%s'?" % similar
+        near = similar(words[0], (o for o in known if o.startswith("--")))
+        if near and words[0].startswith("--"):
+            text += "; did you mean '%s'?" % near
         elif own is None:
             text += "; 'blpk compress --help' shows the options of a filter"
         self.error(text)
@@ -809,20 +811,15 @@ class Parser(argparse.ArgumentParser):
             return
 
 
-def _similar(word: str, words: Iterable[str]) -> str:
-    """Return the word that `word` may have been meant as; '' if there is none."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, words, 1)), "")
-
-
 def _advice(word: str, arguments: Sequence[str]) -> str:
     """Return what to do, as `word` in the arguments is no verb."""
+    from ..args import similar
+
     verb = OTHER_WORDS.get(word.lower())
     has_options = any(argument.startswith("-") for argument in arguments[:1])
     if verb is None and (has_options or os.path.exists(word)):
         return "name it in front: 'blpk compress %s'" % " ".join(arguments)
-    verb = verb or _similar(word.lower(), [verb.name for verb in VERBS])
+    verb = verb or similar(word.lower(), (verb.name for verb in VERBS))
     return "did you mean '%s'?" % verb if verb else "--help shows all"
 
 

@@ -62,6 +62,8 @@ class Console:
         The first failure of standard output. Later output is dropped.
     code_of_lost
         The lowest exit code after such a failure.
+    least_code
+        The lowest exit code: 1 after a warning that counts as a failure.
     hidden
         What messages show in place of secrets in the arguments, the longest texts
         first.
@@ -75,6 +77,7 @@ class Console:
         self.is_interrupted = False
         self.lost: Exception | None = None
         self.code_of_lost = 1
+        self.least_code = 0
         self.hidden: dict[str, str] = {}
         self.erase: Callable[[], None] | None = None
         # Prefix and level of the library, which the command replaces.
@@ -387,11 +390,14 @@ def why_missing(path: str) -> str:
     return "does not exist"
 
 
-def warn_of_rest(in_file: str, behind: bytes, metadata: object) -> None:
+def warn_of_rest(
+    in_file: str, behind: bytes, metadata: object, is_left_over: Callable[[], bool]
+) -> None:
     """Warn the user if bytes that are not read follow the last chunk.
 
     `behind` are the first of them, and `metadata` tell whether the file is a shard of
-    Zarr, behind whose chunks is an index.
+    Zarr, behind whose chunks is an index. Unless `is_left_over` says that an append has
+    left them, the command ends with exit code 1.
     """
     from ..serializers import is_shard
 
@@ -399,6 +405,8 @@ def warn_of_rest(in_file: str, behind: bytes, metadata: object) -> None:
         text = "behind %s begins another packed file, which is not read"
     elif behind and not is_shard(metadata):
         text = "other bytes lie behind %s, and are not read: 'blpk verify' says more"
+        if not is_left_over():
+            console.least_code = 1
     else:
         return
     log.notice(text % quoted_input(in_file))

@@ -421,7 +421,13 @@ class Change:
         """Give the pending files in the document their names."""
         known = tree.state
         if known.root is not None and known.is_pending:
-            files = {**dict.fromkeys(sorted(known.removed)), **known.files}
+            files: dict[str, str | None] = dict.fromkeys(sorted(known.removed))
+            # A document can list more names than there are files.
+            there = {*self.store.names(STAGING)}
+            for name, staged in known.files.items():
+                if (last := staged.rpartition("/")[2]) in there:
+                    there.remove(last)
+                    files[name] = staged
             root = known.root.with_files({})
             version = self._complete(files, root.content)
             tree.committed(self.document, root, {}, version)

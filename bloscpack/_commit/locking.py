@@ -330,7 +330,8 @@ def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
         except StorageError as error:
             if error.errno != errno.EAGAIN or time.monotonic() >= end:
                 raise
-        time.sleep(pause)
+        # Two writers that wait for each other must not go on in step.
+        time.sleep(pause * (0.5 + os.urandom(1)[0] / 256))
         pause = min(2 * pause, MAX_PAUSE)
 
 

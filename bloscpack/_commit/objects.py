@@ -9,6 +9,9 @@ first change: then each change of another writer fails with a `Conflict`, if the
 compares versions while it stores, as S3 does. With other stores, only one program may
 write.
 
+Writers with a `wait` take turns: the token of one begins with `HELD_TOKEN` until it is
+closed. Another one waits, and takes over from a writer that has died.
+
 While a dataset is created or removed, its document is that of `unfinished`, which no
 reader takes for a dataset, and all that is in the folder belongs to the call that has
 stored it. A call that finds another one has lost the folder. The commit point is the
@@ -20,6 +23,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
@@ -30,8 +34,11 @@ from .._storage.store import Conflict, Store
 from .._storage.upload import check_writable
 from ..exceptions import StorageError
 from .change import Change, Datasets, UnfinishedFile, check_mode, not_replaced
+from .locking import waiting
 from .tree import Tree
 
+# How the token of a document begins while a writer, for which others wait, has it.
+HELD_TOKEN = "ffffffff"
 # The attribute of a document in the place of one that is not there yet.
 UNFINISHED = "bloscpack-unfinished"
 
@@ -52,6 +59,8 @@ def is_leftover(store: Store) -> bool:
 class ObjectChange(Change):
     """New objects of a dataset; `version` is the version of its document.
 
+    The token of the change begins with `token`.
+
     A new content is spooled until `commit`: a value that does not fit must be found
     before the first object is stored. A store may take the content of an object for its
     version, so no content of the document comes back.
@@ -59,8 +68,11 @@ class ObjectChange(Change):
 
     renews_token = True
 
-    def __init__(self, store: Store, document: str, version: str) -> None:
+    def __init__(
+        self, store: Store, document: str, version: str, token: str = ""
+    ) -> None:
         super().__init__(store, document)
+        self._token = token + self._token
         self._versions = {document: version}
         # The staged files that are objects, and not only in one temporary file.
         self._stored: set[str] = set()
@@ -208,17 +220,20 @@ class ClaimedObjects:
         A function that returns the document with a new token.
     prepare
         Called with the first change, or with each change if the dataset `is_shared`.
+    wait
+        Number of seconds to wait for another writer that does so, too; with 0 its right
+        ends. So it does if it has stored nothing in this time.
     """
 
     by_shard = False
-    wait = 0.0
 
     def __init__(
         self,
         tree: Tree,
         is_shared: bool,
-        claimed: Callable[[bytes], bytes],
+        claimed: Callable[[bytes, str], bytes],
         prepare: Callable[[Change], object],
+        wait: float = 0.0,
     ) -> None:
         self._tree = tree
         self._store = tree.store
@@ -228,18 +243,51 @@ class ClaimedObjects:
         self._is_prepared = False
         self.has_failed = False
         self._holds = False
+        self.wait = wait
+        # How the token begins that this writer has stored.
+        self._token = ""
         # That of a shared one is found by its first change.
-        self._version = "" if is_shared else recover_objects(tree, ZARR_JSON)
+        self._version = ""
+        if not is_shared:
+            self._take_turn()
 
-    def _claim(self) -> None:
+    def _take_turn(self) -> None:
+        """Find the version of the document; claim it if there is a time to wait.
+
+        Raises `StorageError` if another writer still has the dataset, and works.
+        """
+        end, found = time.monotonic() + self.wait, []
+
+        def take() -> None:
+            self._version = recover_objects(self._tree, ZARR_JSON)
+            if not self.wait:
+                return
+            if b" token=" + HELD_TOKEN.encode() in self._tree.state.content:
+                found.append(self._version)
+                if time.monotonic() < end or len({*found}) > 1:
+                    raise StorageError(
+                        errno.EAGAIN,
+                        "another writer has opened this dataset",
+                        self._store.root,
+                    )
+            self._claim(HELD_TOKEN)
+
+        waiting(take, self.wait)
+
+    def _claim(self, token: str = "") -> None:
         """Store the document with a new token, before the first change.
 
         Raises `Conflict` if another writer has changed the dataset since it was read.
         """
-        claimed = self._claimed(self._tree.state.content)
+        self._store_token(token)
+        self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
+
+    def _store_token(self, token: str) -> None:
+        """Store the document with a new token that begins with `token`."""
+        claimed = self._claimed(self._tree.state.content, token)
         self._version = self._store.put(ZARR_JSON, claimed, self._version)
         self._tree.committed(ZARR_JSON, Root(claimed), {})
-        self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
+        self._token = token
 
     @contextmanager
     def holding(self) -> Iterator[Tree | None]:
@@ -250,7 +298,11 @@ class ClaimedObjects:
         if not self.shared or self._holds:
             yield None
             return
-        if not self._version or self._version != self._store.object_version(ZARR_JSON):
+        if self._tree.state.members is not None and self.wait:
+            self._take_turn()
+        elif not self._version or self._version != self._store.object_version(
+            ZARR_JSON
+        ):
             with suppress(FileNotFoundError):  # a folder becomes a group
                 self._version = recover_objects(self._tree, ZARR_JSON)
                 if self._tree.state.members is not None:
@@ -259,10 +311,12 @@ class ClaimedObjects:
         try:
             yield self._tree
         except BaseException:
+            self.release()
             self._version = ""  # it is found again
             raise
         finally:
             self._holds = False
+            self.release()
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -273,9 +327,9 @@ class ClaimedObjects:
             )
         with self.holding():
             self.has_failed = not self.shared
-            if not self.shared and not self._is_prepared:
+            if not (self.shared or self._is_prepared or self._token):
                 self._claim()
-            change = ObjectChange(self._store, ZARR_JSON, self._version)
+            change = ObjectChange(self._store, ZARR_JSON, self._version, self._token)
             change.tree = self._tree
             try:
                 if not self._is_prepared:
@@ -296,7 +350,11 @@ class ClaimedObjects:
             self.has_failed = False
 
     def release(self) -> None:
-        """Do nothing: the token in the document keeps no other writer away."""
+        """Store a token for which no other writer waits."""
+        if self._token:
+            with suppress(StorageError):  # another writer has taken over
+                self._store_token("")
+            self._token = ""
 
 
 # New datasets, and those that are removed

@@ -47,6 +47,7 @@ from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
     FORMAT_VERSION,
+    RECORD_MAGIC,
 )
 from ..exceptions import DamageError, UsageError, UsageTypeError
 from ..headers import FIELD_OFFSETS, OPTION_UNDO, has_undo_record
@@ -56,8 +57,6 @@ File = TypeVar("File", bound=Seekable)
 # Offset of the options in the header, and the bit that says that there is a record.
 OPTIONS = FIELD_OFFSETS[FORMAT_VERSION]["options"]
 BIT = OPTION_UNDO
-# First and last bytes of a record.
-RECORD_MAGIC = b"\xffundo\r\n\x1a"
 # Magic, old length of the file, number of extents.
 HEAD = struct.Struct("<8sqq")
 # Start and length of an extent of the old file.

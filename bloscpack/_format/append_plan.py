@@ -1,16 +1,29 @@
-"""Plan an append: the new chunks and metadata, without reading or writing."""
+"""Plan an append: the new chunks and metadata, without reading or writing.
+
+`is_left_over` knows what an append may leave behind the last chunk.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._engine.blosc_settings import own_settings
 from .._types import Json
 from ..args import calculate_nchunks, parse_chunk_size
+from ..constants import BLOSC_HEADER_LENGTH, FORMAT_VERSION, RECORD_MAGIC
 from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import NoMetadataFound, UsageError
 from ..headers import BloscpackHeader
 from ..serializers import is_array, is_grid, replaced_metadata
+from .chunks import Frame, plain_of
 from .sections import Beginning, Section, encode_again
 from .shard import inner_size
 
+if TYPE_CHECKING:
+    from .._storage.cursor import Cursor
+
+# Maximum number of bytes of a stream, the part of a block that a codec compresses.
+MAX_STREAM = 2**21
 # The default value of `metadata` parameters: None is a valid value of metadata.
 UNCHANGED: object = object()
 
@@ -127,3 +140,31 @@ def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) ->
 
         old = grown_metadata(old, nbytes, new_size)
     return old if metadata is UNCHANGED else replaced_metadata(old, metadata)
+
+
+def is_left_over(cursor: Cursor, header: BloscpackHeader, last: Frame | None) -> bool:
+    """Return whether an append has left the bytes at a cursor, behind the last chunk.
+
+    A change in place leaves zeros or its undo record (rule X7). Releases up to
+    0.16.0 left the end of the old last chunk if the new one is shorter. It is known by
+    the plain bytes, if these were stored, or else by the length of its last stream.
+    """
+    if header.format_version < FORMAT_VERSION or last is None:
+        return False
+    digest = header.checksum_impl.size
+    longest = header.chunk_size + BLOSC_HEADER_LENGTH - last.header.ctbytes
+    begin = BLOSC_HEADER_LENGTH + len(RECORD_MAGIC)
+    tail = bytes(cursor.peek_behind(max(longest + 1, begin)))
+    cursor.restore()
+    head = tail[:begin].lstrip(b"\0")
+    if not any(tail[:BLOSC_HEADER_LENGTH]) or head.startswith(RECORD_MAGIC):
+        return True
+    old = tail[: len(tail) - digest]
+    if not header.offsets or not old or len(tail) > longest:
+        return False
+    with own_settings:
+        plain = plain_of(last, header.checksum_impl)
+    if plain.startswith(old, last.header.ctbytes + digest - BLOSC_HEADER_LENGTH):
+        return True
+    sizes = range(1, min(len(old) - 3, MAX_STREAM))
+    return any(old.startswith(n.to_bytes(4, "little"), len(old) - n - 4) for n in sizes)

@@ -199,12 +199,14 @@ class Tree:
         return descriptor
 
     def create_file(self, path: str) -> None:
-        """Create an empty data file, or empty it."""
-        if self.limits is not None:
-            # Other users may have opened the old file, and would read the new rows.
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-        os.close(self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+        """Create an empty data file, in place of an old one.
+
+        Other users may have opened the old file, and would read the new rows; or it may
+        be a hard link to a file that is none of the tree.
+        """
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
 
     def read_text(self, path: str) -> bytes:
         """Return the content of a header or a file of attributes."""

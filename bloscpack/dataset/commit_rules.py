@@ -130,10 +130,13 @@ DATASETS = _Datasets()
 OTHER_DATASETS = _OtherDatasets()
 
 
-def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
+def writer_for(
+    found: Found, sync: bool, *, shared: bool = False, wait: float | None = None
+) -> Writer:
     """Return a writer by the rule that fits the store and the kind of a dataset.
 
-    `shared` says that other writers may assign to the array at the same time.
+    `shared` says that other writers may assign to the array at the same time. `wait` is
+    the number of seconds that a change waits for other writers; None is the default.
     """
     folder, (layout, kind) = found.folder, found[1:]
     tree = folder.tree
@@ -158,7 +161,9 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
         locked = SharedFolder if is_shared else LockedFolder
         rule = locked(tree, document_of(layout, kind), sync, prepare)
     else:
-        rule = objects.ClaimedObjects(tree, is_shared, DATASETS.claimed, prepare)
+        rule = objects.ClaimedObjects(
+            tree, is_shared, DATASETS.claimed, prepare, wait or 0
+        )
     tree.ignore_copies()
     try:
         check()
@@ -166,6 +171,7 @@ def writer_for(found: Found, sync: bool, *, shared: bool = False) -> Writer:
         rule.release()
         raise
     writer = Writer(folder.root, rule)
+    writer.set_wait(wait)
     writer.seen = tree.state
     return writer
 

@@ -101,9 +101,8 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     layout.check_writable()
     if folder.store.can_rename:
         remove_leftovers(folder.in_folder)
-    wait = options.timeout or 0.0
-    writer = waiting(lambda: writer_for(found, options.sync), wait)
-    writer.set_wait(options.timeout)
+    wait = options.timeout
+    writer = waiting(lambda: writer_for(found, options.sync, wait=wait), wait or 0)
     return Group(layout, writer, options)
 
 

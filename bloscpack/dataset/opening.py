@@ -105,8 +105,8 @@ def _open(found: Found, options: Options) -> Array | Table:
         folder.in_folder.check_permission()  # before anything waits
     if options.shared:
         _check_shareable(found)
-    writer = writer_for(found, options.sync, shared=options.shared)
-    writer.set_wait(options.timeout)
+    wait = options.timeout
+    writer = writer_for(found, options.sync, shared=options.shared, wait=wait)
     if options.buffered:
         writer.buffers[""] = WriteBuffer(writer)
     try:

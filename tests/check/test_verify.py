@@ -67,8 +67,8 @@ def test_golden_files():
         if entry["file"].startswith("v3/"):
             for finding in report.findings:
                 notes.setdefault(finding.kind, []).append(entry["file"])
-    assert {"no-checksum", "trailing"} == notes.keys()
-    assert ["v3/H-leftover-tail-long.blp"] == notes["trailing"]
+    assert {"no-checksum", "left-over"} == notes.keys()
+    assert ["v3/H-leftover-tail-long.blp"] == notes["left-over"]
 
 
 def check_golden_file(entry):
@@ -103,7 +103,7 @@ def check_golden_file(entry):
 def test_leftovers_of_an_append_are_explained():
     report = verify(BLP / "v3/H-leftover-tail-long.blp")
     (note,) = report.findings
-    assert ("trailing", "note") == (note.kind, note.severity)
+    assert ("left-over", "note") == (note.kind, note.severity)
     assert "an older one" in note.message
     assert (1390, 1390 + 738) == note.extent
 

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from cli.verb_support import Refusal, assert_help_fits, message_of, run_verb
 from support import environment
 
 import bloscpack
-from bloscpack import BloscpackArgs, FormatError, UsageError, cli
+from bloscpack import BloscArgs, BloscpackArgs, FormatError, UsageError, cli
 from bloscpack.headers import BloscpackHeader
 from bloscpack.reader import Reader
 
@@ -206,10 +207,13 @@ def test_pipe(folder, expected, name, arguments):
 
 
 @posix
-def test_bytes_behind_the_last_chunk_of_a_pipe(folder):
+@pytest.mark.parametrize(
+    ("expected", "behind"), [(1, b"something else"), (1, b"\n"), (0, bytes(9))]
+)
+def test_bytes_behind_the_last_chunk_of_a_pipe(folder, expected, behind):
     data = (folder / "a.blp").read_bytes()
-    code, plain, errors = through_pipe(data + b"something else")
-    assert (0, PLAIN) == (code, plain)
+    code, plain, errors = through_pipe(data + behind)
+    assert (expected, PLAIN) == (code, plain)
     assert "other bytes lie behind standard input" in errors
 
 
@@ -317,9 +321,38 @@ def test_a_second_file_follows(options, piped):
 def test_trailing_bytes_of_another_kind_are_reported():
     with open("a.blp", "ab") as fp:
         fp.write(b"trailing")
-    done = blpk("cat", "a.blp")
-    assert (0, PLAIN) == (done.returncode, done.stdout)
-    assert b"other bytes lie behind 'a.blp'" in done.stderr
+    for arguments in (["cat", "a.blp"], ["decompress", "a.blp", "-"]):
+        done = blpk(*arguments)
+        assert (1, PLAIN) == (done.returncode, done.stdout)
+        assert b"other bytes lie behind 'a.blp'" in done.stderr
+    done = blpk("verify", "a.blp")
+    assert 1 == done.returncode
+    assert b"a.blp: followed by other bytes" in done.stdout
+
+
+def shortened_append(plain, first, then):
+    """Return a file as 0.16.0 leaves it after an append that shrinks the last chunk."""
+    kept = bloscpack.pack_bytes_to_bytes(plain[:-8], blosc_args=first)
+    shorter = bloscpack.pack_bytes_to_bytes(plain, blosc_args=then)
+    assert len(shorter) < len(kept)
+    return shorter + kept[len(shorter) :]
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_an_append_of_an_old_release_has_left(level):
+    """The old end of the last chunk has stored bytes, or streams."""
+    plain = np.arange(100_000, dtype="i8").tobytes()
+    first = BloscArgs(clevel=level, cname="lz4", shuffle=level)
+    data = shortened_append(plain, first, BloscArgs(clevel=9, cname="zstd"))
+    Path("old.blp").write_bytes(data)
+    done = blpk("cat", "old.blp")
+    assert (0, plain) == (done.returncode, done.stdout)
+    assert b"other bytes lie behind" in done.stderr
+    done = blpk("-d", input_=data)
+    assert (0, plain) == (done.returncode, done.stdout)
+    assert 0 == blpk("verify", "old.blp").returncode
+    Path("cut.blp").write_bytes(data + b"x")
+    assert 1 == blpk("cat", "cut.blp").returncode
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pickle
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -552,3 +553,26 @@ def test_folders_inside_of_many_folders(tmp_path):
     assert ["a"] == os.listdir()
     dataset.create_array("a", [1], mode="w").close()
     assert dataset.verify("a").ok
+
+
+def test_a_long_list_of_pending_files_that_are_not_there():
+    """Completing it takes one look at the folder of changes, not one for each name."""
+    dataset.create_array("a", np.arange(9)).close()
+    document = Path("a/zarr.json")
+    files = {"c/%d" % i: "1f3a-%d" % i for i in range(1, 2000)}
+    document.write_bytes(with_pending(document.read_bytes(), files))
+    renamed = []
+
+    def note(frame, event, function):
+        if event == "c_call" and function in (os.rename, os.replace):
+            renamed.append(function)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        with dataset.open("a", "r+") as array:
+            array.append(np.arange(9))
+    finally:
+        sys.setprofile(before)
+    assert len(renamed) < 20
+    assert 18 == len(dataset.open("a"))

@@ -19,6 +19,7 @@ from dataset.inside import Disk, descriptors, ownership, with_pending
 from dataset.layouts import LAYOUTS
 from support import FailingCalls, as_user, needs_root, open_files_in
 
+import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack.cli import main
 from bloscpack.dataset.parallel import target_of
@@ -1137,3 +1138,68 @@ def test_a_folder_that_can_not_be_changed_is_named(sticky):
     ):
         array.append([1])
     assert str(path) == caught.value.filename
+
+
+# Arguments of the command, and what another user has put into the folder before: the
+# names of links, and where they lead.
+PLANTED = [
+    ("compress plain d/x.blp", {".x.blp.0-%d.tmp" % i: "own/old" for i in range(4)}),
+    ("compress plain d/x.blp", {"x.blp": "own/new"}),
+    ("compress plain d/x.blp", {"x.blp": "own/old"}),
+    ("decompress --metadata-to d/m a.blp d/x", {"m": "own/new"}),
+    ("convert a.npy d/x.zarr", {"x.zarr": "own"}),
+    ("convert -f a.npy d/x.zarr", {"x.zarr": "own"}),
+    ("convert a.npy d/x.blp", {"x.blp": "own/new"}),
+    ("recover a.blp d/x.blp", {"x.blp": "own/new"}),
+    ("recover -f a.zarr d/x.zarr", {"x.zarr": "own"}),
+    ("snapshot a.zarr d/x.zarr", {"x.zarr": "own"}),
+    ("append --create d/x.blp plain", {"x.blp": "own/new"}),
+    ("append -e --create d/x.zarr a.npy", {"x.zarr": "own/new"}),
+    ("repack --clevel 1 d/a.blp", {".a.blp.0-%d.tmp" % i: "own/old" for i in range(4)}),
+    ("append d/a.zarr a.npy", {"a.zarr/.bloscpack": "own"}),
+    ("append d/a.zarr a.npy", {"a.zarr/c": "own"}),
+    ("append d/a.zarr a.npy", {"a.zarr/c/0": "own/old"}),
+    ("metadata --update a=1 d/a.zarr", {"a.zarr/zarr.json": "own/old"}),
+    ("bigfile copy -f --to d/x tree b", {"x/b": "own"}),
+    ("bigfile copy -f --to d/x tree b", {"x/b/header": "own/old"}),
+    ("bigfile set-attr d/tree b u 2", {"tree/b/attr-v2": "own/old"}),
+    ("bigfile repartition -f d/tree b b 2", {"tree/b/000001": "own/old"}),
+    ("bigfile create -f -N 1 -t i8 -s 9 d/tree b", {"tree/b/000000": "own/old"}),
+]
+
+
+@needs_root
+@pytest.mark.parametrize("linked", [os.symlink, os.link], ids=["links", "hard links"])
+@pytest.mark.parametrize(("command", "links"), PLANTED, ids=[c for c, _ in PLANTED])
+def test_planted_links_lead_to_no_file_of_root(
+    open_folder, monkeypatch, command, links, linked
+):
+    monkeypatch.chdir(open_folder)
+    own = open_folder / "own"
+    own.mkdir()
+    (own / "old").write_bytes(b"own")
+    (open_folder / "plain").write_bytes(b"plain")
+    np.save("a.npy", ITEMS)
+    for folder in ("", "d/"):
+        os.makedirs(folder + "tree")
+        bloscpack.pack_ndarray_to_file(ITEMS, folder + "a.blp")
+        dataset.create_array(folder + "a.zarr", ITEMS).close()
+        bigfile.File(folder + "tree").create_from_array("b", ITEMS)
+    for name, target in links.items():
+        place = open_folder / "d" / name
+        if linked is os.link and target != "own/old":
+            pytest.skip("there are hard links to files only")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_dir():
+            shutil.rmtree(place)
+        place.unlink(missing_ok=True)
+        linked(open_folder / target, place)
+        os.chown(place.parent, ATTACKER, ATTACKER)
+    (open_folder / "d").chmod(0o777)
+    before = (own / "old").stat()
+    with contextlib.suppress(SystemExit):
+        main(command.split())
+    after = (own / "old").stat()
+    assert ["old"] == os.listdir(own)
+    assert b"own" == (own / "old").read_bytes()
+    assert (before.st_mode, before.st_uid) == (after.st_mode, after.st_uid)

@@ -42,6 +42,9 @@ def zarr_store(zarr, url, options):
         )
 
 
+compares_versions = pytest.mark.parametrize("options", [moto], indirect=True)
+
+
 def test_changes(options):
     url, settings = "s3://bucket/a", {"chunks": 16, "shards": 64}
     with dataset.create_array(url, ROWS, storage_options=options, **settings) as array:
@@ -68,6 +71,55 @@ def test_changes(options):
     zarr = pytest.importorskip("zarr", minversion="3", reason="needs zarr 3")
     with zarr_store(zarr, url, options) as store:
         assert expected.tolist() == zarr.open_array(store, mode="r")[:390].tolist()
+
+
+def appended(url, options, count):
+    for _ in range(count):
+        with dataset.open(url, "r+", timeout=600, storage_options=options) as array:
+            array.append(ROWS[:1])
+
+
+@compares_versions
+def test_writers_with_a_timeout_take_turns(options):
+    url = "s3://bucket/a"
+    dataset.create_array(url, ROWS[:1], storage_options=options).close()
+    with ThreadPoolExecutor(2) as writers:
+        tasks = [writers.submit(appended, url, options, 4) for _ in range(2)]
+        for task in tasks:
+            task.result()
+    assert 9 == len(dataset.open(url, storage_options=options))
+
+
+@compares_versions
+def test_groups_with_a_timeout_take_turns(options):
+    url = "s3://bucket/g"
+    with dataset.create_group(url, storage_options=options) as group:
+        group.create_array("a", ROWS[:1])
+        with group.change():
+            group["a"].append(ROWS[:1])
+
+    def change(_):
+        with dataset.open(url, "r+", timeout=600, storage_options=options) as group:
+            for _ in range(3):
+                with group.change():
+                    group["a"].append(ROWS[:1])
+
+    with ThreadPoolExecutor(2) as writers:
+        list(writers.map(change, range(2)))
+    assert 8 == len(dataset.open(url + "/a", storage_options=options))
+
+
+@compares_versions
+def test_a_writer_takes_over_from_one_that_stores_nothing(options):
+    url = "s3://bucket/a"
+    dataset.create_array(url, ROWS[:1], storage_options=options).close()
+    left = dataset.open(url, "r+", timeout=5, storage_options=options)
+    with dataset.open(url, "r+", timeout=0.1, storage_options=options) as array:
+        array.append(ROWS[:1])
+    with pytest.raises(StorageError, match="another program has changed it"):
+        left.append(ROWS[:1])
+    left.close()
+    assert 2 == len(dataset.open(url, storage_options=options))
 
 
 def test_from_dask(options):

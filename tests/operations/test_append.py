@@ -270,13 +270,13 @@ def test_crash_between_commit_and_cut(tmp_path, checksum):
     assert plain + b"new" == unpacked(path.read_bytes())
     report = verify(path)
     assert report.ok
-    assert "trailing" == report.findings[-1].kind
+    assert "left-over" == report.findings[-1].kind
     unused = report.findings[-1].extent
     assert bytes(16) == path.read_bytes()[unused[0] : unused[0] + 16]
     with pytest.warns(RuntimeWarning, match="dropping '%d'" % (unused[1] - unused[0])):
         append(path, tmp_path / "new")
     assert plain + b"newnew" == unpacked(path.read_bytes())
-    assert "trailing" not in {finding.kind for finding in verify(path).findings}
+    assert "left-over" not in {finding.kind for finding in verify(path).findings}
 
 
 BEHIND = [b"x", b"blp", b"something behind the end", bytes(2 * MEBIBYTE + 1)]

@@ -383,9 +383,9 @@ FILES: dict[str, Case] = {
     "undo-shard": Case("X1", states(*SHARDS, SHARD_EXTENTS)[2], **AS_SHARD, **UNDONE),
     "undo-shorter": Case("X1", CUT_BACK[2], PLAIN * 2, **GROWN, **UNDONE),
     "undo-unused": Case(
-        "C12 C13", APPEND[3], PLAIN * 2, **GROWN, notes=("trailing",)
+        "C12 C13", APPEND[3], PLAIN * 2, **GROWN, notes=("left-over",)
     ),
-    "undo-not-flagged": Case("C12 C13", APPEND[0], **as_array(notes=("trailing",))),
+    "undo-not-flagged": Case("C12 C13", APPEND[0], **as_array(notes=("left-over",))),
     # Metadata
     **json_text("json-null", b"null"),
     **json_text("json-number", b"-1.5e3"),
@@ -420,7 +420,7 @@ FILES: dict[str, Case] = {
     # Bytes behind the last chunk
     "tail": Case("C12 C13", made(tail(b"more")), **as_array(notes=("trailing",))),
     "tail-zeros": Case(
-        "C12 C13", made(tail(bytes(100))), **as_array(notes=("trailing",))
+        "C12 C13", made(tail(bytes(100))), **as_array(notes=("left-over",))
     ),
     "tail-half-chunk": Case(
         "C12 C13", made(tail(WITHOUT_DIGEST[:-1])), **as_array(notes=("trailing",))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,8 @@ def _cat_file(
                 fp.seek(start_of_file + reader._file.state.check_end())
                 _cat_pipe(path, fp, slice(None), nthreads)
             else:
-                warn_of_rest(path, behind, reader.metadata)
+                is_left_over = partial(_is_left_over, fp, start_of_file)
+                warn_of_rest(path, behind, reader.metadata, is_left_over)
 
     parts = bytes_ is not None or rows is not None
     name = name_of_input(path, seekable=rows is not None)
@@ -198,4 +200,15 @@ def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
         if behind != MAGIC or not is_whole:
             break
         source = source.following()
-    warn_of_rest(name, behind, source.metadata)
+    warn_of_rest(name, behind, source.metadata, source.is_left_over)
+
+
+def _is_left_over(fp: Seekable, start_of_file: int) -> bool:
+    """Return whether an append has left the bytes behind a file."""
+    from ...file_io import CompressedFPSource
+
+    fp.seek(start_of_file)
+    source = CompressedFPSource(fp)
+    for _ in source.frames():
+        pass
+    return source.is_left_over()

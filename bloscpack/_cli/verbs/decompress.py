@@ -116,12 +116,13 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
         make_sink = npy_sink if args.npy else sink_by_content
 
     def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, FileAccess | None]:
-        nbytes, last = 0, None
+        nbytes = 0
         like = attributes_of_input(in_fp)
+        last: SectionsSource
 
         def begin(source: SectionsSource, out_fp: Writable) -> PlainFPSink:
             nonlocal nbytes, last
-            last = source.metadata
+            last = source
             plain = source.bloscpack_header.nbytes
             nbytes += plain or 0
             if bar is not None:
@@ -136,7 +137,9 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
                 check,
                 nthreads=args.nthreads,
                 progress=bar,
-                behind=lambda found: warn_of_rest(in_file, found, last),
+                behind=lambda found: warn_of_rest(
+                    in_file, found, last.metadata, last.is_left_over
+                ),
                 make_sink=begin,
                 joins=not is_npy,
             )

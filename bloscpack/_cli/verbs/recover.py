@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import log
-from ..._check.findings import ANOTHER, ERROR, counted
+from ..._check.findings import ANOTHER, ERROR, TRAILING, counted
 from ..._storage.paths import shown_name
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetRecovery
@@ -32,7 +32,7 @@ LOSSES_SHOWN = 1000
 # Maximum number of reasons shown why a recovery is not certain.
 DOUBTS_SHOWN = 4
 # Kinds of notes that are shown beside all errors: they may explain what is missing.
-NOTES_ON_FILE = ("no-checksum", "trailing", ANOTHER)
+NOTES_ON_FILE = ("no-checksum", "left-over", TRAILING, ANOTHER)
 NOTES_ON_DATASET = ("changed", "missing", "unreached")
 
 

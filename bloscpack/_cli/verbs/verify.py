@@ -8,10 +8,12 @@ from collections import Counter
 from ..._check.findings import (
     ERROR,
     PERMISSION,
+    TRAILING,
     UNREADABLE,
     Finding,
     Report,
     counted,
+    plain_position,
 )
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
@@ -105,6 +107,8 @@ def run(args: Namespace) -> int:
 def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     """Return the exit code for a report, and the state in words."""
     if not report.nerrors:
+        if any(finding.kind == TRAILING for finding in report.findings):
+            return exit_codes.EXIT_COULD_NOT, "followed by other bytes"
         return exit_codes.EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
     if kinds <= NO_DAMAGE.keys():
@@ -136,16 +140,35 @@ def counts(report: Report | DatasetReport, state: str) -> str:
 
 
 def tell(report: Report | DatasetReport) -> None:
-    """Show a line for each cause: of files with the same finding, the first one."""
+    """Show a line for each cause: of files with the same finding, the first one.
+
+    If a file ends too early, the line names the chunks that are missing for this.
+    """
+    found = report.findings
+    cut = next((f for f in found if f.kind == "truncated" and f.file is None), None)
+    lost = [
+        finding
+        for finding in found
+        if cut is not None
+        and finding.member == cut.member
+        and finding.kind in ("missing", "guess")
+    ]
     causes: dict[tuple[object, ...], list[Finding]] = {}
-    for finding in report.findings:
+    for finding in found:
+        if finding in lost:
+            continue
         where = finding.chunk, finding.offset if finding.file is None else None
         causes.setdefault((finding.severity, finding.message, *where), []).append(
             finding
         )
     for first, *others in causes.values():
         also = ", and %s" % counted(len(others), "more file") if others else ""
+        for finding in lost if first is cut else ():
+            if finding.kind == "missing":
+                also += "; " + finding.message
+                place = ", ".join(plain_position(finding.span, finding.rows))
+                also += " (%s)" % place if place else ""
         console.say("  " + printable(str(first) + also))
-    more = report.nerrors + report.nnotes - len(report.findings)
+    more = report.nerrors + report.nnotes - len(found)
     if more:
         console.say("  and %d more" % more)
