@@ -76,7 +76,7 @@ class Array(StoredArray, ItemsNode):
         # The value of `__reduce__` for an array opened with ``shared=True``; else None.
         self.reopens: tuple[object, ...] | None = None
 
-    def detached(self, owner: Node) -> Array:
+    def _detached(self, owner: Node) -> Array:
         """Return an array that keeps its table in memory, and the locks.
 
         The table itself has another object for the array: a cycle would keep the locks.
@@ -337,8 +337,8 @@ class Array(StoredArray, ItemsNode):
         is_shape = isinstance(shape, (tuple, list))
         with writer.turn():
             new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
-            with writer.change(lambda: self.resized(new)) as change:
-                self.stage_resize(change, new)
+            with writer.change(lambda: self._resized(new)) as change:
+                self._stage_resize(change, new)
 
     def __setitem__(self, key: Key, values: object) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
@@ -361,12 +361,12 @@ class Array(StoredArray, ItemsNode):
                 self._check_writer()  # another thread may have replaced the array
                 layout, part = self._layout, self._part
                 writer.flush_rows(part)
-                given = self.selected(key, values)
+                given = self._selected(key, values)
                 new = {layout: given}
                 if writer.buffered(part, lambda waits: waits.assign(writer, new)):
                     return
                 with writer.change(lambda: layout.committed(self.shape)) as change:
-                    self.stage_items(change, *given)
+                    self._stage_items(change, *given)
             return
         selection, grid = Selection(key, self.shape), layout.grid
         items = selection.spread(converted(values, self.dtype))
@@ -387,7 +387,7 @@ class Array(StoredArray, ItemsNode):
 
     # Parts of a change, for tables and groups
 
-    def copied(self) -> NewColumn:
+    def _copied(self) -> NewColumn:
         """Return what a copy of the array is, and its rows."""
         if self._writer is not None:
             self._writer.flush()
@@ -396,7 +396,7 @@ class Array(StoredArray, ItemsNode):
         rows = stream_of(self, new.dtype, self.shape[1:])
         return new, rows.blocks(self._layout.grid_for(new))
 
-    def stage_resize(self, change: Change, shape: Shape) -> None:
+    def _stage_resize(self, change: Change, shape: Shape) -> None:
         """Let `change` set the shape. New items get the fill value."""
         check_nbytes(shape, self.dtype)
         layout, old = self._layout, self.shape
@@ -429,7 +429,7 @@ class Array(StoredArray, ItemsNode):
 
         layout.stage(change, grid, blocks(), lambda: shape, extends=True)
 
-    def resized(self, shape: Shape) -> None:
+    def _resized(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
         old = self._layout.parts()
         shrinks = any(map(operator.lt, shape, self.shape))
@@ -440,7 +440,7 @@ class Array(StoredArray, ItemsNode):
         elif shrinks:
             self._layout.remove_unused(old)
 
-    def selected(self, key: Key, values: object) -> tuple[Selection, Items]:
+    def _selected(self, key: Key, values: object) -> tuple[Selection, Items]:
         """Return what an index selects, and the items that are assigned to it."""
         names, key = split_names(key, self.dtype)
         if names is None:
@@ -453,7 +453,7 @@ class Array(StoredArray, ItemsNode):
         selection = Selection(key, self.shape)
         return selection, selection.spread(items)
 
-    def stage_items(self, change: Change, selection: Selection, items: Items) -> None:
+    def _stage_items(self, change: Change, selection: Selection, items: Items) -> None:
         """Let `change` assign to the selected items."""
         change.renews_token = change.renews_token or self._is_read_with_others
         layout = self._layout

@@ -124,7 +124,7 @@ def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -
         try:
             if is_table:
                 (column,) = (c for c in owner.columns.values() if c.path == path)
-                return column.detached(owner)
+                return column._detached(owner)
             member = owner[name]
         except (KeyError, ValueError):
             raise outer.folder.damage(
@@ -385,7 +385,7 @@ class Group(Node, Mapping[str, Node]):
         except KeyError:
             raise KeyError(key) from None
         if isinstance(member, Table):
-            return inner.detached(member)
+            return inner._detached(member)
         return inner
 
     def _look(self) -> None:

@@ -124,7 +124,7 @@ def _open(found: Found, options: Options) -> Array | Table:
         for column in layout.columns.values():
             column.check_writable()
         table = Table(layout, writer)
-        table.make_equal()
+        table._make_equal()
         return table
     except BaseException:
         writer.close()

@@ -461,13 +461,13 @@ class Table(StoredRows, ItemsNode):
         (rows,) = checked_shape(length)
         with writer.change(lambda: self._committed(rows)) as change:
             for column in self._columns.values():
-                column.stage_resize(change, (rows, *column.shape[1:]))
+                column._stage_resize(change, (rows, *column.shape[1:]))
 
     def _committed(self, length: int) -> None:
         for column in self._columns.values():
-            column.resized((length, *column.shape[1:]))
+            column._resized((length, *column.shape[1:]))
 
-    def make_equal(self) -> None:
+    def _make_equal(self) -> None:
         """Remove the rows that not all columns have, after a writer was interrupted."""
         lengths = {len(column) for column in self._columns.values()}
         if len(lengths) > 1:
@@ -505,14 +505,14 @@ class Table(StoredRows, ItemsNode):
                 columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
                 key = slice(None)
             values = all_columns(rows, list(columns), masks)
-            given = {n: c.selected(key, values[n]) for n, c in columns.items()}
+            given = {n: c._selected(key, values[n]) for n, c in columns.items()}
             waiting = {columns[name]._layout: given[name] for name in columns}
             part = self._part
             if writer.buffered(part, lambda waits: waits.assign(writer, waiting)):
                 return
             with writer.change(lambda: self._committed(len(self))) as change:
                 for name, column in columns.items():
-                    column.stage_items(change, *given[name])
+                    column._stage_items(change, *given[name])
 
     def add_column(
         self,
@@ -606,7 +606,7 @@ class Table(StoredRows, ItemsNode):
                 if changed.get(mask, mask) != MASK_NAME % changed.get(name, name):
                     raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
             self._check_free(changed.values())
-            copies = {new: self._columns[old].copied() for old, new in changed.items()}
+            copies = {new: self._columns[old]._copied() for old, new in changed.items()}
             for old in names.keys() & masks.keys():
                 copies[changed[masks[old]]][0].attrs[MASK_OF] = names[old]
             self._change_columns([changed.get(n, n) for n in self.names], copies)
