@@ -306,7 +306,8 @@ def _end(number: int) -> NoReturn:
     """Remove temporary files and end the process, whatever other threads do.
 
     It ends by the signal, so that a loop of the shell stops. Only the main thread can
-    take back the handler, but a program that replaces this one starts without it.
+    take back the handler, but a program that replaces this one starts without it. The
+    first process of a container gets no such signal.
     """
     import signal
 
@@ -315,7 +316,8 @@ def _end(number: int) -> NoReturn:
         if temporary is not None:
             temporary.remove_unfinished()
         _say("error: %s" % ("interrupted" if number == signal.SIGINT else "terminated"))
-        os.execv("/bin/sh", ["sh", "-c", "kill -%d $$" % number])
+        script = "kill -%d $$; exit %d" % (number, SIGNAL_BASE + number)
+        os.execv("/bin/sh", ["sh", "-c", script])
     finally:
         os._exit(SIGNAL_BASE + number)
 

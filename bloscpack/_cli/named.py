@@ -216,7 +216,7 @@ class NamedTree(Named):
 
     @classmethod
     def is_at(cls, path: str) -> bool:
-        """Return whether a path is a tree, or a block of one."""
+        """Return whether a path is a tree."""
         return os.path.isdir(path) and kind_of_folder(path) == cls.kind
 
     def recover(self, args: Namespace, progress: Bar | None) -> Recovery:

@@ -189,11 +189,17 @@ class ObjectChange(Change):
             self.store.put(name, content, None)
 
 
-def recover_objects(tree: Tree, document: str) -> str:
-    """Complete the change of a writer that died; return the version of the document."""
+def recover_objects(
+    tree: Tree, document: str, check: Callable[[str], object] = bool
+) -> str:
+    """Complete the change of a writer that died; return the version of the document.
+
+    `check` is called with the version before, and raises an error if the writer works.
+    """
     version = tree.store.object_version(document)
     change = ObjectChange(tree.store, document, version)
     tree.read(document)  # after its version is known
+    check(version)
     change.complete(tree)
     return change.version
 
@@ -222,7 +228,7 @@ class ClaimedObjects:
         Called with the first change, or with each change if the dataset `is_shared`.
     wait
         Number of seconds to wait for another writer that does so, too; with 0 its right
-        ends. So it does if it has stored nothing in this time.
+        ends. So it does if it has completed no change in this time.
     """
 
     by_shard = False
@@ -256,21 +262,23 @@ class ClaimedObjects:
 
         Raises `StorageError` if another writer still has the dataset, and works.
         """
-        end, found = time.monotonic() + self.wait, []
+        end, found = time.monotonic() + self.wait, set[str]()
 
-        def take() -> None:
-            self._version = recover_objects(self._tree, ZARR_JSON)
-            if not self.wait:
-                return
-            if b" token=" + HELD_TOKEN.encode() in self._tree.state.content:
-                found.append(self._version)
-                if time.monotonic() < end or len({*found}) > 1:
+        def check(version: str) -> None:
+            content = self._tree.state.content
+            if self.wait and b" token=" + HELD_TOKEN.encode() in content:
+                found.add(version)
+                if time.monotonic() < end or len(found) > 1:
                     raise StorageError(
                         errno.EAGAIN,
                         "another writer has opened this dataset",
                         self._store.root,
                     )
-            self._claim(HELD_TOKEN)
+
+        def take() -> None:
+            self._version = recover_objects(self._tree, ZARR_JSON, check)
+            if self.wait:
+                self._claim(HELD_TOKEN)
 
         waiting(take, self.wait)
 

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import which
 from time import perf_counter, sleep
 
 import pytest
@@ -43,12 +44,12 @@ def runs_verb(process: subprocess.Popen[bytes]) -> bool:
 
 @contextmanager
 def at_work(
-    folder: Path, *arguments: str, in_place: bool = False
+    folder: Path, *arguments: str, in_place: bool = False, around: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a command that has begun to write its output: a file, or `in_place`."""
     before = set(os.listdir(folder))
     with subprocess.Popen(
-        [*COMMAND, *arguments],
+        [*around, *COMMAND, *arguments],
         cwd=folder,
         env=support.environment(),
         stdout=subprocess.PIPE,
@@ -131,6 +132,18 @@ def test_termination_ends_in_bounded_time(folder: Path, number: signal.Signals) 
         process.send_signal(number)
         last = b"blpk: error: terminated\n"
         assert b"" == check_ended(folder, process, -number, last)
+
+
+def test_termination_of_the_first_process_of_a_container(folder: Path) -> None:
+    """It gets no signal without a handler, so that it can't end by one."""
+    around = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    if which("unshare") is None or subprocess.run([*around, "true"]).returncode:
+        pytest.skip("needs unshare, and the right to use it")
+    with at_work(folder, "-n", "2", *SLOW, around=around) as process:
+        children = Path("/proc/%d/task/%d/children" % (process.pid, process.pid))
+        os.kill(int(children.read_text()), signal.SIGTERM)
+        last = b"blpk: error: terminated\n"
+        assert b"" == check_ended(folder, process, 128 + signal.SIGTERM, last)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Semaphore, current_thread, main_thread
 
 import numpy as np
 import pytest
@@ -110,7 +111,39 @@ def test_groups_with_a_timeout_take_turns(options):
 
 
 @compares_versions
-def test_a_writer_takes_over_from_one_that_stores_nothing(options):
+def test_a_writer_that_waits_leaves_the_change_of_another_alone(options, monkeypatch):
+    url, looks = "s3://bucket/a", Semaphore(0)
+    version, remove = ObjectStore.object_version, ObjectStore.remove
+
+    def look(store, name):
+        if current_thread() is not main_thread():
+            looks.release()
+        return version(store, name)
+
+    def wait_and_remove(store, name, *arguments):
+        if name == "c/1/0":  # it is looked at when the change is half done
+            waiting.append(waiter.submit(appended, url, options, 1))
+            for _ in range(3):
+                assert looks.acquire(timeout=60)
+        remove(store, name, *arguments)
+
+    settings = {"dtype": "f8", "shards": 64, "storage_options": options}
+    waiting, empty = [], np.zeros((300, 2))
+    dataset.create_array(url, shape=empty.shape, **settings).close()
+    with ThreadPoolExecutor(1) as waiter:
+        with dataset.open(url, "r+", timeout=600, storage_options=options) as array:
+            array[:] = ROWS + 1
+            with monkeypatch.context() as patch:
+                patch.setattr(ObjectStore, "object_version", look)
+                patch.setattr(ObjectStore, "remove", wait_and_remove)
+                array[:] = empty
+            array[0] = 7
+        waiting[0].result()
+    assert 301 == len(dataset.open(url, storage_options=options))
+
+
+@compares_versions
+def test_a_writer_takes_over_from_one_that_completes_no_change(options):
     url = "s3://bucket/a"
     dataset.create_array(url, ROWS[:1], storage_options=options).close()
     left = dataset.open(url, "r+", timeout=5, storage_options=options)
