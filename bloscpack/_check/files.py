@@ -465,7 +465,7 @@ class Inspection:
                 "for"
             )
             self.report.add("chunks", "search", message, offset=scan.skipped_at)
-        if proof.numbers:
+        if proof.numbers and (self.numbering.chains or self.damaged):
             message = (
                 "the numbers of some chunks, or the number of chunks, are not certain: "
                 "they follow from the bytes between chunks or from the header alone"

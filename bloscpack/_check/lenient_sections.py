@@ -163,7 +163,8 @@ def _report_header(error: FormatError, prefix: bytes, report: Report) -> Section
         kind, unreadable = "truncated", None
     report.add("header", kind, error.message, offset=error.offset or 0)
     no_digests = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
-    return Sections(unreadable=unreadable, states_no_digests=no_digests)
+    base = len(prefix) if kind == "truncated" else 0  # all bytes are of the header
+    return Sections(unreadable=unreadable, states_no_digests=no_digests, base=base)
 
 
 def _check_header(header: BloscpackHeader, prefix: bytes, report: Report) -> None:
@@ -194,6 +195,11 @@ def _read_metadata(
     """
     lost = sections._replace(metadata_lost=True, first=None)
     text_at = start + METADATA_HEADER_LENGTH
+    if text_at > storage.size:
+        sizes = METADATA_HEADER_LENGTH, storage.size - start
+        message = TOO_SHORT % ("a metadata header", *sizes)
+        report.add("metadata", "truncated", message, extent=(start, storage.size))
+        return lost
     try:
         header = MetadataHeader.decode(storage.read_at(start, METADATA_HEADER_LENGTH))
         check_metadata_header(header)

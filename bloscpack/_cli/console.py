@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import BinaryIO, TextIO
 
+    from .._types import Seekable
+
 # Begins each message of the command.
 PREFIX = "blpk"
 
@@ -397,7 +399,7 @@ def warn_of_rest(
 
     `behind` are the first of them, and `metadata` tell whether the file is a shard of
     Zarr, behind whose chunks is an index. Unless `is_left_over` says that an append has
-    left them, the command ends with exit code 1.
+    left them, the exit code is 1, and 2 for a verb for which 1 is an answer.
     """
     from ..serializers import is_shard
 
@@ -406,10 +408,35 @@ def warn_of_rest(
     elif behind and not is_shard(metadata):
         text = "other bytes lie behind %s, and are not read: 'blpk verify' says more"
         if not is_left_over():
-            console.least_code = 1
+            console.least_code = console.code_of_lost
     else:
         return
     log.notice(text % quoted_input(in_file))
+
+
+def is_left_over(fp: Seekable, start_of_file: int = 0) -> bool:
+    """Return whether an append has left the bytes behind a file."""
+    from ..file_io import CompressedFPSource
+
+    fp.seek(start_of_file)
+    source = CompressedFPSource(fp)
+    for _ in source.frames():
+        pass
+    return source.is_left_over()
+
+
+def warn_of_rest_in(in_file: str, path: str) -> None:
+    """Warn as `warn_of_rest` of a file that has been read whole, if it is one."""
+    from .._storage.local import begins_with
+
+    if not os.path.isfile(path) or not begins_with(path, MAGIC):
+        return
+    from ..reader import Reader
+
+    with open(path, "rb") as fp:
+        reader = Reader(fp)
+        behind = reader._peek_behind(len(MAGIC))
+        warn_of_rest(in_file, behind, reader.metadata, lambda: is_left_over(fp))
 
 
 def warn_of_loss(target: str, lost: Sequence[str], source: str) -> None:

@@ -163,6 +163,15 @@ def test_unknown_lengths():
     assert ["truncated"] == kinds(report_on(data[:-1]))
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(5, ["truncated"]), (31, ["truncated"]), (33, ["truncated", "missing"])],
+)
+def test_a_file_cut_off_inside_a_header_has_no_other_finding(size, expected):
+    report = report_on(packed(text(1000), metadata={"a": 1})[:size])
+    assert expected == [finding.kind for finding in report.findings]
+
+
 @pytest.mark.parametrize("last", [8, 0, -1])
 def test_unknown_lengths_without_a_chunk(last):
     header = headers.BloscpackHeader(nchunks=-1, chunk_size=-1, last_chunk=last)

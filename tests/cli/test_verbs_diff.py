@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -305,6 +306,17 @@ def test_values_of_attributes(run, a, b, equal):
     pack("a.blp", [1], metadata={"v": a})
     pack("b.blp", [1], metadata={"v": b})
     assert equal == differences(run, "a.blp", "b.blp", int(not equal))["equal"]
+
+
+@pytest.mark.parametrize(("behind", "code"), [(b"other", (2, 1)), (bytes(9), (0, 0))])
+def test_bytes_behind_a_file_are_named(run, behind, code):
+    pack("a.blp", ROWS)
+    Path("longer.blp").write_bytes(Path("a.blp").read_bytes() + behind)
+    calls = ("diff", "longer.blp", "a.blp"), ("convert", "longer.blp", "longer.npy")
+    for arguments, expected in zip(calls, code, strict=True):
+        found, _, errors = run(*arguments)
+        assert expected == found
+        assert "other bytes lie behind 'longer.blp'" in errors
 
 
 def test_a_file_and_its_plain_bytes(run):

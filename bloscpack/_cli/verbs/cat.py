@@ -19,7 +19,7 @@ from ..._types import Seekable
 from ...constants import MAGIC
 from ...exceptions import UsageError
 from ..args import parse_size
-from ..console import console, name_of_input, warn_of_rest
+from ..console import console, is_left_over, name_of_input, warn_of_rest
 from ..exit_codes import WrongUsage
 from ..named import NamedFile, named, opened_rows
 
@@ -123,8 +123,8 @@ def _cat_file(
                 fp.seek(start_of_file + reader._file.state.check_end())
                 _cat_pipe(path, fp, slice(None), nthreads)
             else:
-                is_left_over = partial(_is_left_over, fp, start_of_file)
-                warn_of_rest(path, behind, reader.metadata, is_left_over)
+                why = partial(is_left_over, fp, start_of_file)
+                warn_of_rest(path, behind, reader.metadata, why)
 
     parts = bytes_ is not None or rows is not None
     name = name_of_input(path, seekable=rows is not None)
@@ -201,14 +201,3 @@ def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
             break
         source = source.following()
     warn_of_rest(name, behind, source.metadata, source.is_left_over)
-
-
-def _is_left_over(fp: Seekable, start_of_file: int) -> bool:
-    """Return whether an append has left the bytes behind a file."""
-    from ...file_io import CompressedFPSource
-
-    fp.seek(start_of_file)
-    source = CompressedFPSource(fp)
-    for _ in source.frames():
-        pass
-    return source.is_left_over()

@@ -25,6 +25,7 @@ from ..console import (
     plain_name,
     quoted_input,
     warn_of_loss,
+    warn_of_rest_in,
 )
 from ..exit_codes import WrongUsage
 from ..jobs import Clock
@@ -118,6 +119,7 @@ def run(args: Namespace) -> None:
         )
     clock.log(done.nbytes)
     warn_of_loss(done.target, done.lost, args.source)
+    warn_of_rest_in(args.source, source)
     for text in (*done.notes, *done.recovered[:RECOVERED_SHOWN]):
         log.notice("%s: %s" % (quoted_input(args.source), text))
     if args.json:

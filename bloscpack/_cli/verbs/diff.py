@@ -26,7 +26,7 @@ from ...exceptions import BloscpackError, NotReadable
 from ...log import printable
 from .. import exit_codes
 from ..args import READING, READING_PROPERTIES, reading_options
-from ..console import STREAM, console, warn_of_unread
+from ..console import STREAM, console, warn_of_rest_in, warn_of_unread
 from ..contents import BYTES, Opened, bytes_of, check_options, opened
 from ..progress import shown
 from ..row_text import MISSING, json_values
@@ -80,6 +80,8 @@ def run(args: Namespace) -> int:
             found.compare(a.content, b.content)
             for each in (a, b):
                 warn_of_unread(each.name, each.lost)
+                if not each.member:
+                    warn_of_rest_in(each.name, each.path)
             _show(args, found, a, b)
     except BrokenPipeError:
         raise
