@@ -350,8 +350,12 @@ class _FileAt:
         if finds_end and not self.damage and header.nchunks:
             try:
                 self._move_to_end(cursor)
+                has_trailer = self.shard is not None and self._skip_trailer(cursor)
                 self.is_followed = bytes(cursor.peek(len(MAGIC))) == MAGIC
                 cursor.restore()
+                if self.is_followed and self.shard is not None:
+                    rows, slots = self.shard.rows, self.shard.slots
+                    self.shard = ShardInfo(rows=rows, slots=slots, index=has_trailer)
             except FormatError as error:
                 self.damage = error
         is_whole = size is None or self.is_followed
@@ -409,6 +413,14 @@ class _FileAt:
         except FormatError as error:
             error.locate(len(offsets) - 1, offsets[-1])
             raise
+
+    def _skip_trailer(self, cursor: Cursor) -> bool:
+        """Move behind the trailer of a shard; return whether there is one."""
+        from ._format.shard import skip_trailer
+
+        begin, beginning = cursor.position, self.beginning
+        skip_trailer(cursor, beginning.header, beginning.metadata)
+        return cursor.position > begin
 
     def info(self, name: str) -> FileInfo:
         """Return the description of the file."""

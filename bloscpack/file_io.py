@@ -70,6 +70,7 @@ from .defaults import CHUNK_SIZE_NOT_GIVEN
 from .exceptions import DamageError, StorageError, UsageError, UsageTypeError
 from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size, pretty_size
+from .serializers import is_shard
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -119,6 +120,7 @@ class SectionsSource(CompressedSource):
         self.checksum_impl = beginning.header.checksum_impl
         self.nchunks = beginning.header.nchunks
         self._last: Frame | None = None
+        self._is_at_end = False
 
     @property
     def offsets(self) -> list[int] | None:
@@ -140,15 +142,26 @@ class SectionsSource(CompressedSource):
             yield frame
 
     def peek_behind(self, size: int) -> bytes:
-        """Return up to `size` bytes behind the last chunk, after all were read."""
+        """Return up to `size` bytes behind the file, after all chunks were read."""
+        self.move_to_end()
         data = bytes(self._cursor.peek_behind(size))
         self._cursor.restore()
         return data
 
+    def move_to_end(self) -> None:
+        """Move behind the trailer of a shard, after all chunks were read."""
+        if not self._is_at_end and is_shard(self.metadata):
+            from ._format.shard import skip_trailer
+
+            skip_trailer(self._cursor, self.bloscpack_header, self.metadata)
+            self._cursor.restore()
+        self._is_at_end = True
+
     def is_left_over(self) -> bool:
-        """Return whether an append has left the bytes behind the last chunk."""
+        """Return whether an append has left the bytes behind the file."""
         from ._format.append_plan import is_left_over
 
+        self.move_to_end()
         return is_left_over(self._cursor, self.bloscpack_header, self._last)
 
 

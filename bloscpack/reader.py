@@ -10,10 +10,13 @@ from collections.abc import Callable
 
 from ._file.opened import OpenedFile, storage_from
 from ._format.dtypes import Array
+from ._format.shard import skip_trailer
 from ._storage.base import Storage
+from ._storage.cursor import StorageCursor
 from ._types import Seekable
 from .exceptions import UsageError
 from .lazy_array import LazyArray, open_ndarray
+from .serializers import is_shard
 
 
 class Reader:
@@ -59,9 +62,19 @@ class Reader:
         self.nbytes = file.state.nbytes
 
     def _peek_behind(self, count: int) -> bytes:
-        """Return up to `count` bytes that lie behind the last chunk."""
+        """Return up to `count` bytes that lie behind the file."""
+        return self._file.state.storage.read_at(self._end(), count)
+
+    def _end(self) -> int:
+        """Return where the file ends, with the trailer of a shard."""
         state = self._file.state
-        return state.storage.read_at(state.check_end(), count)
+        end = state.check_end()
+        if is_shard(self.metadata):
+            cursor = StorageCursor(state.storage)
+            cursor.move(end)
+            skip_trailer(cursor, self.header, self.metadata)
+            end = cursor.position
+        return end
 
     def read(
         self, start: int, stop: int | None, *, nthreads: int | None = None

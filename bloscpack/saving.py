@@ -17,7 +17,7 @@ from ._commit.replacing import replacing
 from ._file.archive import ArchiveSettings
 from ._format.dtypes import exact_array
 from ._format.other_formats import CALLS, ZIP
-from ._format.shard import TRAILER_HEAD, row_nbytes, trailer_nbytes
+from ._format.shard import row_nbytes
 from ._storage.base import Storage, refuse_text, releasing_views
 from ._storage.paths import check_ending, check_is_path
 from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
@@ -33,7 +33,7 @@ from .numpy_io import (
     unpack_ndarray,
     unpack_ndarray_from_file,
 )
-from .serializers import is_shard, user_metadata
+from .serializers import user_metadata
 from .zip_io import load_arrays, loadz, write_arrays
 
 if TYPE_CHECKING:
@@ -268,12 +268,9 @@ def _load_next(
     refuse_text(file)
     source = CompressedFPSource(file, limits=limits)
     array = unpack_ndarray(source, nthreads=nthreads)
-    header, metadata = source.bloscpack_header, source.metadata
+    metadata = source.metadata
     if source.input_fp is not file:  # an undo record ends the file
         file.seek(0, os.SEEK_END)
         return array, user_metadata(metadata)
-    if is_shard(metadata):
-        behind = source.peek_behind(TRAILER_HEAD)
-        if nbytes := trailer_nbytes(header, metadata, behind):
-            file.seek(nbytes, os.SEEK_CUR)
+    source.move_to_end()
     return array, user_metadata(metadata)

@@ -45,7 +45,7 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError, StorageError
 from ..headers import BloscpackHeader
 from ..serializers import is_shard, shard_rows
-from .findings import ANOTHER
+from .findings import ANOTHER, TRAILING
 from .lenient_sections import Sections
 
 if TYPE_CHECKING:
@@ -250,16 +250,24 @@ class _TrailerCheck:
                 positions[0] + head.ctbytes + self.inspection.checksum.size
             )
         for position in positions:
-            if whole.read_at(position, len(MAGIC)) == MAGIC:
-                message = (
-                    "'%d' bytes lie behind the shard index: another packed file begins "
-                    "there, and is not read"
-                )
-                message %= whole.size - position
-                extent = position, whole.size
-                self.report.note("chunks", ANOTHER, message, extent=extent)
-                return position
+            kind, why = ANOTHER, ": another packed file begins there"
+            if whole.read_at(position, len(MAGIC)) != MAGIC:
+                if not self._ends_at(position, size):
+                    continue
+                kind, why = TRAILING, ""
+            message = "'%d' bytes lie behind the shard index%s"
+            message %= whole.size - position, why
+            self.report.note("chunks", kind, message, extent=(position, whole.size))
+            return position
         return whole.size
+
+    def _ends_at(self, position: int, size: int) -> bool:
+        """Return whether an intact index of `size` bytes ends there, and no file."""
+        whole, start = self.inspection.whole, position - size
+        if position >= whole.size or start < self.copy_start:
+            return False
+        stop = position - CRC_LENGTH
+        return whole.read_at(stop, CRC_LENGTH) == _crc_of_extent(whole, start, stop)
 
     def check(self) -> None:
         """Check separator, index and padded copy."""

@@ -392,20 +392,15 @@ def why_missing(path: str) -> str:
     return "does not exist"
 
 
-def warn_of_rest(
-    in_file: str, behind: bytes, metadata: object, is_left_over: Callable[[], bool]
-) -> None:
-    """Warn the user if bytes that are not read follow the last chunk.
+def warn_of_rest(in_file: str, behind: bytes, is_left_over: Callable[[], bool]) -> None:
+    """Warn the user if bytes that are not read follow a file.
 
-    `behind` are the first of them, and `metadata` tell whether the file is a shard of
-    Zarr, behind whose chunks is an index. Unless `is_left_over` says that an append has
-    left them, the exit code is 1, and 2 for a verb for which 1 is an answer.
+    `behind` are the first of them. Unless `is_left_over` says that an append has left
+    them, the exit code is 1, and 2 for a verb for which 1 is an answer.
     """
-    from ..serializers import is_shard
-
     if behind == MAGIC:
         text = "behind %s begins another packed file, which is not read"
-    elif behind and not is_shard(metadata):
+    elif behind:
         text = "other bytes lie behind %s, and are not read: 'blpk verify' says more"
         if not is_left_over():
             console.least_code = console.code_of_lost
@@ -436,7 +431,7 @@ def warn_of_rest_in(in_file: str, path: str) -> None:
     with open(path, "rb") as fp:
         reader = Reader(fp)
         behind = reader._peek_behind(len(MAGIC))
-        warn_of_rest(in_file, behind, reader.metadata, lambda: is_left_over(fp))
+        warn_of_rest(in_file, behind, lambda: is_left_over(fp))
 
 
 def warn_of_loss(target: str, lost: Sequence[str], source: str) -> None:

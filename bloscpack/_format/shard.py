@@ -19,6 +19,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -38,6 +39,7 @@ from .grid import MAX_SLOTS, Grid
 
 if TYPE_CHECKING:
     from .._storage.base import Storage
+    from .._storage.cursor import Cursor
 
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
@@ -368,6 +370,18 @@ def trailer_nbytes(header: BloscpackHeader, metadata: Json, behind: Buffer) -> i
     elif may_have_table(header, metadata):
         nbytes += table_nbytes(behind)
     return nbytes
+
+
+def skip_trailer(cursor: Cursor, header: BloscpackHeader, metadata: Json) -> None:
+    """Move a cursor behind the last chunk to the end of the trailer, if there is one.
+
+    It moves to the end of the file if the trailer is cut off.
+    """
+    with suppress(FormatError):
+        nbytes = trailer_nbytes(header, metadata, cursor.peek_behind(TRAILER_HEAD))
+        left = cursor.left()
+        nbytes = nbytes if left is None else min(nbytes, left)
+        cursor.skip(nbytes, "a trailer", "shard")
 
 
 def may_have_table(header: BloscpackHeader, metadata: Json) -> bool:

@@ -120,11 +120,11 @@ def _cat_file(
         if stop == reader.nbytes:
             behind = reader._peek_behind(len(MAGIC))
             if behind == MAGIC and bytes_ is None:
-                fp.seek(start_of_file + reader._file.state.check_end())
+                fp.seek(start_of_file + reader._end())
                 _cat_pipe(path, fp, slice(None), nthreads)
             else:
                 why = partial(is_left_over, fp, start_of_file)
-                warn_of_rest(path, behind, reader.metadata, why)
+                warn_of_rest(path, behind, why)
 
     parts = bytes_ is not None or rows is not None
     name = name_of_input(path, seekable=rows is not None)
@@ -200,4 +200,4 @@ def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:
         if behind != MAGIC or not is_whole:
             break
         source = source.following()
-    warn_of_rest(name, behind, source.metadata, source.is_left_over)
+    warn_of_rest(name, behind, source.is_left_over)

@@ -137,9 +137,7 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
                 check,
                 nthreads=args.nthreads,
                 progress=bar,
-                behind=lambda found: warn_of_rest(
-                    in_file, found, last.metadata, last.is_left_over
-                ),
+                behind=lambda found: warn_of_rest(in_file, found, last.is_left_over),
                 make_sink=begin,
                 joins=not is_npy,
             )
