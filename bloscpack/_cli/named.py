@@ -237,24 +237,38 @@ class NamedDataset(Named):
 
     def describe(self) -> JsonObject:
         """Return the description; a member that can't be opened has an error."""
-        from .. import dataset
+        return {"path": shown_name(self.path), **self._described()}
 
-        return {"path": shown_name(self.path), **dataset.describe(self.path)}
+    def _described(self) -> JsonObject:
+        """Return the description, after a warning of members without folders."""
+        from .. import dataset, log
+        from .._format.names import listed
+        from ..dataset.layouts import NO_FOLDERS
+
+        described: JsonObject = dataset.describe(self.path)
+        found = [described]
+        for group in found:
+            found += group.get("members", ())
+            if missing := group.get("missing"):
+                path = self._path_of(group["name"])
+                log.notice(NO_FOLDERS % (printable(path), printable(listed(missing))))
+        return described
+
+    def _path_of(self, name: str) -> str:
+        """Return the path or the URL of a member."""
+        path = self.path
+        if name and is_url(path):
+            return joined_url(public_name(path), name)
+        return os.path.join(path, *name.split("/")) if name else shown_name(path)
 
     def entries(self) -> tuple[list[JsonObject], int]:
         """Return the fields of each array; one that can't be opened is reported."""
-        from .. import dataset
         from ..dataset.description import arrays_of
 
         found: list[JsonObject] = []
-        code, path = EXIT_OK, self.path
-        for described in arrays_of(dataset.describe(path)):
-            name = described["name"]
-            file = shown_name(path)
-            if name and is_url(path):
-                file = joined_url(public_name(path), name)
-            elif name:
-                file = os.path.join(path, *name.split("/"))
+        code = EXIT_OK
+        for described in arrays_of(self._described()):
+            file = self._path_of(described["name"])
             if "error" in described:
                 texts = printable(file), printable(described["error"])
                 console.report("'%s': %s" % texts)

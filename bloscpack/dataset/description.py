@@ -16,7 +16,7 @@ from ..exceptions import BloscpackError, FormatError, Unsupported
 from ..log import printable
 from .checking import joined_name, open_for_check
 from .folder import Folder
-from .layouts import detect, find_members
+from .layouts import detect, find_members, missing_members
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 
 # Names of the filters of Blosc, by number.
@@ -32,8 +32,9 @@ def describe(
 
     No chunk is read. A table has the key ``columns`` and a group the key ``members``:
     lists of descriptions. One that can't be opened has the key ``error``, and
-    ``damaged``: whether bytes are wrong or missing. A field ``fill_value`` that is no
-    number is text. An array has the key ``dims`` if an axis has a name.
+    ``damaged``: whether bytes are wrong or missing. ``missing`` names members whose
+    folders another program has renamed, moved or removed. A field ``fill_value`` that
+    is no number is text. An array has the key ``dims`` if an axis has a name.
 
     Parameters
     ----------
@@ -113,6 +114,8 @@ def _describe(name: str, node: NodeLayout) -> JsonObject:
         parts = [(n, node.name, "array", partial(opened, n)) for n in listed]
     else:
         inner, found = "members", find_members(node.folder)
+        if missing := missing_members(node.folder):
+            result["missing"] = missing
         parts = ((n, *f[1:], partial(open_for_check, *f)) for n, f in found)
     members: list[JsonObject] = []
     for part, layout, kind, open_node in parts:

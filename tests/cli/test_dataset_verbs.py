@@ -146,6 +146,20 @@ def test_list(capfd):
     assert ["t-zarr/x", "t-zarr/y"] == [entry["file"] for entry in found]
 
 
+def test_members_whose_folders_were_renamed_are_named(capfd):
+    with dataset.create_group("g") as group, group.change() as change:
+        change.create_array("in/rain", [1.5])
+        change.create_array("time", [1, 2])
+    os.rename("g/time", "g/renamed")
+    os.rename("g/in/rain", "g/in/other")
+    for verb in ("list", "info"):
+        run(verb, "g")
+        lines = capfd.readouterr().err.splitlines()
+        lost = [("g", "time"), (os.path.join("g", "in"), "rain")]
+        for line, names in zip(lines, lost, strict=True):
+            assert "'%s' is read without the members '%s'" % names in line
+
+
 def test_list_with_files(capfd):
     make_all()
     bloscpack.pack_bytes_to_file(b"abc", "x.blp")
