@@ -435,6 +435,17 @@ def test_chunks_inside_of_chunks_whose_header_is_lost():
         assert with_lost(inner, 500, [i]) == found
 
 
+@pytest.mark.parametrize("sizes", [(40,), (40, 50)])
+def test_chunks_of_another_file_that_touch_those_of_this_one(sizes):
+    plain = random.Random(3).randbytes(1400)
+    data = packed(plain, offsets=False)
+    inner = b"".join(packed(text(n), offsets=False)[32:] for n in sizes)
+    for i, (start, stop, _) in enumerate(frames_of(data)[:-1]):
+        for at in (start, stop - len(inner)):
+            found, _, _ = recovered(data[:at] + inner + data[at + len(inner) :])
+            assert with_lost(plain, 300, [i]) == found
+
+
 # Random damage
 
 

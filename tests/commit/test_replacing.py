@@ -12,6 +12,7 @@ import pytest
 from crash.watched_disk import WatchedDisk, replaced_disk
 from support import environment
 
+from bloscpack import pack_bytes_to_file
 from bloscpack._commit.replacing import check_distinct, replacing
 from bloscpack._storage.base import write_all
 from bloscpack.cli import main
@@ -71,6 +72,18 @@ def test_failure_to_take_the_name(tmp_path):
     with pytest.raises(OSError, match="name"), replacing(path):
         path.mkdir()
     assert ["name"] == names_in(tmp_path)
+
+
+@needs_posix
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_new_file_has_the_usual_mode(tmp_path, umask):
+    path = tmp_path / "new"
+    old = os.umask(umask)
+    try:
+        pack_bytes_to_file(b"content", path)
+    finally:
+        os.umask(old)
+    assert 0o666 & ~umask == stat.S_IMODE(path.stat().st_mode)
 
 
 def test_two_at_once(tmp_path):

@@ -1142,7 +1142,7 @@ def test_a_folder_that_can_not_be_changed_is_named(sticky):
 
 # Arguments of the command, and what another user has put into the folder before: the
 # names of links, and where they lead.
-PLANTED = [
+PLANTED_LINKS = [
     ("compress plain d/x.blp", {".x.blp.0-%d.tmp" % i: "own/old" for i in range(4)}),
     ("compress plain d/x.blp", {"x.blp": "own/new"}),
     ("compress plain d/x.blp", {"x.blp": "own/old"}),
@@ -1170,7 +1170,9 @@ PLANTED = [
 
 @needs_root
 @pytest.mark.parametrize("linked", [os.symlink, os.link], ids=["links", "hard links"])
-@pytest.mark.parametrize(("command", "links"), PLANTED, ids=[c for c, _ in PLANTED])
+@pytest.mark.parametrize(
+    ("command", "links"), PLANTED_LINKS, ids=[c for c, _ in PLANTED_LINKS]
+)
 def test_planted_links_lead_to_no_file_of_root(
     open_folder, monkeypatch, command, links, linked
 ):
