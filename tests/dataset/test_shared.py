@@ -269,8 +269,7 @@ def test_timeout(path, monkeypatch):
         holder = dataset.open(path, "r+")
         dataset.open(path, "r+", timeout=60, **options).close()
         assert 6 == len(pauses)
-        assert sorted(pauses) == pauses
-        assert pauses[0] < pauses[-1] <= 0.1
+        assert pauses[0] < pauses[-1] <= 0.15  # each is random by a half
     with opened(path), pytest.raises(StorageError, match=HELD):
         dataset.open_array(path, "r+", timeout=0)
     for timeout in ("soon", float("nan")):
