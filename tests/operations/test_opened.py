@@ -140,6 +140,29 @@ def test_cached_chunks_are_read_once(tmp_path):
         assert before + 2 == len(storage.requests)
 
 
+class Counted(io.BytesIO):
+    """Counts the reads."""
+
+    nreads = 0
+
+    def read(self, *size):
+        self.nreads += 1
+        return super().read(*size)
+
+
+def test_a_local_chunk_that_is_read_again_is_kept():
+    plain = np.arange(1000).tobytes()  # each chunk has a single block
+    file, nreads, memory = Counted(packed(plain, 800)), [], memoryview(bytearray(9))
+    with OpenedFile(file) as opened:
+        for number in (3, 3, 5, 3, 5, 3):
+            file.nreads = 0
+            opened.read_into(memory, 800 * number + 1)
+            assert plain[800 * number + 1 :][:9] == memory
+            nreads.append(file.nreads)
+    # The last chunk is in memory until another one is read, and kept after two reads.
+    assert [1, 0, 1, 1, 0, 0] == nreads
+
+
 def test_threads_that_read_parts_of_the_same_chunks(tmp_path):
     path, wrong = tmp_path / "a.blp", []
     path.write_bytes(packed(PLAIN, 100))
