@@ -30,12 +30,14 @@ from .._format.shard import (
     ENTRY,
     MISSING,
     SEPARATOR,
+    TRAILER_HEAD,
     count_slots,
     encode_entries,
     index_size,
     inner_size,
     may_have_table,
     slots_of,
+    trailer_nbytes,
 )
 from .._storage.base import READ_SIZE, PartStorage, Storage
 from .._storage.cursor import StorageCursor
@@ -45,7 +47,7 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError, StorageError
 from ..headers import BloscpackHeader
 from ..serializers import is_shard, shard_rows
-from .findings import ANOTHER, TRAILING
+from .findings import ANOTHER
 from .lenient_sections import Sections
 
 if TYPE_CHECKING:
@@ -232,13 +234,17 @@ class _TrailerCheck:
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         size = index_size(count_slots(header, metadata))
-        self.stop = self._stop(size)
+        head = inspection.whole.read_at(self.start, TRAILER_HEAD)
+        nbytes = 0
+        with suppress(FormatError):
+            nbytes = trailer_nbytes(header, metadata, head)
+        self.stop = self._stop(size, self.start + nbytes)
         self.index_start = self.stop - size
 
-    def _stop(self, size: int) -> int:
+    def _stop(self, size: int, expected: int) -> int:
         """Return the end of the trailer, also if another packed file follows.
 
-        The index has `size` bytes.
+        The index has `size` bytes, and is `expected` to end there.
         """
         whole = self.inspection.whole
         positions = [self.copy_start + size]
@@ -250,15 +256,15 @@ class _TrailerCheck:
                 positions[0] + head.ctbytes + self.inspection.checksum.size
             )
         for position in positions:
-            kind, why = ANOTHER, ": another packed file begins there"
-            if whole.read_at(position, len(MAGIC)) != MAGIC:
-                if not self._ends_at(position, size):
-                    continue
-                kind, why = TRAILING, ""
-            message = "'%d' bytes lie behind the shard index%s"
-            message %= whole.size - position, why
-            self.report.note("chunks", kind, message, extent=(position, whole.size))
-            return position
+            where = position, whole.size
+            behind = "'%d' bytes lie behind the shard index" % (whole.size - position)
+            if whole.read_at(position, len(MAGIC)) == MAGIC:
+                message = behind + ": another packed file begins there"
+                self.report.note("chunks", ANOTHER, message, extent=where)
+                return position
+            if position == expected and self._ends_at(position, size):
+                self._add(behind + ", where Zarr looks for it", *where)
+                return position
         return whole.size
 
     def _ends_at(self, position: int, size: int) -> bool:

@@ -398,14 +398,16 @@ def warn_of_rest(in_file: str, behind: bytes, is_left_over: Callable[[], bool]) 
     `behind` are the first of them. Unless `is_left_over` says that an append has left
     them, the exit code is 1, and 2 for a verb for which 1 is an answer.
     """
+    is_harmless = False
     if behind == MAGIC:
         text = "behind %s begins another packed file, which is not read"
     elif behind:
         text = "other bytes lie behind %s, and are not read: 'blpk verify' says more"
-        if not is_left_over():
-            console.least_code = console.code_of_lost
+        is_harmless = is_left_over()
     else:
         return
+    if not is_harmless:
+        console.least_code = console.code_of_lost
     log.notice(text % quoted_input(in_file))
 
 

@@ -148,7 +148,7 @@ MESSAGES = {
         lambda c, s: c[: s + 12],
         "expected a shard index of '100' bytes behind the chunks, found '4'",
     ),
-    "zeros behind": (lambda c, s: c + bytes(16), "the checksum of the shard index"),
+    "zeros behind": (lambda c, s: c + bytes(16), "'16' bytes lie behind the shard"),
     "copy": (
         lambda c, s: c[: s + 30] + bytes([c[s + 30] ^ 1]) + c[s + 31 :],
         "the padded copy of the last chunk is damaged: ",
@@ -178,6 +178,15 @@ def test_another_file_behind_a_shard_is_named():
     content = shard()
     kinds = [f.kind for f in report(content + content).findings]
     assert "another" in kinds
+
+
+def test_other_bytes_behind_a_shard_are_the_only_finding():
+    """Neither the index nor the copy is called damaged."""
+    for content in (shard(), shard(ROWS[:64])):
+        found = report(content + b"hello").findings
+        assert ["'5' bytes lie behind the shard index, where Zarr looks for it"] == [
+            finding.message for finding in found
+        ]
 
 
 def test_recover_tells_about_a_file_behind_a_shard():

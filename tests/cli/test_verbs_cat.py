@@ -330,6 +330,33 @@ def test_trailing_bytes_of_another_kind_are_reported():
     assert b"a.blp: followed by other bytes" in done.stdout
 
 
+@pytest.mark.parametrize("nrows", [100, 35], ids=["full", "short last chunk"])
+def test_files_and_bytes_behind_a_shard(nrows):
+    """Behind its chunks a shard has an index, behind which the next file begins."""
+    rows = np.arange(5.0 * nrows).reshape(nrows, 5)
+    shard = bloscpack.pack_ndarray_to_bytes(rows, shard=True, chunk_size=400)
+    plain, other = rows.tobytes(), bloscpack.pack_bytes_to_bytes(PLAIN)
+    Path("joined.blp").write_bytes(shard + shard + other)
+    for arguments in (
+        ["cat", "joined.blp"],
+        ["decompress", "--raw", "joined.blp", "-"],
+    ):
+        done = blpk(*arguments)
+        assert (0, 2 * plain + PLAIN) == (done.returncode, done.stdout)
+    assert 2 * plain + PLAIN == blpk("-d", input_=shard + shard + other).stdout
+    assert b"total of 3 files" in blpk("list", "joined.blp").stdout
+    done = blpk("verify", "joined.blp")
+    assert (0, 3) == (done.returncode, done.stdout.count(b": ok"))
+    done = blpk("convert", "joined.blp", "x.npy")
+    assert (1, b"begins another packed file" in done.stderr) == (done.returncode, True)
+    Path("more.blp").write_bytes(shard + b"hello")
+    for arguments in (["cat", "more.blp"], ["decompress", "--raw", "more.blp", "-"]):
+        done = blpk(*arguments)
+        assert (1, plain) == (done.returncode, done.stdout)
+    done = blpk("-d", input_=shard + b"hello")
+    assert (1, plain) == (done.returncode, done.stdout)
+
+
 def shortened_append(plain, first, then):
     """Return a file as 0.16.0 leaves it after an append that shrinks the last chunk."""
     kept = bloscpack.pack_bytes_to_bytes(plain[:-8], blosc_args=first)
