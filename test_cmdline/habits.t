@@ -43,6 +43,8 @@ Options of gzip stand in place of a verb where they are clear; no input is remov
   out.blp
   $ blpk -dc in.blp | tail -1
   1000
+  $ blpk -dc < in.blp | tail -1
+  1000
   $ blpk -t in.blp out.blp
   in.blp: ok (1 chunk, 3.8K)
   out.blp: ok (1 chunk, 3.8K)

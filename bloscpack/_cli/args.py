@@ -818,7 +818,9 @@ def _advice(word: str, arguments: Sequence[str]) -> str:
     verb = OTHER_WORDS.get(word.lower())
     has_options = any(argument.startswith("-") for argument in arguments[:1])
     if verb is None and (has_options or os.path.exists(word)):
-        return "name it in front: 'blpk compress %s'" % " ".join(arguments)
+        name = "decompress" if "-d" in arguments else "compress"
+        rest = " ".join(argument for argument in arguments if argument != "-d")
+        return "name it in front: 'blpk %s %s'" % (name, rest)
     verb = verb or similar(word.lower(), (verb.name for verb in VERBS))
     return "did you mean '%s'?" % verb if verb else "--help shows all"
 
@@ -1097,7 +1099,7 @@ def _parse_like_gzip(parser: Parser, arguments: list[str]) -> Namespace | None:
 
     None if the meaning is not clear: if there is a verb or another option, if a name is
     no file, or for ``-c`` without ``-d``, which names the codec elsewhere. All names
-    are inputs, as in gzip, and no input is removed.
+    are inputs, as in gzip, and no input is removed. Without names, ``-dc`` is ``-d``.
     """
     if not arguments or not arguments[0].startswith("-") or any(map(find, arguments)):
         return None
@@ -1114,6 +1116,9 @@ def _parse_like_gzip(parser: Parser, arguments: list[str]) -> Namespace | None:
     verb = {"t": "verify", "l": "list", "d": "decompress"}
     name = next((verb[letter] for letter in verb if letter in given), "compress")
     levels = [letter for letter in letters if letter in "123456789"]
+    if {*"cd"} <= given <= {*"cdkfqv"} and names in ([], [STREAM]):
+        words = ["-" + letter for letter in letters if letter in "dfqv"]
+        return _parse_filter(parser, words) if may_be_filter(words) else None
     if (
         not names
         or any(_may_be_value(word) or not os.path.lexists(word) for word in names)

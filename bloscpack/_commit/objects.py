@@ -278,7 +278,11 @@ class ClaimedObjects:
         def take() -> None:
             self._version = recover_objects(self._tree, ZARR_JSON, check)
             if self.wait:
-                self._claim(HELD_TOKEN)
+                try:
+                    self._claim(HELD_TOKEN)
+                except BaseException:
+                    self.release()
+                    raise
 
         waiting(take, self.wait)
 
