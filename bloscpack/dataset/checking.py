@@ -36,7 +36,6 @@ from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
     MISSING,
-    OTHER_PROGRAM,
     SHORT,
     DatasetReport,
     FileCheck,
@@ -56,6 +55,11 @@ from .layouts.zarr import ZarrArray
 ATTEMPTS = 10
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
+# A note about a document.
+CHANGED = (
+    "its digest does not fit, or it has none: another program has written it, or it is "
+    "damaged"
+)
 
 
 def verify(
@@ -317,7 +321,7 @@ class DatasetCheck:
         """Check the attributes, and whether another program wrote the description."""
         if node.changed_elsewhere:
             name = self._name(node.folder.path(node.description_files[0]))
-            self.report.note("metadata", "changed", OTHER_PROGRAM, file=name)
+            self.report.note("metadata", "changed", CHANGED, file=name)
         if node.folder.prefix[:-1] in node.folder.tree.stale:
             message = (
                 "the document around it has another copy of this one, which counts: "
