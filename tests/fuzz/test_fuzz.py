@@ -128,14 +128,14 @@ def raising(error):
     ("expected", "module", "name", "fake"),
     [
         (IndexError, "file_io", "unpack_bytes_from_bytes", raising(IndexError())),
-        (MemoryError, "frames", "read_metadata", raising(MemoryError())),
+        (MemoryError, "_format.sections", "read_metadata", raising(MemoryError())),
         (
             Broken,
             "file_io",
             "unpack_bytes_from_bytes",
             lambda data, nthreads: (b"abc", None),
         ),
-        (Broken, "chunks", "check_digest", raising(bp.FormatError())),
+        (Broken, "_format.chunks", "check_digest", raising(bp.FormatError())),
         (
             Broken,
             "append",
@@ -152,7 +152,7 @@ def raising(error):
 )
 def test_what_it_notices(tmp_path, monkeypatch, expected, module, name, fake):
     files.run(DATA, tmp_path)
-    monkeypatch.setattr(getattr(files, module), name, fake)
+    monkeypatch.setattr("bloscpack.%s.%s" % (module, name), fake)
     with pytest.raises(expected):
         files.run(DATA, tmp_path)
 
