@@ -268,7 +268,8 @@ class Change:
         for name in inside:
             if name in self._files:
                 self._take(name, None, is_early=False)
-            if self._documents.pop(name, self) is not self:
+            if name in self._documents:
+                del self._documents[name]
                 draft.take(name)
         if self._is_new(path):
             self._remove_tree(path)

@@ -502,8 +502,8 @@ class Draft(Tree):
     renew = now = read
 
     def will_have(self, folder: str) -> bool:
-        """Return whether a folder may come with the change, or is that of a member."""
-        known, inside = self.state, sorted(self._inside.get(folder, ()))
+        """Return whether the change may make a folder, or it belongs to a member."""
+        known, inside = self.state, tuple(self._inside.get(folder, ()))
         return any(n in known.files or n in (known.members or ()) for n in inside)
 
     def take(self, name: str) -> None:
