@@ -599,7 +599,7 @@ def similar(word: str, words: Iterable[str]) -> str:
 
 
 def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -> str:
-    """Return the end of a message for an unknown setting: what may have been meant."""
+    """Return the end of a message for an unknown setting: a similar name, or all."""
     known = [n for n, first in OTHER_NAMES.items() if first in fields]
     names = [n for n in dict.fromkeys((*fields, *known, *others)) if n != key]
     near = similar(str(key), names)

@@ -306,8 +306,8 @@ def _end(number: int) -> NoReturn:
     """Remove temporary files and end the process, whatever other threads do.
 
     It ends by the signal, so that a loop of the shell stops. Only the main thread can
-    take back the handler, but a program that replaces this one starts without it. The
-    first process of a container gets no such signal.
+    take back the handler, but a program that replaces this one starts without it. A
+    signal does not end the first process of a container: that exits with the code.
     """
     import signal
 

@@ -331,7 +331,7 @@ def packed_files(args: Namespace) -> list[str]:
     """Return the names in `args.files`, with the compressed files in place of a folder.
 
     Files in folders below it are included with ``--recursive``, also in a plain folder
-    of datasets. The folder of another dataset stands for itself, and so does each
+    of datasets. The folder of another dataset is returned unchanged, and so is each
     folder without datasets and compressed files: `named` refuses that one.
     """
     left_out: LeftOut = defaultdict(list)

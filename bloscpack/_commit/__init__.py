@@ -14,5 +14,5 @@ Each module states the commit point of its rule, and how an interrupted change i
 completed or undone. `folder_change` has the changes of a dataset in a folder, and
 `objects` all about datasets in a store of objects. `snapshot` reads beside a writer,
 `locking` and `writer` keep other writers away. No module here imports one of datasets:
-`change.Datasets` is what the rules ask about them.
+`change.Datasets` has the questions of the rules about them.
 """
