@@ -134,12 +134,10 @@ class SectionsSource(CompressedSource):
             yield bytes(compressed), bytes(digest)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the chunks in order, with their digests and where they are."""
-        for frame in chunks.frames_of(
+        """Return the chunks in order, with their digests and where they are."""
+        return chunks.frames_of(
             self._cursor, self.bloscpack_header, self.limits, with_content=True
-        ):
-            self._last = frame
-            yield frame
+        )
 
     def peek_behind(self, size: int) -> bytes:
         """Return up to `size` bytes behind the file, after all chunks were read."""
@@ -216,10 +214,12 @@ class CompressedFPSource(SectionsSource):
         The thread that needs a chunk reads it, if the file can be read at positions.
         """
         if self._range is None:
-            yield from super().frames()
-            return
-        for frame in chunks.frames_of(self._cursor, self.bloscpack_header, self.limits):
-            frame.read = self._read
+            found = super().frames()
+        else:
+            found = chunks.frames_of(self._cursor, self.bloscpack_header, self.limits)
+        for frame in found:
+            if self._range is not None:
+                frame.read = self._read
             self._last = frame
             yield frame
 
