@@ -57,8 +57,7 @@ ATTEMPTS = 10
 STRAYS_KEPT = 100
 # A note about a document.
 CHANGED = (
-    "its digest does not fit, or it has none: another program has written it, or it is "
-    "damaged"
+    "its digest does not fit, or it has none, as if another program had written it"
 )
 
 
