@@ -445,7 +445,7 @@ def _range(start: int, stop: int) -> str:
 def remote_file_for(
     fs: AbstractFileSystem, path: str, location: Location
 ) -> RemoteFile:
-    """Return the storage for what fsspec returns for a URL."""
+    """Return the file for what fsspec returns for a URL."""
     from fsspec.asyn import AsyncFileSystem
 
     if is_s3(fs):
