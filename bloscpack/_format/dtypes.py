@@ -484,8 +484,8 @@ def _descr(value: object) -> Any:
             return _simple_type(value)
         case [*fields] if isinstance(value, list):
             return [_field(each) for each in fields]
-        case (kind, [*shape]) if isinstance(value, tuple):
-            return _descr(kind), tuple(shape)
+        case (kind, shape) if isinstance(value, tuple):
+            return _descr(kind), _lengths(shape)
     raise ValueError("expected a type or a list of fields")
 
 
@@ -511,9 +511,12 @@ def _field(value: object) -> tuple[object, ...]:
     title, name = name if isinstance(name, (list, tuple)) else ("", name)
     if not (isinstance(title, str) and isinstance(name, str)):
         raise ValueError("expected text as the name and the title of a field")
+    return (title, name) if title else name, _descr(kind), *map(_lengths, shape)
+
+
+def _lengths(shape: Any) -> tuple[object, ...]:
     # Of a number, NumPy makes the size of an item of the kind S, U or V.
-    lengths = ((part,) if isinstance(part, int) else tuple(part) for part in shape)
-    return (title, name) if title else name, _descr(kind), *lengths
+    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 # A string has the escape sequences that `repr` writes, and neither line breaks nor zero

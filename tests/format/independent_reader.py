@@ -28,7 +28,10 @@ LARGEST_ITEM = 2**31 - 1
 LONG = {"f12": "float96", "f16": "float128", "c24": "complex192", "c32": "complex256"}
 MISSING = 2**64 - 1, 2**64 - 1
 RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 32768}
-STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+HEX = "[0-9a-fA-F]"
+ESCAPE = rf"""\\(?:[\\'"abfnrtv]|x{HEX}{{2}}|u{HEX}{{4}}|U{HEX}{{8}})"""
+STRING = rf"""[uU]?(?:'(?:[^'\\\n\r\0]|{ESCAPE})*'|"(?:[^"\\\n\r\0]|{ESCAPE})*")"""
+TOKEN = re.compile(rf"({STRING}|(?:0|[1-9][0-9]{{,18}})L?|[][(),])[ \t\n\r\f]*")
 SIMPLE = re.compile(
     r"(?a)[<>|](b1|[iu]1|[SV](0|[1-9]\d{,9}))|[<>]([iu][248]|f([248]|12|16)"
     r"|c(8|16|24|32)|U(0|[1-9]\d{,9})|[mM]8(\[([1-9]\d*)?([YMWDhms]|[munpfa]s)\])?)"
@@ -289,10 +292,11 @@ def describe(metadata: object) -> tuple[object, int, list[int], str]:
     check("A11", order in ("C", "F"))
     shape = [shape] if type(shape) is int else shape
     check("A6", is_shape(shape))
-    if isinstance(dtype, str) and dtype.startswith(("'", '"', "[", "u'", 'u"')):
-        dtype = parse_literal(dtype)
+    if isinstance(dtype, str) and re.search("['\"[(]", dtype):
+        dtype = dtype if SIMPLE.fullmatch(dtype) else parse_literal(dtype)
     match dtype:
-        case [["", plain]] if isinstance(dtype, list):  # A2
+        case [["", plain]] if isinstance(dtype, list):
+            check("A2", not isinstance(plain, tuple))
             dtype = plain
     dtype, itemsize = describe_type(dtype)
     check("A6", itemsize * math.prod(n or 1 for n in shape) <= LARGEST)
@@ -301,10 +305,14 @@ def describe(metadata: object) -> tuple[object, int, list[int], str]:
 
 def parse_literal(text: str) -> object:
     """Return the strings, numbers, lists and tuples in a text."""
-    known = rf"([uU]?({STRING})|\d{{1,19}}L?|[][(), ])*"
-    check("A5", re.fullmatch(known, text))
+    text = text.strip(" \t\n\r\f")
+    check("A5", re.fullmatch(f"({TOKEN.pattern})*", text))
+    tokens = TOKEN.findall(text)
+    are_texts = [token[-1] in "'\"" for token in tokens]
+    check("A5", not any(map(int.__and__, are_texts, are_texts[1:])))
+    plain = [re.sub("^[uU]|L$", "", token) for token in tokens]
     with breaking("A5", ValueError, SyntaxError, RecursionError, MemoryError):
-        return ast.literal_eval(re.sub(rf"({STRING})|L", r"\1", text))
+        return ast.literal_eval(" ".join(plain))
 
 
 def describe_type(dtype: object) -> tuple[object, int]:
@@ -324,22 +332,27 @@ def describe_type(dtype: object) -> tuple[object, int]:
     for field in dtype:
         check("A5", isinstance(field, (list, tuple)) and len(field) in (2, 3))
         name, kind, *shapes = field
-        title, name = name if isinstance(name, (list, tuple)) else ("", name)
-        check("A5", isinstance(title, str) and isinstance(name, str))
+        names_of = name if isinstance(name, (list, tuple)) else ("", name)
+        check("A5", len(names_of) == 2 and all(isinstance(n, str) for n in names_of))
+        title, name = names_of
         while isinstance(kind, tuple):  # a pair of a type and a shape
-            check("A5", len(kind) == 2 and isinstance(kind[1], (list, tuple)))
+            check("A5", len(kind) == 2)
             kind, shapes = kind[0], [*shapes, kind[1]]
         shapes = [[each] if type(each) is int else each for each in shapes]
         check("A5", all(is_shape(each) for each in map(as_list, shapes)))
         inner, size = describe_type(kind)
-        check("A17", size or not any(shapes))
+        has_bytes = bool(size) or isinstance(inner, list)
+        for each in reversed(shapes):
+            check("A17", has_bytes)
+            size *= math.prod(each)
+            has_bytes = size > 0 or (has_bytes and not each)
         shape = [*itertools.chain(*shapes)]
-        is_padding = not name and (inner[:2] == "|V" or bool(shape))
+        is_padding = not (name or title) and (inner[:2] == "|V" or bool(shape))
         names += [title] * bool(title) + [name] * (not is_padding)
         check("A15", len({*names}) == len(names))
         label = [title, name] if title else name
         fields.append([label, inner, shape] if shape else [label, inner])
-        total += size * math.prod(shape)
+        total += size
         check("A17", total <= LARGEST_ITEM)
     return fields, total
 
