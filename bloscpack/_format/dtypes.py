@@ -420,20 +420,18 @@ def decode_dtype(stored: object) -> DType:
 def _decode(stored: object) -> DType:
     """Return the dtype in the metadata; raises `ValueError`, and errors of NumPy."""
     _check_parts(stored)
-    if isinstance(stored, str) and PLAIN_DTYPE.fullmatch(stored):
-        return numpy.dtype(stored)
-    parsed = stored
-    if isinstance(parsed, str):
-        parsed = parse_literal(parsed)
-        _check_parts(parsed)
-    descr = _descr(parsed)
+    if isinstance(stored, str):
+        if PLAIN_DTYPE.fullmatch(stored):
+            return numpy.dtype(stored)
+        stored = parse_literal(stored)
+        _check_parts(stored)
     # Release 0.4.0 wrote a list also for a dtype without fields.
-    match descr:
-        case [("", only)]:
-            descr = only
-    if isinstance(descr, tuple):
+    match stored:
+        case [["", only]] if isinstance(stored, list):
+            stored = only
+    if isinstance(stored, tuple):
         raise ValueError("an array of arrays is no type of an item")
-    dtype: DType = numpy.lib.format.descr_to_dtype(descr)
+    dtype: DType = numpy.lib.format.descr_to_dtype(_descr(stored))
     return dtype
 
 
@@ -474,7 +472,7 @@ def _check_parts(value: object) -> None:
             raise ValueError("longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
 
 
-def _descr(value: object) -> Any:
+def _descr(value: Any) -> Any:
     """Return a type with the lists and tuples that NumPy expects: JSON has only lists.
 
     Releases up to 0.16.0 wrote an array of arrays as a pair of a type and a shape.
@@ -485,7 +483,8 @@ def _descr(value: object) -> Any:
         case [*fields] if isinstance(value, list):
             return [_field(each) for each in fields]
         case (kind, shape) if isinstance(value, tuple):
-            return _descr(kind), _lengths(shape)
+            # Of a number, NumPy makes the size of an item of the kind S, U or V.
+            return _descr(kind), (shape,) if isinstance(shape, int) else tuple(shape)
     raise ValueError("expected a type or a list of fields")
 
 
@@ -504,19 +503,14 @@ def _simple_type(text: str) -> str:
 
 
 def _field(value: object) -> tuple[object, ...]:
-    """Return a field, whose type has a shape in each item if it has a third part."""
+    """Return a field; one with a third part, the shape, has a pair as its type."""
     if not isinstance(value, (list, tuple)) or len(value) not in (2, 3):
         raise ValueError("expected a name and a type for each field")
     name, kind, *shape = value
     title, name = name if isinstance(name, (list, tuple)) else ("", name)
     if not (isinstance(title, str) and isinstance(name, str)):
         raise ValueError("expected text as the name and the title of a field")
-    return (title, name) if title else name, _descr(kind), *map(_lengths, shape)
-
-
-def _lengths(shape: Any) -> tuple[object, ...]:
-    # Of a number, NumPy makes the size of an item of the kind S, U or V.
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return (title, name) if title else name, _descr((kind, *shape) if shape else kind)
 
 
 # A string has the escape sequences that `repr` writes, and neither line breaks nor zero

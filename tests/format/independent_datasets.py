@@ -427,6 +427,7 @@ def describe_array(node: dict, document: dict) -> None:
     endian = settings[first].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
+    supports("V16", size <= 64 << 20)
     fill = item_of(document.get("fill_value"), dtype, size)
     check("V4", size * math.prod(n or 1 for n in shape) <= blp.LARGEST)
     per = [s // c for s, c in zip(shard, chunk) if s % c == 0]

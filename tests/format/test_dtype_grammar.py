@@ -121,11 +121,13 @@ def outcomes(tokens: list[str], rng: random.Random) -> tuple[str, object, object
     description = {"container": "numpy", "shape": [1], "dtype": text}
     found: list[object] = []
     try:
-        found.append(decode_dtype(text).itemsize)
+        dtype = decode_dtype(text)
+        found.append((dtype.itemsize, dtype.names is None))
     except DamageError:
         found.append(None)
     try:
-        found.append(independent_reader.describe(description)[1])
+        tree, size, *_ = independent_reader.describe(description)
+        found.append((size, isinstance(tree, str)))
     except independent_reader.Refused as error:
         found.append(error.args[0])
     return text, *found

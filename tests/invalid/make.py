@@ -472,6 +472,9 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "free-minus-1": ("H6", header(max_app_chunks=-1)),
     "no-chunks-but-bytes": ("H5", header(nchunks=0)),
     "no-chunks": ("H8", header(chunk_size=0, last_chunk=0, nchunks=0)),
+    "layout-1-no-chunks": (
+        "H8 L4", struct.pack("<4sB3sq", b"blpk", 1, bytes(3), 0) + CHUNKS,
+    ),
     "no-chunks-another": ("H8", NO_CHUNKS + SOUND),
     "zeros": ("H8", SOUND[:5] + b"\1\1\4" + bytes(200)),
     # Undo record
@@ -591,6 +594,9 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "digest-wrong": ("C5 K1", digest),
     "checksum-other": ("C5", other_checksum),
     "chunk-behind": ("C7", one_less),
+    "layout-1-behind": (
+        "C7 L4", struct.pack("<4sB3sq", b"blpk", 1, bytes(3), 1) + CHUNKS,
+    ),
     "chunk-behind-no-digest": ("C7", both(header(checksum=0), one_less)),
     # Arrays
     "objects": ("A4", array(dtype="'|O'")),
@@ -609,6 +615,10 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "dtype-zeros": ("A5", array(dtype="'<i04'")),
     "dtype-unit-divided": ("A5", array(dtype="'<M8[s/2]'")),
     "dtype-pair": ("A5", array(dtype="('<i4', (1,))")),
+    "dtype-single-pair": ("A2", array(dtype="[('', ('<i4', (1,)))]")),
+    "dtype-strings": ("A5", array(dtype="'' '<i4'")),
+    "dtype-escape": ("A5", array(dtype="'\\74i4'")),
+    "dtype-no-shape": ("A17", array(dtype="[('a', '|S0', ()), ('b', '<i4')]")),
     "dtype-large-item": ("A17", array(dtype="'|S2147483648'")),
     "dtype-large-field": ("A17", array(dtype="[('a', '<i4', (536870912,))]")),
     "dtype-field-of-nothing": ("A17", array(dtype="[('a', '|S0', 3)]")),

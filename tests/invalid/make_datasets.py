@@ -220,6 +220,12 @@ def nested(levels):
     return value
 
 
+def zip64(change):
+    """Return an archive with the records of Zip64 after a change of its bytes."""
+    files = archive(lambda z: setattr(z, "zip64", True))
+    return {name: change(content) for name, content in files.items()}
+
+
 def longer(header):
     header["size"] = header["stored"] = 2000
 
@@ -288,6 +294,18 @@ SAMPLES = {
             table(), "zarr.json", lambda d: copies_in(d).update({"zarr.json": {}})
         ),
     ),
+    "table-copy-staging": (
+        "J8",
+        lambda: edited(
+            table(), "zarr.json", lambda d: copies_in(d).update({"x/.bloscpack": {}})
+        ),
+    ),
+    "table-copy-outside": (
+        "J8 I9",
+        lambda: edited(
+            table(), "zarr.json", lambda d: copies_in(d).update({"../x": {}})
+        ),
+    ),
     "table-copy-shape": (
         "V4",
         lambda: with_member(table(), "x", lambda d: d.update(shape=[-1])),
@@ -316,6 +334,13 @@ SAMPLES = {
     "zarr-large-chunk": (
         "V16",
         lambda: with_large_chunks(array(FEW), 2**30),
+    ),
+    "zarr-large-item": zarr(
+        "V16",
+        data_type={
+            "name": "null_terminated_bytes",
+            "configuration": {"length_bytes": 2**26 + 1},
+        },
     ),
     "zarr-many-chunks": (
         "V16",
@@ -468,6 +493,14 @@ SAMPLES = {
     "string-no-utf-8": (
         "V9 G9",
         lambda: in_text(b"\2\0\0\0\1\0\0\0\xff\2\0\0\0bc"),
+    ),
+    "string-behind": (
+        "V9 G9",
+        lambda: in_text(b"\2\0\0\0\1\0\0\0a\1\0\0\0"),
+    ),
+    "string-surrogate": (
+        "V9 G9",
+        lambda: in_text(b"\2\0\0\0\3\0\0\0\xed\xa0\x80\0\0\0\0"),
     ),
     "shard-checksum": ("V9 I8", lambda: unchecked(array(FEW), "c/0")),
     "grid-shards-exchanged": ("I8", lambda: swapped(grid(), "c/0/0", "c/0/1")),
@@ -652,6 +685,12 @@ SAMPLES = {
     "archive-count": zipped("Z2", lambda z: z.end.update(count=3)),
     "archive-disk": zipped("Z12", lambda z: z.end.update(disk=1)),
     "archive-large-directory": zipped("Z12", lambda z: z.end.update(nbytes=2**25)),
+    "archive-zip64-disk": ("Z2", lambda: zip64(lambda c: c[:-26] + b"\2" + c[-25:])),
+    "archive-zip64-apart": ("Z2", lambda: zip64(lambda c: c[:-42] + b"\0" + c[-42:])),
+    "archive-zip64-records": (
+        "Z2",
+        lambda: zip64(lambda c: c[:-98] + b"PK\6\5" + c[-94:]),
+    ),
     "archive-overlap": entry("Z13", offset=10),
     "archive-entry-disk": entry("Z2", disk=1),
     "archive-two-sizes": entry("Z13", stored=3),
@@ -691,6 +730,10 @@ SAMPLES = {
     "archive-outside": zipped(
         "Z27",
         lambda z: z.members.extend(Zip({"../x.blp": z["x/c/0"]["data"]}).members),
+    ),
+    "archive-outside-backslash": zipped(
+        "Z27",
+        lambda z: z.members.extend(Zip({"o\\x.blp": z["x/c/0"]["data"]}).members),
     ),
     "archive-deflated": zipped("Z9", deflated),
     "archive-all-encrypted": zipped(

@@ -160,7 +160,9 @@ def streams() -> dict[str, Case]:
                 for name, size, is_known in zip(names, sizes, known, strict=True)
             }
             files["layout-%d-%s-%s" % (version, kind, letters)] = Case(
-                "U1 U2 U3", sized(version, *pieces, **fields), b"".join(pieces)
+                "U1 U2 U3" + " U5" * (letters == "ln"),
+                sized(version, *pieces, **fields),
+                b"".join(pieces),
             )
     return files
 
@@ -169,7 +171,7 @@ def other_sizes() -> dict[str, Case]:
     """Return files in which an unknown field leaves the size of a chunk open."""
     return {
         "sizes-any": Case(
-            "U3", sized(3, LAST, PLAIN, FIRST, b"", chunk_size=-1, last_chunk=-1),
+            "U3 P8", sized(3, LAST, PLAIN, FIRST, b"", chunk_size=-1, last_chunk=-1),
             LAST + PLAIN + FIRST,
         ),
         "sizes-any-stream": Case(
@@ -305,11 +307,11 @@ UNDONE = {"notes": ("interrupted",)}
 CUT_BACK = states(made(grown), SOUND, [(0, len(made(grown)))])
 
 FILES: dict[str, Case] = {
-    "sound": Case("F2", SOUND, **as_array()),
+    "sound": Case("F2 F1 W1 W3 H9 M12 O1 C8 A1 A8 A9", SOUND, **as_array()),
     **streams(),
     **other_sizes(),
     # Files without chunks
-    "nchunks-0": Case("H8", made(no_chunks, array(shape=[0])), b"",
+    "nchunks-0": Case("H8 P7", made(no_chunks, array(shape=[0])), b"",
                       made_text(shape=[0]), {**NUMBERS, "shape": [0]}),
     "nchunks-0-no-table": Case("H8", sized(3, chunk_size=0, last_chunk=0), b""),
     "nchunks-0-chunk-size": Case("H5 H8", sized(3, last_chunk=0), b""),
@@ -354,7 +356,7 @@ FILES: dict[str, Case] = {
         **as_array(errors=("offsets moved",)),
     ),
     "free-entry-0": Case(
-        "O5 O7", made(entries(FIRST_CHUNK_AT, FIRST_CHUNK_AT + 52, 0)),
+        "O5 O7 O9", made(entries(FIRST_CHUNK_AT, FIRST_CHUNK_AT + 52, 0)),
         **as_array(errors=("offsets free-entry",)),
     ),
     "free-entry-position": Case(
@@ -373,11 +375,11 @@ FILES: dict[str, Case] = {
         metadata='{"a":1}',
     ),
     # Undo record
-    "undo-flagged": Case("X1", APPEND[1], **as_array(**UNDONE)),
-    "undo-append": Case("X1", APPEND[2], **as_array(**UNDONE)),
+    "undo-flagged": Case("X1 X7", APPEND[1], **as_array(**UNDONE)),
+    "undo-append": Case("X1 X8", APPEND[2], **as_array(**UNDONE)),
     "undo-torn": Case("X1", APPEND[2][:100] + APPEND[1][100:], **as_array(**UNDONE)),
     "undo-metadata": Case(
-        "X1", states(*UNITS, [(0, TABLE_AT + len(UNITS[0]) - len(SOUND))])[2],
+        "X1 A13", states(*UNITS, [(0, TABLE_AT + len(UNITS[0]) - len(SOUND))])[2],
         **AS_UNIT, **UNDONE,
     ),
     "undo-shard": Case("X1", states(*SHARDS, SHARD_EXTENTS)[2], **AS_SHARD, **UNDONE),
@@ -481,15 +483,24 @@ FILES: dict[str, Case] = {
         "dtype-pairs", "A5", {"dtype": [["a", "<i2", [2]]]},
         dtype="[('a', ('<i2', (2,)))]",
     ),
+    **numpy_text(
+        "dtype-pair-number", "A5", {"dtype": [["a", "<i2", [2]]]},
+        dtype="[('a', ('<i2', 2))]",
+    ),
+    **numpy_text("dtype-parentheses", "A5", {}, dtype="\t( U'<i4' )\n"),
+    **numpy_text(
+        "dtype-shape-of-nothing", "A17", {"dtype": [["a", [], [2]], ["b", "<i4"]]},
+        dtype="[('a', [], 2), ('b', '<i4')]",
+    ),
     **numpy_text("dtype-order", "A5", {"dtype": "|S4"}, dtype="'<S4'"),
-    **numpy_text("dtype-no-character", "A14", {"dtype": ">U1"}, dtype="'>U1'"),
+    **numpy_text("dtype-no-character", "A14 A23", {"dtype": ">U1"}, dtype="'>U1'"),
     **numpy_text("shape-number", "A6", {}, shape=10),
     **numpy_text("shape-64", "A6", {"shape": [10, *[1] * 63]}, shape=[10, *[1] * 63]),
-    **numpy_text("order-f", "A11", {"shape": [2, 5], "order": "F"},
+    **numpy_text("order-f", "A11 A19", {"shape": [2, 5], "order": "F"},
                  shape=[2, 5], order="F"),
     **numpy_text("order-f-one-axis", "A11", {}, order="F"),
     **numpy_text("order-missing", "A11", {}, order=...),
-    **numpy_text("keys-more", "A21", {}, unit="m", version=2),
+    **numpy_text("keys-more", "A21 A22", {}, unit="m", version=2),
     "shape-empty": Case(
         "A6", made(one_item), PLAIN[:4], made_text(shape=[]), {**NUMBERS, "shape": []}
     ),

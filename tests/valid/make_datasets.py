@@ -667,10 +667,10 @@ SAMPLES = {
         for name, rules in OLD.items()
     },
     # The layout zarr
-    "zarr-array": ("V1 V4 V10", lambda: array(NUMBERS, fill_value=7)),
+    "zarr-array": ("V1 V4 V10 V21", lambda: array(NUMBERS, fill_value=7)),
     "zarr-two-axes": ("V4", lambda: array(NUMBERS.reshape(10, 2).astype(">f8"))),
     "zarr-grid": (
-        "V10 G7",
+        "V10 G7 V17",
         lambda: array(NUMBERS.reshape(5, 4), chunks=(2, 3), shards=(4, 3)),
     ),
     "zarr-scalar": ("V7", lambda: array(np.float32(1.5), chunks=None, shards=None)),
@@ -787,7 +787,7 @@ SAMPLES = {
         lambda: array(np.array(["a", "\u00e9", "", "\U0001f600"], object)),
     ),
     "identity-in-attributes": (
-        "I10",
+        "I10 I15",
         lambda: edited(array(NUMBERS), "zarr.json", in_attributes),
     ),
     "zarr-no-place": ("I6", lambda: no_place(array(NUMBERS), "c/1")),
@@ -817,7 +817,7 @@ SAMPLES = {
     "superchunk-no-place": ("I6", lambda: no_place(superchunk(), "data/__2__.bin")),
     # Archives
     "archive": ("Z1 Z3 Z4", lambda: archive(scalar=np.int16(7), fields=FIELDS)),
-    "archive-list": ("Z7", lambda: archive(listed=True, scalar=np.int16(7))),
+    "archive-list": ("Z7 Z23", lambda: archive(listed=True, scalar=np.int16(7))),
     "archive-list-and-others": ("Z7 Z21", lambda: archive(with_others, listed=True)),
     "archive-list-of-others": ("Z7", lambda: archive(respelled, listed=True)),
     "archive-without-digests": (
@@ -911,7 +911,7 @@ SAMPLES = {
         "J9 I23",
         lambda: changed_by_others(table(), "x/zarr.json"),
     ),
-    "copies": ("J5 J10", united),
+    "copies": ("J5 J10 J13", united),
     "copy-without-folder": ("J11 J18", lambda: without(united(), "a")),
     "member-without-document": ("J9", lambda: without(united(), "a/t/zarr.json")),
     "member-document-of-others": (
@@ -941,7 +941,7 @@ SAMPLES = {
             table(), "x", lambda d: d["attributes"].update({"bloscpack-pending": 1})
         ),
     ),
-    "part-alone": ("J9 J17", lambda: inside(table(), "x")),
+    "part-alone": ("J9 J17 J15", lambda: inside(table(), "x")),
     "part-pending": ("J9 J3", pending_table),
     "part-lost-document": ("J9", lambda: without(table(), "x/zarr.json")),
     "part-damaged-document": ("J9", lambda: {**table(), "x/zarr.json": b"{"}),
@@ -986,7 +986,7 @@ SAMPLES = {
     # Files
     "grid": ("G1 G2 G3 G8", lambda: made(grid_file, "sample.blp")),
     "text-shard": (
-        "G10",
+        "G10 G11",
         lambda: {"sample.blp": array(np.array(["a", "bc"], object))["c/0"]},
     ),
 }
