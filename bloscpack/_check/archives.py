@@ -240,8 +240,8 @@ class ArchiveChecker:
         report = inspection.report
         self.report.include(report, member, start)
         if report.ok and inspection.geometry.array is None:
-            message = "the metadata of the member describe no array"
-            self._add("chunks", member, message, extent=(start, stop))
+            message = "not read: the metadata of the member describe no array"
+            self._add("unsupported", member, message, True, extent=(start, stop))
         return inspection if report.ok and inspection.geometry.array else None
 
 

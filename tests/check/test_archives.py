@@ -183,11 +183,6 @@ CHANGES = {
         ("document", "a/zarr.json"),
         "",
     ),
-    "no array": (
-        lambda data: {"step.blp": bp.pack_bytes_to_bytes(b"plain")},
-        ("chunks", "step.blp"),
-        "step",
-    ),
     "no file": (lambda data: {"step.blp": bytes(9)}, ("chunks", "step.blp"), "step"),
 }
 
@@ -204,6 +199,15 @@ def test_changed_members(content, change, found, name):
         if name:
             with pytest.raises((FormatError, UsageError)):
                 archive[name].read()
+
+
+def test_a_member_that_holds_bytes_is_no_damage(content):
+    report = verified(rewritten(content, {"step.blp": bp.pack_bytes_to_bytes(b"text")}))
+    assert report.ok
+    assert ("unsupported", "step.blp") in kinds(report)
+    with bp.loadz(rewritten(content, {"s.blp": bp.pack_bytes_to_bytes(b"text")})) as z:
+        with pytest.raises(Unsupported, match="bytes and no array"):
+            z["s"].read()
 
 
 def test_members_that_are_not_of_the_archive(content):
