@@ -96,3 +96,12 @@ def test_nothing_or_one_value(arguments):
     assert 0 != code
     assert b"" == said
     assert "error: " in errors
+
+
+def test_infinity_in_metadata(run, folder):
+    """JSON has no such numbers: they are shown as Zarr spells them."""
+    values = [float("inf"), {"a": -float("inf")}, float("nan"), 1.5]
+    bloscpack.pack_bytes_to_file(b"", folder / "x.blp", metadata=values)
+    code, said, _ = run("info", "--json", folder / "x.blp")
+    found = json.loads(said)["metadata"]
+    assert (0, ["Infinity", {"a": "-Infinity"}, None, 1.5]) == (code, found)

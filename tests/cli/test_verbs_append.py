@@ -413,3 +413,18 @@ def test_python_functions_make_room_but_append_does_not():
             call()
     bp.append_ndarray_to_file(np.ones(200), "full.blp")
     assert 200 == bp.unpack_ndarray_from_file("full.blp").sum()
+
+
+# Another program
+
+
+def test_another_program_makes_the_file(blpk, monkeypatch):
+    genuine = bp.file_io.pack_file_to_file
+
+    def write_first(*arguments, **keywords):
+        bp.pack_bytes_to_file(b"y" * 10, "log.blp")
+        return genuine(*arguments, **keywords)
+
+    monkeypatch.setattr(bp.file_io, "pack_file_to_file", write_first)
+    assert (0, "") == blpk("--create", "log.blp", "new")
+    assert b"y" * 10 + b"x" * 1000 == plain("log.blp")

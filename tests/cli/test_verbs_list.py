@@ -178,3 +178,21 @@ def test_terminal_that_shows_little(folder, monkeypatch):
 
 def test_help():
     assert_help_fits("list")
+
+
+@pytest.mark.parametrize(
+    ("shown", "changes"),
+    [
+        ("<i4 (2, 2)", {"dtype": [["", "<i4"]]}),  # as 0.4.0 wrote it
+        ("<i4 (2, 2)", {"dtype": "'<i4'"}),  # as 0.16 wrote it
+        ("None (2, 2)", {}),
+        ("<i4 (?)", {"dtype": "<i4", "shape": ["x"]}),
+        ("\\x1b[2J (2, 2) F", {"dtype": "\x1b[2J", "order": "F"}),
+        ("%s... (2, 2)" % ("x" * 21), {"dtype": "x" * 99}),
+    ],
+)
+def test_arrays_in_words(folder, capsys, shown, changes):
+    metadata = {"container": "numpy", "shape": [2, 2], **changes}
+    bloscpack.pack_bytes_to_file(b"", folder / "x.blp", metadata=metadata)
+    run_verb("list", "x.blp")
+    assert shown in capsys.readouterr().out

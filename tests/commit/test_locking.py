@@ -394,3 +394,36 @@ def test_a_folder_that_takes_no_new_file(shared):
         pass
     assert (errno.EACCES, str(shared)) == (e.value.errno, e.value.filename)
     assert PACKED == shared.read_bytes()
+
+
+HELD = "1: FLOCK  ADVISORY  WRITE {pid} {place} 0 EOF\n"
+
+
+@needs_locks
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs Linux")
+@pytest.mark.parametrize(
+    ("is_named", "locks"),
+    [
+        (True, HELD),
+        (True, "1: POSIX  ADVISORY  WRITE {pid} {place} 0 EOF\n" + HELD),
+        (False, HELD.replace("FLOCK", "-> FLOCK")),  # it waits for the lock
+        (False, HELD.replace("{place}", "00:00:0")),
+        (False, HELD.replace("{pid}", "0")),  # a process that is not visible here
+        (False, HELD.replace("{pid}", "999999999")),  # it has ended
+        (False, "garbage\n"),
+    ],
+)
+def test_the_process_that_has_locked_a_file(path, monkeypatch, is_named, locks):
+    import fcntl
+
+    status, list_of_locks = path.stat(), path.with_name("locks")
+    numbers = os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
+    place = "%02x:%02x:%d" % numbers
+    list_of_locks.write_text(locks.format(pid=os.getpid(), place=place))
+    monkeypatch.setattr(locking, "LOCKS", str(list_of_locks))
+    with open(path, "rb") as fp:
+        fcntl.flock(fp, fcntl.LOCK_EX)
+        with pytest.raises(StorageError, match="another writer") as raised:
+            bloscpack.append_bytes_to_file(b"new", path)
+    name = "another writer (process %d, '" % os.getpid()
+    assert is_named == (name in str(raised.value))

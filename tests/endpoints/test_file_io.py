@@ -509,3 +509,13 @@ def test_file_that_can_only_be_added_to(tmp_path):
             sink = PlainBytesSink(len(PLAIN))
             unpack(source, sink)
             assert PLAIN == sink.getvalue()
+
+
+def test_bytes_source_without_a_number_of_chunks():
+    fp = io.BytesIO()
+    pack(PlainBytesSource(PLAIN), CompressedFPSink(fp), -1, 1000, -1)
+    assert (PLAIN, None) == read_back(fp.getvalue())
+
+
+def test_functions_of_other_modules_of_0_16():
+    assert struct.pack("<q", -5) == file_io.encode_int64(-5)

@@ -321,3 +321,35 @@ def test_no_memory_for_a_chunk_to_pack(tmp_path):
     )
     assert "StorageError: there is no memory to compress chunks of '5" in done.stderr
     assert ["large"] == [path.name for path in tmp_path.iterdir()]
+
+
+UNPACKING = """
+import resource, sys
+import numpy, blosc, bloscpack as bp
+chunk = blosc.compress(bytes(2**28), 1, 1, cname="zstd")
+packed = b"".join([b"blpk\\3\\0\\0\\1", numpy.array([2**28] * 2, "<i4").tobytes(),
+                   numpy.array([1, 0], "<i8").tobytes(), chunk])
+with open("/proc/self/statm") as fp:
+    used = int(fp.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 100 * 2**20,) * 2)
+source = bp.file_io.CompressedBytesSource(packed)
+with open(sys.argv[1], "wb") as fp:
+    try:
+        bp.abstract_io.unpack(source, bp.file_io.PlainFPSink(fp), nthreads=1)
+    except bp.FormatError as error:
+        print(error.section, error.chunk, error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_no_memory_for_a_chunk_to_unpack(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", UNPACKING, tmp_path / "plain"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "" == done.stderr
+    assert done.stdout.startswith("chunks 0 there is no memory for the '268435456' ")
+    assert 0 == (tmp_path / "plain").stat().st_size

@@ -5,10 +5,11 @@ import os
 import random
 import threading
 import weakref
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from builders import packed
+from builders import layout, packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, UsageError, append
@@ -495,3 +496,17 @@ def test_a_file_object_that_can_not_seek(read):
 
     with pytest.raises(UsageError, match="save its content in a file first"):
         getattr(bloscpack, read)(Pipe())
+
+
+def test_a_chunk_larger_than_the_cache_drops_no_other_chunk():
+    """The chunks of a file of an unknown chunk size may have any sizes."""
+    cuts, nreads = [0, 100, 200, 300, 400, 1900, 2500], []
+    chunks = [PLAIN[start:stop] for start, stop in pairwise(cuts)]
+    file, memory = Counted(layout(3, chunks)), memoryview(bytearray(9))
+    with OpenedFile(file, cache_nbytes=500) as opened:
+        for start in (10, 110, 10, 450, 110, 450, 450, 10):
+            file.nreads = 0
+            opened.read_into(memory, start)
+            assert PLAIN[start : start + 9] == memory
+            nreads.append(file.nreads)
+    assert [1, 1, 1, 1, 1, 1, 1, 0] == nreads

@@ -75,3 +75,15 @@ def test_sync_of_a_folder_that_fails(tmp_path, monkeypatch, code):
     with pytest.raises(OSError, match="error") as raised:
         disk.sync_folder(str(tmp_path / "any name"))
     assert code == raised.value.errno
+
+
+def test_a_name_that_another_program_has_taken(tmp_path):
+    """Without hard links, files get their names in this way."""
+    new, taken = tmp_path / "new", tmp_path / "taken"
+    new.write_text("new")
+    taken.write_text("old")
+    with pytest.raises(FileExistsError, match="taken"):
+        disk.rename_to_free_name(str(new), str(taken))
+    assert ("new", "old") == (new.read_text(), taken.read_text())
+    disk.rename_to_free_name(str(new), str(tmp_path / "free"))
+    assert ["free", "taken"] == sorted(os.listdir(tmp_path))
