@@ -39,14 +39,6 @@ from bloscpack.verify import verify_fp
 SLOW = 5
 HANGS = 60
 
-# What may be called certain although it is wrong, each with its reason.
-EXCUSES = {
-    "misplaced": "each copied chunk begins where the offset table, or the chunk in "
-    "front of it, says that the chunk of its new number begins",
-    "foreign": "without digests, Blosc decompresses damaged bytes unnoticed",
-    "unreported": "without digests, Blosc decompresses damaged bytes unnoticed",
-}
-
 
 def intact_copies(frames, origin):
     """Return where in the damaged file copies of each chunk start, if it is intact."""
@@ -203,7 +195,12 @@ def _touches(named, start, stop):
 
 
 def _excused(damaged, copies, filled, recovery):
-    """Yield what nothing in the file could have prevented, as in `EXCUSES`."""
+    """Yield what nothing in the file could have prevented.
+
+    Without digests, Blosc decompresses damaged bytes unnoticed. A chunk is misplaced
+    where the offset table, or the chunk in front of it, says that the chunk of its new
+    number begins.
+    """
     sample = damaged.sample
     if sample.checksum == "None":
         yield from ("foreign", "unreported")

@@ -216,14 +216,6 @@ def test_shards_of_another_program():
     assert [("", (0, 10))] == rows_of(report)
 
 
-def test_fields_of_items():
-    dtype = [("p", "f8"), ("q", [("r", "i4"), ("s", "S3")])]
-    options = {"layout": "superchunk", "chunks": 10, "shards": 30}
-    dataset.create_array("a", np.zeros(100, dtype), **options).close()
-    os.remove("a/data/q/r/__2__.bin")
-    assert [("q/r", (30, 60))] == rows_of(dataset.verify("a"))
-
-
 def test_what_is_no_dataset(tmp_path):
     os.mkdir("empty")
     with pytest.raises(FormatError):
@@ -367,25 +359,6 @@ def test_something_else_in_the_place_of_a_file(what, run):
     assert [("", (30, 60))] == [
         (loss.member, loss.rows) for loss in dataset.recover("a", "new").losses
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("[]", r"found \[\]"),
-        ("null", "found None"),
-        ("{}", "found 'zarr_format': 'nothing'"),
-        (
-            '{"zarr_format": 3, "node_type": "group", "attributes": null}',
-            "'attributes'",
-        ),
-        ("[" * 10**5, "nested more than '100' levels deep"),
-    ],
-)
-def test_what_is_wrong_in_a_document(tmp_path, text, found):
-    (tmp_path / "zarr.json").write_text(text)
-    with pytest.raises(FormatError, match=found):
-        dataset.open(tmp_path)
 
 
 def test_shards_without_their_document(tmp_path):

@@ -8,11 +8,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from dataset import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from indexes import indexes
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -53,9 +51,6 @@ def same(expected, found):
     np.testing.assert_array_equal(expected, found)
 
 
-# Reading and assigning by any index
-
-
 @pytest.fixture(scope="module")
 def cube(tmp_path_factory):
     """An open array of three axes, its items, and others of the same shape."""
@@ -64,39 +59,6 @@ def cube(tmp_path_factory):
     cut = {"chunks": (2, 3, 2), "shards": (4, 3, 4)}
     with dataset.create_array(path, items, **cut, sync=False) as array:
         yield array, items
-
-
-@given(data=st.data())
-@settings(max_examples=150)
-def test_any_index_reads_what_numpy_reads(cube, data):
-    array, items = cube
-    index = data.draw(indexes(items.shape))
-    try:
-        expected = items[index]
-    except IndexError:
-        with pytest.raises(IndexError):
-            array[index]
-        return
-    same(expected, array[index])
-
-
-@given(data=st.data())
-@settings(max_examples=40)
-def test_any_index_assigns_what_numpy_assigns(cube, data):
-    array, items = cube
-    index = data.draw(indexes(items.shape))
-    expected = items.copy()
-    try:
-        shape = expected[index].shape
-        values = np.arange(np.prod(shape, dtype=int), dtype="u2").reshape(shape)
-        expected[index] = values
-    except IndexError:
-        with pytest.raises(IndexError):
-            array[index] = 1
-        return
-    array[index] = values
-    np.testing.assert_array_equal(expected, array[:])
-    array[:] = items
 
 
 @given(data=st.data())
@@ -192,22 +154,6 @@ def test_chunks_are_padded_with_the_fill_value(path):
     padded[:5, :3] = items
     expected = padded.reshape(2, 4, 2, 2).swapaxes(1, 2).reshape(4, 4, 2)
     same(expected, chunks.copy())
-
-
-@pytest.mark.parametrize("dtype", ["?", ">f8", "S3", "U2", "M8[s]", "c8", "u1"])
-def test_every_kind_of_item(path, dtype):
-    items = (np.arange(7 * 9) % 50).astype(dtype).reshape(7, 9)
-    with dataset.create_array(path, items, chunks=(2, 4), shards=(4, 4)) as array:
-        array.append(items[:, :2], axis=1)
-        array.append(array[:3])
-        array.resize((11, 10))
-        array[[3, 8], 1:5] = items[:2, :4]
-        expected = np.zeros((11, 10), items.dtype)
-        expected[:7] = np.concatenate([items, items[:, :1]], axis=1, dtype=items.dtype)
-        expected[7:10] = expected[:3]
-        expected[[3, 8], 1:5] = items[:2, :4]
-        same(expected, dataset.open(path)[:])
-    assert dataset.verify(path).ok
 
 
 # How new arrays are cut
@@ -316,14 +262,6 @@ def test_an_array_without_axes(path):
     assert (path / "c").is_file()
     same(np.array(3.0), bp.unpack_ndarray_from_file(str(path / "c")))
     assert dataset.verify(path).ok
-
-
-@pytest.mark.parametrize("name", ["b.npy", "b.blp", "b.zarr"])
-def test_convert_an_array_without_axes(path, name):
-    dataset.create_array(path, np.float32(7.5), attrs={"unit": "m"}).close()
-    dataset.convert(path, path.with_name(name))
-    dataset.convert(path.with_name(name), path.with_name("d"), to="zarr")
-    same(np.array(7.5, "f4"), dataset.open(path.with_name("d"))[...])
 
 
 def test_recover_an_array_without_axes(path):
@@ -531,69 +469,6 @@ def test_a_lost_chunk_is_reported_with_its_place(made):
     expected = ITEMS.copy()
     expected[3, 8:] = -1
     same(expected, dataset.open(made.with_name("b"))[:])
-
-
-# Hostile documents
-
-
-def edit(path, change):
-    """Change the document, which keeps a right digest."""
-    document = json.loads((path / "zarr.json").read_text())
-    change(document, document["chunk_grid"]["configuration"])
-    (path / "zarr.json").write_bytes(documents.signed(document))
-
-
-def put(shape=None, shard=None, chunk=None):
-    """Return a change of the document."""
-
-    def change(document, grid):
-        sharding = document["codecs"][0]["configuration"]
-        document["shape"] = shape or document["shape"]
-        grid["chunk_shape"] = shard or grid["chunk_shape"]
-        sharding["chunk_shape"] = chunk or sharding["chunk_shape"]
-
-    return change
-
-
-WRONG = {
-    "zero": put(chunk=[0, 2]),
-    "zero shard": put(shard=[0, 4]),
-    "negative": put(chunk=[-1, 2]),
-    "negative shape": put(shape=[-6, 10]),
-    "fraction": put(chunk=[1.5, 2]),
-    "text": put(chunk=["1", 2]),
-    "true": put(chunk=[True, 2]),
-    "one axis": put(chunk=[1]),
-    "three axes": put(shard=[2, 4, 1]),
-    "no multiple": put(shard=[2, 5]),
-    "smaller shard": put(shard=[2, 1]),
-    "large chunk": put(chunk=[2**20, 2**20], shard=[2**20, 2**20]),
-    "huge chunk": put(chunk=[10**30, 2], shard=[10**30, 4]),
-    "huge shape": put(shape=[10**30, 10]),
-    "huge product": put(shape=[2**62, 2**62]),
-    "many slots": put(chunk=[1, 1], shard=[2**40, 2**40], shape=[2**20, 2**20]),
-}
-
-
-def verified(path):
-    """Check an array; raise the first finding as an error."""
-    for finding in dataset.verify(path).findings:
-        raise FormatError(str(finding))
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_documents(made, name):
-    edit(made, WRONG[name])
-    tracemalloc.start()
-    try:
-        for read in (lambda: dataset.open(made)[0, 0], lambda: verified(made)):
-            with pytest.raises((FormatError, UsageError)) as caught:
-                read()
-            assert "zarr.json" in str(caught.value)
-            assert len(str(caught.value)) < 600
-        assert tracemalloc.get_traced_memory()[1] < 8e6
-    finally:
-        tracemalloc.stop()
 
 
 def test_many_chunks(path):

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset import documents
-from dataset.shard_index import crc_of
 from storage.servers import serving_folder
 from support import TESTS
 
@@ -335,20 +334,6 @@ def test_rows_that_are_lost_are_named(tmp_path):
         array[300:400] = 1
         assert 1005 == array[:].sum()
     assert not finds(path)
-
-
-def test_a_chunk_that_is_lost(tmp_path):
-    path = tmp_path / "a"
-    dataset.create_array(path, np.ones(100), chunks=10, shards=50).close()
-    file = path / "c/1"
-    text = bytearray(file.read_bytes())
-    index = text[-84:-4]
-    index[32:48] = b"\xff" * 16
-    text[-84:] = index + crc_of(bytes(index))
-    file.write_bytes(text)
-    with pytest.raises(FormatError, match="the rows 70 to 80"):
-        dataset.open(path)[:]
-    assert finds(path)
 
 
 def test_sparse_arrays_say_so(tmp_path):

@@ -224,23 +224,6 @@ def test_blocks_that_do_not_fit(tmp_path):
 # Changes
 
 
-def test_only_written_shards_take_room(tmp_path):
-    path = tmp_path / "a"
-    shape = (10**12, 3)
-    with dataset.create_array(
-        path, shape=shape, dtype="i2", fill_value=-1, chunks=1000, shards=4000
-    ) as array:
-        assert (shape, 0) == (array.shape, array.cbytes)
-        array[5 * 10**11] = [1, 2, 3]
-        array[-1] = 4
-    assert 2 == len(shards_of(path))
-    found = dataset.open(path)
-    assert [[-1] * 3, [1, 2, 3], [-1] * 3] == found[
-        5 * 10**11 - 1 : 5 * 10**11 + 2
-    ].tolist()
-    assert [[-1] * 3, [4, 4, 4]] == found[-2:].tolist()
-
-
 def forget_identity(path):
     """Write the document as a program does that knows only Zarr."""
     documents.write(path / "zarr.json", documents.read(path / "zarr.json"))
@@ -459,9 +442,6 @@ def test_links_are_refused(tmp_path):
     (path / "c").symlink_to(tmp_path / "c")
     with pytest.raises(StorageError, match=r"symbolic link.*a/c'"):
         dataset.open(path)[:]
-
-
-# Any sequence of changes
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
@@ -757,8 +737,6 @@ def test_a_lost_shard_of_an_array_with_a_fill_value_is_a_note(tmp_path):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("fill", [None, 7])
 def test_copies_between_layouts_keep_the_fill_value(tmp_path, layout, fill):
-    if layout == "blz":
-        pytest.skip("it is not written")
     source, path = tmp_path / "a", tmp_path / "b"
     options = {"layout": layout, "fill_value": fill}
     dataset.create_array(source, np.arange(5), **options).close()
@@ -823,19 +801,6 @@ def test_shards_of_fill_values_have_no_files(tmp_path, dtype, fill, value):
         check()
         with pytest.raises(DoesNotFit) if dtype.kind in "fu" else nullcontext():
             array.append([["x" if dtype.kind in "fu" else fill] * 10])
-
-
-def test_a_volume_of_few_labels_takes_little_room(tmp_path):
-    labels = np.zeros((80, 256, 256), "u2")
-    labels[40:44, 100:110, 100:110] = 7
-    path = tmp_path / "a"
-    with dataset.create_array(path, shape=labels.shape, dtype="u2") as array:
-        array[:] = labels
-        assert array.cbytes < 9000
-        for number, plane in enumerate(labels):
-            array[number] = plane
-        assert array.cbytes < 9000
-    np.testing.assert_array_equal(labels, dataset.open(path)[:])
 
 
 def test_a_removed_shard_is_not_read_with_new_ones(tmp_path):
