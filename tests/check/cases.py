@@ -37,6 +37,18 @@ def frames_of(data):
     return frames
 
 
+def inserted(data, at, new):
+    return data[:at] + new + data[at:]
+
+
+def deleted(data, at, size=1):
+    return data[:at] + data[at + size :]
+
+
+def flipped(data, at, bit=0):
+    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
 def changed(data, changes, seed):
     """Return damaged bytes, and for each where it was, None if it is new."""
     generator = random.Random(seed)

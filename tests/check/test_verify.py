@@ -149,20 +149,6 @@ def test_pipe():
     assert verify_fp(fp).ok
 
 
-def test_unknown_lengths():
-    out_fp = io.BytesIO()
-    out_fp.seekable = lambda: False
-    bp.abstract_io.pack(
-        bp.file_io.PlainFPSource(ShortReads(text(1000))),
-        bp.file_io.CompressedFPSink(out_fp),
-        *(-1, 300, -1),
-    )
-    data = out_fp.getvalue()
-    report = report_on(data)
-    assert (True, 4, 1000) == (report.ok, report.nchunks, report.nbytes)
-    assert ["truncated"] == kinds(report_on(data[:-1]))
-
-
 @pytest.mark.parametrize(
     ("size", "expected"),
     [(5, ["truncated"]), (31, ["truncated"]), (33, ["truncated", "missing"])],
@@ -489,12 +475,6 @@ def test_chunks_that_are_gone_are_counted():
 def test_bytes_behind_the_last_chunk_are_a_note():
     report = report_on(packed(text(1000)) + b"more")
     assert (True, ["trailing"]) == (report.ok, kinds(report, "note"))
-
-
-def test_chunk_behind_the_last_one():
-    data = packed(text(1000), offsets=False)
-    one_less = overwritten(data, 16, b"\x03")
-    assert "nchunks" in kinds(report_on(one_less))
 
 
 # Agreement with readers

@@ -466,11 +466,7 @@ def test_fill_values_that_are_too_large():
 @pytest.mark.parametrize("layout", SHARDED)
 def test_attributes_that_no_reader_takes(layout):
     """The limits of documents (M7) apply to writers, too."""
-    deep, of_arrays = [], np.zeros((1,) * 32)
-    for _ in range(97):
-        deep = [deep]
-    for _ in range(67):
-        of_arrays = [of_arrays]
+    deep, of_arrays = deep_list(97), deep_list(67, np.zeros((1,) * 32))
     with dataset.create_array("a", numbers(10), layout=layout) as array:
         array.attrs["deep"] = deep
         for wrong in ([deep], of_arrays, "x" * 2**26):
@@ -481,8 +477,8 @@ def test_attributes_that_no_reader_takes(layout):
         assert numbers(10).tolist() == array[:].tolist()
 
 
-def deep_list(depth):
-    found = []
+def deep_list(depth, found=()):
+    found = [] if isinstance(found, tuple) else found
     for _ in range(depth):
         found = [found]
     return found

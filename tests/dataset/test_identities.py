@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset import documents
+from dataset.contents import content
 from storage.servers import serving_folder
 from support import TESTS
 
@@ -84,22 +85,6 @@ created = pytest.mark.parametrize("create", CREATED, ids=lambda c: c.__name__)
 
 def files_of(path):
     return sorted(p for p in Path(path).rglob("*") if p.is_file())
-
-
-def content(path):
-    """Return all values and attributes of a dataset."""
-    with dataset.open(path) as node:
-        return _content(node)
-
-
-def _content(node):
-    attrs = node.attrs.asdict()
-    if isinstance(node, dataset.Array):
-        items = node[:]
-        return attrs, items.shape, items.dtype.str, items.tobytes()
-    if isinstance(node, dataset.Table):
-        return attrs, [(name, _content(node[name])) for name in node.names]
-    return attrs, [(name, _content(node[name])) for name in node]
 
 
 def finds(path):
