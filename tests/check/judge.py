@@ -55,8 +55,11 @@ def intact_copies(frames, origin):
     return copies
 
 
-def judge(damaged):
-    """Recover a damaged file, dropping and filling; return the outcome as a dict."""
+def judge(damaged, hangs=HANGS):
+    """Recover a damaged file, dropping and filling; return the outcome as a dict.
+
+    A recovery that takes `hangs` seconds is ended; 0 for no limit.
+    """
     sample = damaged.sample
     copies = intact_copies(sample.frames, damaged.origin)
     intact = [i for i, found in enumerate(copies) if found]
@@ -64,7 +67,7 @@ def judge(damaged):
     outcome |= {"certain": False, "complete": False, "wrong": [], "excused": []}
     start = time.monotonic()
     signal.signal(signal.SIGALRM, _raise_timeout)
-    signal.alarm(HANGS)
+    signal.alarm(hangs)
     try:
         _, dropped, _ = recovered(damaged.data, drop=True)
         new, filled, recovery = recovered(damaged.data)
