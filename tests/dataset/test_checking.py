@@ -14,7 +14,7 @@ import pytest
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 from dataset.inside import with_pending
-from dataset.layouts import LAYOUTS, SHARDED
+from dataset.layouts import LAYOUTS
 from dataset.shard_index import ENTRY, crc_of, index_size
 from support import FailingCalls, as_user, needs_root
 
@@ -65,35 +65,6 @@ def test_an_intact_array(layout):
     assert report.cbytes == dataset.open("a").cbytes
     assert [] == report.losses
     assert json.dumps(report.as_dict())
-
-
-@pytest.mark.parametrize("layout", SHARDED)
-@pytest.mark.parametrize(
-    "other", [{"dtype": "f8"}, {"chunks": 15, "shards": 30}, {"shape": (100, 1)}]
-)
-def test_a_file_of_another_array(layout, other):
-    damage.new_array("a", layout)
-    values = {"chunks": 10, "shards": 30, "dtype": "i8", "shape": (100,), **other}
-    items = np.ones(values.pop("shape"), values.pop("dtype"))
-    dataset.create_array("b", items, layout=layout, **values).close()
-    shutil.copy(damage.files_of("b", layout)[0], damage.files_of("a", layout)[0])
-    report = dataset.verify("a")
-    assert {"array"} <= set(kinds_of(report)) | {"size"}
-    assert not report.ok
-    assert rows_of(report)
-
-
-@pytest.mark.parametrize("layout", SHARDED)
-def test_an_older_file_with_fewer_rows(layout):
-    damage.new_array("a", layout)
-    last = damage.files_of("a", layout)[3]
-    shutil.copy(last, "old")
-    with dataset.open("a", "r+") as array:
-        array.append(damage.numbers(20))
-    os.replace("old", last)
-    report = dataset.verify("a")
-    assert ["short"] == kinds_of(report)
-    assert [("", (100, 120))] == rows_of(report)
 
 
 def test_a_chunk_of_another_size():

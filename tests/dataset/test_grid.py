@@ -370,14 +370,6 @@ def test_exchanged_shards(made, names):
     assert [] == recovery.losses
 
 
-def test_the_shard_of_another_array(made, path):
-    other = path.with_name("other")
-    dataset.create_array(other, ITEMS + 1, **CUT).close()
-    (made / "c/1/1").write_bytes((other / "c/1/1").read_bytes())
-    assert reads(made) is None
-    assert not dataset.verify(made).ok
-
-
 LOST = (slice(2, 4), slice(4, 8))
 
 

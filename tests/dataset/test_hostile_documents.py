@@ -126,13 +126,6 @@ def test_names_that_no_file_system_has(name, capsys):
         dataset.open("a", "r+")
 
 
-def test_an_array_is_no_group():
-    dataset.create_group("g").close()
-    edit_json("g/zarr.json", lambda value: value.update(node_type="array"))
-    with pytest.raises(bp.BloscpackError):
-        dataset.open("g")
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_attributes_with_nan(layout):
     attrs = {"a": float("nan"), "b": [float("inf")]}

@@ -21,7 +21,6 @@ from dataset.inside import (
     descriptors,
 )
 from dataset.layouts import LAYOUTS, SHARDED
-from dataset.shard_index import ENTRY, crc_of
 from support import open_files_in
 
 import bloscpack
@@ -525,18 +524,6 @@ def test_a_folder_of_shards_that_is_a_link_to_elsewhere_is_refused(tmp_path):
     with dataset.open(path, "r+") as array, outside:
         array.resize(2)
     assert (tmp_path / "elsewhere" / "0").exists()
-
-
-def test_extents_of_chunks_are_no_longer_than_chunks(tmp_path):
-    path, count = tmp_path / "a", 1000
-    dataset.create_array(path, np.zeros(1, "u1"), chunks=1, shards=count).close()
-    entries = ENTRY.pack(0, 10_000) * count
-    content = bytes(10_000) + entries + crc_of(entries)
-    (path / "c" / "0").write_bytes(content)
-    document = json.loads((path / "zarr.json").read_text())
-    (path / "zarr.json").write_text(json.dumps({**document, "shape": [count]}))
-    with pytest.raises(FormatError, match="extent 0 to 10000"):
-        dataset.open(path)[:]
 
 
 def test_documents_that_would_take_all_memory_or_time(tmp_path):
