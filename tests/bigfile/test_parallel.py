@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from bigfile.mpi_program import rows_in
-from bigfile.test_trees import files_of, made
-from support import environment
+from bigfile.test_trees import made
+from support import environment, files_of
 
 from bloscpack import bigfile
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from dataset.inside import Disk, descriptors, ownership, with_pending
 from dataset.layouts import LAYOUTS
-from support import FailingCalls, as_user, needs_root, open_files_in
+from support import FailingCalls, as_user, files_of, needs_root, open_files_in
 
 import bloscpack
 from bloscpack import bigfile, dataset
@@ -80,14 +80,6 @@ def plant(folder, files, owner=ATTACKER):
 
 def group_document(**attributes):
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-
-
-def files_of(path):
-    return {
-        str(place.relative_to(path)): place.read_bytes()
-        for place in sorted(path.rglob("*"))
-        if place.is_file()
-    }
 
 
 # What other users have planted

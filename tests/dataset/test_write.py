@@ -16,6 +16,7 @@ import pytest
 from dataset import golden_directories as golden
 from dataset.inside import Disk, descriptors, with_pending
 from dataset.layouts import LAYOUTS
+from support import files_of
 
 from bloscpack import dataset
 from bloscpack.dataset import parallel
@@ -34,12 +35,6 @@ def sample(dtype, count=50):
         texts = [str(i % 70) * (i % 5) for i in range(count)]
         return np.array(texts).astype(dtype) if dtype.kind != "b" else raw[:, 0] > 99
     return raw.reshape(-1).view(dtype)
-
-
-def files_of(path):
-    return {
-        str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()
-    }
 
 
 # Creating
