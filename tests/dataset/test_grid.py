@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from dataset import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -461,6 +462,39 @@ def test_a_lost_chunk_is_reported_with_its_place(made):
     expected = ITEMS.copy()
     expected[3, 8:] = -1
     same(expected, dataset.open(made.with_name("b"))[:])
+
+
+def verified(path):
+    """Check an array; raise the first finding as an error."""
+    for finding in dataset.verify(path).findings:
+        raise FormatError(str(finding))
+
+
+@pytest.mark.parametrize(
+    ("shape", "shard", "chunk"),
+    [
+        ([6, 10], [2, 4, 1], [1, 2]),
+        ([2**62, 2**62], [2, 4], [1, 2]),
+        ([6, 10], [2**20, 2**20], [2**20, 2**20]),
+        ([2**20, 2**20], [2**40, 2**40], [1, 1]),
+    ],
+)
+def test_wrong_sizes_take_no_memory(made, shape, shard, chunk):
+    document = json.loads((made / "zarr.json").read_text())
+    document["shape"] = shape
+    document["chunk_grid"]["configuration"]["chunk_shape"] = shard
+    document["codecs"][0]["configuration"]["chunk_shape"] = chunk
+    (made / "zarr.json").write_bytes(documents.signed(document))
+    tracemalloc.start()
+    try:
+        for read in (lambda: dataset.open(made)[0, 0], lambda: verified(made)):
+            with pytest.raises((FormatError, UsageError)) as caught:
+                read()
+            assert "zarr.json" in str(caught.value)
+            assert len(str(caught.value)) < 600
+        assert tracemalloc.get_traced_memory()[1] < 8e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_many_chunks(path):

@@ -202,6 +202,25 @@ def test_a_call_that_failed_counts_when_its_error_is_caught(path, call, others):
         assert before == content(group)
 
 
+def test_a_member_by_its_own_path(path):
+    fill(path)
+    join = (lambda name: path + "/" + name) if isinstance(path, str) else path.joinpath
+    with dataset.open(join("in/rain"), "r+") as array:
+        array.append([[8, 9]])
+    with dataset.open(join("tab"), "r+") as table:
+        table.append({"k": [3], "v": ["c"]})
+    with dataset.open(join("in"), "r+") as inner:
+        inner.attrs["x"] = 5
+    group = dataset.open(path)
+    assert (5, 2) == group["in/rain"].shape == dataset.open(join("in/rain")).shape
+    assert 3 == len(group["tab"]) == len(dataset.open(join("tab")))
+    assert {"x": 5} == dict(group["in"].attrs) == dict(dataset.open(join("in")).attrs)
+    with pytest.raises(FileExistsError):
+        dataset.create_array(join("time"), [1])
+    dataset.create_array(join("time"), [1], mode="w").close()
+    assert [1] == dataset.open(path)["time"][:].tolist()
+
+
 def annotate_by_zarr(path):
     """Let zarr-python write the document of an array or group again."""
     zarr = pytest.importorskip("zarr", minversion="3")

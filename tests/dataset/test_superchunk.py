@@ -257,6 +257,17 @@ def test_wrong_descriptions(path, name, change, error, message):
         dataset.open(path)
 
 
+def test_rows_that_no_file_has(path):
+    options = {"layout": "superchunk", "chunks": 2, "shards": 4}
+    dataset.create_array(path, np.arange(4), **options).close()
+    sizes = json.loads((path / "meta/sizes").read_text())
+    documents.write(path / "meta/sizes", {**sizes, "shape": [10**12]})
+    with dataset.open(path) as array:
+        assert 3 == array[3]
+        with pytest.raises(FormatError, match="expected the file with the rows"):
+            array[:]
+
+
 def test_a_chunk_that_is_not_in_the_index(path):
     options = {"layout": "superchunk", "chunks": 2, "shards": 8}
     dataset.create_array(path, np.arange(8), **options).close()

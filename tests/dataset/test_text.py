@@ -177,6 +177,17 @@ def test_fill_value_pads_and_fills(tmp_path):
     assert [*expected, found.fill_value] == dataset.open(path)[:].tolist()
 
 
+def test_many_missing_chunks(tmp_path):
+    """The folder is listed, and not asked for each of many files."""
+    with dataset.create_array(
+        tmp_path / "a", shape=400, dtype=str, chunks=2, shards=4, fill_value="f"
+    ) as array:
+        array[100:103] = ["x", "y", "z"]
+    expected = np.full(400, "f", object)
+    expected[100:103] = ["x", "y", "z"]
+    assert_items(expected, dataset.open(tmp_path / "a")[:])
+
+
 def test_settings(tmp_path):
     words = np.array(["word %d" % (n // 10) for n in range(50000)], object)
     sizes = {}

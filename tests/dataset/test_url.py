@@ -652,6 +652,82 @@ def state_of(url):
     return columns, dict(table.attrs)
 
 
+CHANGES = {
+    "append": lambda table: table.append(table_of(11)),
+    "grow": lambda table: table.resize(33),
+    "shrink": lambda table: table.resize(len(table) - 5),
+    "add": lambda table: table.add_column("z", np.arange(len(table))),
+    "remove": lambda table: table.remove_column("x"),
+    "attributes": lambda table: table.attrs.update(a=2),
+    "attributes of a column": lambda table: table["y"].attrs.update(a=2),
+    "assign": lambda table: table.__setitem__(slice(3, 12), table_of(9)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_interrupted_changes(new, change):
+    """A reader sees the old table or the new one, and the next writer goes on."""
+    failing = new.replace("memory", "failing")
+    settings = {"chunks": 2, "shards": 8, "attrs": {"a": 1}, "mode": "w"}
+    with dataset.create_table(new, table_of(21), **settings) as table:
+        old = state_of(new)
+        CHANGES[change](table)
+    expected = state_of(new)
+    for count in range(99):
+        dataset.create_table(new, table_of(21), **settings).close()
+        FailingFileSystem.left = 10**9
+        table = dataset.open(failing, "r+")
+        FailingFileSystem.left = count
+        try:
+            CHANGES[change](table)
+        except StorageError:
+            found = state_of(new)
+            assert found in (old, expected)
+            length = len(found[0]["y"][0])
+            with dataset.open(new, "r+") as writer:
+                assert found == state_of(new)
+                writer.append({name: [5] for name in writer.names})
+            assert length + 1 == len(dataset.open(new))
+            for column in dataset.open(new).columns:
+                assert 5 == dataset.open_array("%s/%s" % (new, column))[-1]
+            with pytest.raises(StorageError):
+                table.append(table_of(1))
+            continue
+        assert expected == state_of(new)
+        break
+    assert 1 < count < 99
+
+
+def test_interrupted_creation(new):
+    """A dataset is there when it is complete; the next program tidies up."""
+    failing = new.replace("memory", "failing")
+    for mode in ("x", "w"):
+        for count in range(99):
+            FailingFileSystem.left = 10**9
+            if mode == "w":
+                dataset.create_table(new, table_of(30), shards=16, mode="w").close()
+            try:
+                FailingFileSystem.left = count
+                dataset.create_table(failing, table_of(21), shards=16, mode=mode)
+                break
+            except StorageError:
+                try:
+                    columns, _ = state_of(new)
+                    assert len(columns["x"][0]) in (30, 21)
+                    assert mode == "w" or len(columns["x"][0]) == 21
+                    if len(columns["x"][0]) == 21:  # only a mark is left
+                        dataset.create_array(new, [1], mode="w").close()
+                except (NotReadable, FileNotFoundError):
+                    with dataset.create_array(new, shape=90, dtype="i4") as array:
+                        assert not array[:].any()
+                    assert ["a"] == list(dataset.open("memory://new"))
+                fsspec.filesystem("memory").rm("/new", recursive=True)
+        assert 5 < count < 99
+        assert (21,) == dataset.open(new).shape
+        if mode == "x":
+            fsspec.filesystem("memory").rm("/new", recursive=True)
+
+
 def test_an_array_with_a_pending_file(new, tmp_path):
     """A copy of a folder whose writer died is completed before it is changed."""
     with dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64) as array:

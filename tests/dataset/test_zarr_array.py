@@ -790,6 +790,19 @@ def test_shards_of_fill_values_have_no_files(tmp_path, dtype, fill, value):
             array.append([["x" if dtype.kind in "fu" else fill] * 10])
 
 
+def test_a_volume_of_few_labels_takes_little_room(tmp_path):
+    labels = np.zeros((80, 256, 256), "u2")
+    labels[40:44, 100:110, 100:110] = 7
+    path = tmp_path / "a"
+    with dataset.create_array(path, shape=labels.shape, dtype="u2") as array:
+        array[:] = labels
+        assert array.cbytes < 9000
+        for number, plane in enumerate(labels):
+            array[number] = plane
+        assert array.cbytes < 9000
+    np.testing.assert_array_equal(labels, dataset.open(path)[:])
+
+
 def test_a_removed_shard_is_not_read_with_new_ones(tmp_path):
     path, cut = tmp_path / "a", {"chunks": 4, "shards": 4, "dtype": "i8"}
     with dataset.create_array(path, shape=12, **cut) as array:
