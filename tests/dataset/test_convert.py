@@ -109,10 +109,6 @@ def test_no_axes():
     assert_equal(np.array(5, "f4"), np.load("d.npy"))
     dataset.convert("a.npy", "e.zarr")
     assert ((), 5) == (dataset.open("e.zarr").shape, dataset.open("e.zarr")[()])
-    for name in ("g.npy", "g.blp", "g.zarr"):
-        dataset.convert("e.zarr", name)
-        dataset.convert(name, "h.npy", force=True)
-        assert_equal(np.array(5, "f4"), np.load("h.npy"))
     with pytest.raises(UsageError, match="at least one axis"):
         dataset.convert("a.npy", "f.superchunk")
     assert not os.path.exists("f.superchunk")

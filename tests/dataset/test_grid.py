@@ -265,6 +265,14 @@ def test_an_array_without_axes(path):
     assert dataset.verify(path).ok
 
 
+@pytest.mark.parametrize("name", ["b.npy", "b.blp", "b.zarr"])
+def test_convert_an_array_without_axes(path, name):
+    dataset.create_array(path, np.float32(7.5), attrs={"unit": "m"}).close()
+    dataset.convert(path, path.with_name(name))
+    dataset.convert(path.with_name(name), path.with_name("d"), to="zarr")
+    same(np.array(7.5, "f4"), dataset.open(path.with_name("d"))[...])
+
+
 def test_recover_an_array_without_axes(path):
     dataset.create_array(path, np.array("ab"), fill_value="x").close()
     recovery = dataset.recover(path, path.with_name("b"))
