@@ -180,6 +180,15 @@ def open_files_in(folder: Path) -> list[str]:
     return [name for name in names if name.startswith(str(folder))]
 
 
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files below a folder by their relative names."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
 )

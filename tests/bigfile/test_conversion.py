@@ -8,8 +8,9 @@ import os
 import numpy as np
 import pytest
 from bigfile.test_golden_trees import FOLDER, NAMES, entry, expected_values, same
-from bigfile.test_trees import files_of, made
+from bigfile.test_trees import made
 from dataset.inside import FolderStore
+from support import files_of
 
 from bloscpack import bigfile, dataset
 from bloscpack.bigfile import attributes

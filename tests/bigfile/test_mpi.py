@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 from bigfile import mpi_program
 from bigfile.mpi_program import NFILE, NMEMB, SIZE, own, rows_of_block
-from bigfile.test_trees import files_of
 from originals import environment_with
 from project.test_docs import named_block
-from support import environment
+from support import environment, files_of
 
 from bloscpack import bigfile
 from bloscpack.bigfile.mpi import Ranks

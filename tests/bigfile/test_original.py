@@ -15,9 +15,9 @@ import tarfile
 
 import numpy as np
 import pytest
-from bigfile.test_trees import files_of, made
+from bigfile.test_trees import made
 from originals import environment_with, run
-from support import environment
+from support import environment, files_of
 
 from bloscpack import bigfile
 from bloscpack.bigfile.header import WIDTHS

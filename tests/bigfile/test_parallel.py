@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from bigfile.mpi_program import rows_in
-from bigfile.test_trees import files_of, made
-from support import environment
+from bigfile.test_trees import made
+from support import environment, files_of
 
 from bloscpack import bigfile
 
@@ -101,15 +101,31 @@ def started(program, tree, *arguments):
     return process
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_processes_write_the_tree_of_a_single_one(shared, alone, tmp_path, count):
-    processes = [start(shared, number, count) for number in range(count)]
+def go_on(*processes):
     for process in processes:
         process.stdin.write("\n")
         process.stdin.flush()
+
+
+def wait_for(processes):
     for process in processes:
         process.communicate()
         assert 0 == process.returncode
+
+
+def kill_at_work(process):
+    """Kill a process after it has written some rows."""
+    go_on(process)
+    assert "written\n" == process.stdout.readline()
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_write_the_tree_of_a_single_one(shared, alone, tmp_path, count):
+    processes = [start(shared, number, count) for number in range(count)]
+    go_on(*processes)
+    wait_for(processes)
     assert alone == files_of(tmp_path / "shared")
     assert [] == bigfile.verify(shared).findings
 
@@ -119,12 +135,8 @@ def test_processes_and_threads_read_while_others_write(shared, alone, tmp_path, 
         column.write(0, rows[:500])
     processes = [start(shared, number, 4) for number in (2, 3)]
     processes += [started(READER, shared, str(stop)) for stop in (250, 500)]
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in processes:
-        process.communicate()
-        assert 0 == process.returncode
+    go_on(*processes)
+    wait_for(processes)
     assert alone == files_of(tmp_path / "shared")
 
 
@@ -160,14 +172,9 @@ def test_a_pool_of_processes_shares_a_column(shared, alone, tmp_path, rows, meth
 def test_rows_of_a_killed_process_are_named(shared, rows):
     processes = [start(shared, number, 4) for number in (0, 1, 3)]
     victim = start(shared, 2, 4, "slowly")
-    for process in (*processes, victim):
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert "written\n" == victim.stdout.readline()
-    victim.kill()
-    victim.communicate()
-    for process in processes:
-        process.communicate()
+    go_on(*processes)
+    kill_at_work(victim)
+    wait_for(processes)
     report = bigfile.verify(shared)
     assert not report.ok
     missing = [f for f in report.findings if f.kind in ("short", "unwritten")]
@@ -190,11 +197,7 @@ def test_rows_of_a_killed_process_are_written_again_with_others(shared, rows):
     with shared["g/x"] as column:
         column.write(0, rows[:500])
     victim = start(shared, 2, 4, "slowly")
-    victim.stdin.write("\n")
-    victim.stdin.flush()
-    assert "written\n" == victim.stdout.readline()
-    victim.kill()
-    victim.communicate()
+    kill_at_work(victim)
     with shared["g/x"] as column:  # finished rows, and rows of the dead process
         column.write(400, rows[:600])
     assert [] == bigfile.verify(shared).findings

@@ -16,7 +16,7 @@ import pytest
 from dataset.inside import Disk
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from support import environment
+from support import environment, files_of
 
 from bloscpack import bigfile
 from bloscpack.bigfile.header import WIDTHS
@@ -33,15 +33,6 @@ from bloscpack.exceptions import (
 @pytest.fixture
 def tree(tmp_path):
     return bigfile.File(tmp_path / "tree", create=True)
-
-
-def files_of(folder):
-    """Return the content of all files below a folder by their relative name."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 # Creating

@@ -298,15 +298,22 @@ def _leftovers(pick):
     return damaged
 
 
-def _edits(pick):
-    """The random edits of `check.cases`."""
-    seed = pick.getrandbits(32)
-    case = Case(seed, mixed=bool(seed % 2))
-    sample = Sample(case.whole, case.checksum, str(case))
-    damaged = DamagedFile(sample)
-    damaged.data = bytearray(case.damaged)
-    damaged.origin = [-1 if at is None else at for at in case.origin]
+def edited(whole, checksum, description, data, origin):
+    """Return a file of which each byte has an origin, None if it is new."""
+    damaged = DamagedFile(Sample(whole, checksum, description))
+    damaged.data = bytearray(data)
+    damaged.origin = [-1 if at is None else at for at in origin]
     return damaged
+
+
+def edited_case(case):
+    """Return a file with the random edits of `check.cases`."""
+    return edited(case.whole, case.checksum, str(case), case.damaged, case.origin)
+
+
+def _edits(pick):
+    seed = pick.getrandbits(32)
+    return edited_case(Case(seed, mixed=bool(seed % 2)))
 
 
 KINDS = {

@@ -39,14 +39,6 @@ from bloscpack.verify import verify_fp
 SLOW = 5
 HANGS = 60
 
-# What may be called certain although it is wrong, each with its reason.
-EXCUSES = {
-    "misplaced": "each copied chunk begins where the offset table, or the chunk in "
-    "front of it, says that the chunk of its new number begins",
-    "foreign": "without digests, Blosc decompresses damaged bytes unnoticed",
-    "unreported": "without digests, Blosc decompresses damaged bytes unnoticed",
-}
-
 
 def intact_copies(frames, origin):
     """Return where in the damaged file copies of each chunk start, if it is intact."""
@@ -63,8 +55,11 @@ def intact_copies(frames, origin):
     return copies
 
 
-def judge(damaged):
-    """Recover a damaged file, dropping and filling; return the outcome as a dict."""
+def judge(damaged, hangs=HANGS):
+    """Recover a damaged file, dropping and filling; return the outcome as a dict.
+
+    A recovery that takes `hangs` seconds is ended; 0 for no limit.
+    """
     sample = damaged.sample
     copies = intact_copies(sample.frames, damaged.origin)
     intact = [i for i, found in enumerate(copies) if found]
@@ -72,7 +67,7 @@ def judge(damaged):
     outcome |= {"certain": False, "complete": False, "wrong": [], "excused": []}
     start = time.monotonic()
     signal.signal(signal.SIGALRM, _raise_timeout)
-    signal.alarm(HANGS)
+    signal.alarm(hangs)
     try:
         _, dropped, _ = recovered(damaged.data, drop=True)
         new, filled, recovery = recovered(damaged.data)
@@ -203,7 +198,12 @@ def _touches(named, start, stop):
 
 
 def _excused(damaged, copies, filled, recovery):
-    """Yield what nothing in the file could have prevented, as in `EXCUSES`."""
+    """Yield what nothing in the file could have prevented.
+
+    Without digests, Blosc decompresses damaged bytes unnoticed. A chunk is misplaced
+    where the offset table, or the chunk in front of it, says that the chunk of its new
+    number begins.
+    """
     sample = damaged.sample
     if sample.checksum == "None":
         yield from ("foreign", "unreported")

@@ -12,6 +12,7 @@ import builders
 import numpy
 import pytest
 from builders import text
+from check import cases
 from check.cases import frames_of, recovered, recovered_and_verified
 
 import bloscpack as bp
@@ -44,8 +45,7 @@ def with_field(data, name, value):
 
 def flipped(data, i):
     """Return a file with one wrong bit in chunk `i`."""
-    at = frames_of(data)[i][0] + 20
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    return cases.flipped(data, frames_of(data)[i][0] + 20)
 
 
 def without(data, numbers):

@@ -6,7 +6,7 @@ import io
 
 import pytest
 from builders import text
-from check.cases import frames_of
+from check.cases import flipped, frames_of
 
 import bloscpack as bp
 from bloscpack.recover import recover_fp
@@ -22,17 +22,11 @@ def packed(offsets=True, checksum="adler32", size=1000):
     return bp.pack_bytes_to_bytes(text(size), 128, bloscpack_args=settings)
 
 
-def flipped(data, position, bit):
-    found = bytearray(data)
-    found[position + bit // 8] ^= 1 << bit % 8
-    return bytes(found)
-
-
 @pytest.mark.parametrize("offsets", [True, False])
 @pytest.mark.parametrize("position", [LAST_CHUNK_AT, NCHUNKS_AT])
 @pytest.mark.parametrize("bit", [*range(8), 12, 31])
 def test_report_and_recovery_agree_if_all_chunks_are_intact(offsets, position, bit):
-    damaged = flipped(packed(offsets), position, bit)
+    damaged = flipped(packed(offsets), position + bit // 8, bit % 8)
     report = verify_fp(io.BytesIO(damaged))
     recovery = recover_fp(io.BytesIO(damaged), io.BytesIO(), drop=True)
     assert (8, 1000) == (recovery.nchunks, recovery.nbytes)

@@ -8,22 +8,10 @@ import random
 import numpy
 import pytest
 from builders import packed, text
-from check.cases import frames_of, recovered
+from check.cases import deleted, flipped, frames_of, inserted, recovered
 
 import bloscpack as bp
 from bloscpack.recover import recover_fp
-
-
-def inserted(data, at, new):
-    return data[:at] + new + data[at:]
-
-
-def deleted(data, at, size=1):
-    return data[:at] + data[at + size :]
-
-
-def flipped(data, at, bit=0):
-    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
 
 
 def noise(size):

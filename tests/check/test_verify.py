@@ -149,20 +149,6 @@ def test_pipe():
     assert verify_fp(fp).ok
 
 
-def test_unknown_lengths():
-    out_fp = io.BytesIO()
-    out_fp.seekable = lambda: False
-    bp.abstract_io.pack(
-        bp.file_io.PlainFPSource(ShortReads(text(1000))),
-        bp.file_io.CompressedFPSink(out_fp),
-        *(-1, 300, -1),
-    )
-    data = out_fp.getvalue()
-    report = report_on(data)
-    assert (True, 4, 1000) == (report.ok, report.nchunks, report.nbytes)
-    assert ["truncated"] == kinds(report_on(data[:-1]))
-
-
 @pytest.mark.parametrize(
     ("size", "expected"),
     [(5, ["truncated"]), (31, ["truncated"]), (33, ["truncated", "missing"])],
@@ -491,12 +477,6 @@ def test_bytes_behind_the_last_chunk_are_a_note():
     assert (True, ["trailing"]) == (report.ok, kinds(report, "note"))
 
 
-def test_chunk_behind_the_last_one():
-    data = packed(text(1000), offsets=False)
-    one_less = overwritten(data, 16, b"\x03")
-    assert "nchunks" in kinds(report_on(one_less))
-
-
 # Agreement with readers
 
 
@@ -509,8 +489,7 @@ def reads(data):
     return True
 
 
-def rooms():
-    """Yield files whose metadata section states a wrong room, and has no digest."""
+def test_readers_agree_on_a_wrong_room():
     data = packed(
         text(700),
         metadata={"a": 1},
@@ -518,46 +497,13 @@ def rooms():
         meta_checksum="None",
         metadata_room=200,
     )
+    found = set()
     for room in (*range(190, 320), len(data), 2**31, 2**32 - 1):
-        yield data[:48] + struct.pack("<I", room) + data[52:]
-
-
-def unknown_sizes():
-    """Yield files of layouts 2 and 3 with unknown sizes, right and wrong ones."""
-    chunks = ([10, 20], [20, 10], [10, 10], [10, 20, 10], [10], [])
-    for version, nchunks, chunk_size, last_chunk, sizes in itertools.product(
-        (2, 3), (None, -1), (-1, 10, 20), (-1, 0, 10, 20), chunks
-    ):
-        yield builders.layout(
-            version,
-            [bytes(size) for size in sizes],
-            nchunks=nchunks,
-            chunk_size=chunk_size,
-            last_chunk=last_chunk,
-        )
-
-
-@pytest.mark.parametrize("files", [rooms, unknown_sizes])
-def test_readers_agree(files):
-    found = []
-    for data in files():
-        report = report_on(data)
-        readable = reads(data)
-        assert report.ok == readable, report.findings
-        found.append(readable)
-    assert {True, False} == {*found}
-
-
-def test_last_chunk_of_unknown_size_may_be_the_longer_one():
-    """Rule U3: where the number of chunks is known, the size is free."""
-    chunks = [b"a" * 10, b"b" * 20]
-    known = builders.layout(3, chunks, chunk_size=10)
-    assert (True, True) == (report_on(known).ok, reads(known))
-    unknown = builders.layout(3, chunks, nchunks=-1, chunk_size=10)
-    assert (False, False) == (report_on(unknown).ok, reads(unknown))
-    # In version 2 the header may state it.
-    stated = builders.layout(2, chunks, nchunks=-1, chunk_size=10, last_chunk=20)
-    assert (True, True) == (report_on(stated).ok, reads(stated))
+        changed = overwritten(data, 48, struct.pack("<I", room))
+        report = report_on(changed)
+        assert report.ok == reads(changed), report.findings
+        found.add(report.ok)
+    assert {True, False} == found
 
 
 @pytest.mark.parametrize("offsets", [True, False])

@@ -8,14 +8,12 @@ import random
 import stat
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import builders
 import pytest
 from crash.operations import TARGET, Append, Compress
 from crash.watched_disk import WatchedDisk, replaced_disk
-from support import as_user, environment
+from support import as_user, environment, needs_root
 
 import bloscpack
 from bloscpack._commit import locking, ownership
@@ -352,24 +350,11 @@ def test_no_copy_replaces_a_file_that_lost_its_name(path):
 # Users who may write the file, but can't change it
 
 
-needs_root = pytest.mark.skipif(
-    os.name != "posix" or os.geteuid(), reason="needs several users"
-)
-
-
-@pytest.fixture
-def shared():
-    """A file that holds PACKED, in a folder that every user may search."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        path = Path(folder) / TARGET
-        path.write_bytes(PACKED)
-        yield path
-
-
 @needs_root
-def test_a_folder_that_the_user_may_not_write(shared):
+def test_a_folder_that_the_user_may_not_write(open_folder):
     """A change in place needs no other file."""
+    shared = open_folder / TARGET
+    shared.write_bytes(PACKED)
     shared.chmod(0o666)
     (shared.parent / "more").write_bytes(b"more")
     with as_user(12345):
@@ -381,7 +366,9 @@ def test_a_folder_that_the_user_may_not_write(shared):
 
 
 @needs_root
-def test_a_folder_that_takes_no_new_file(shared):
+def test_a_folder_that_takes_no_new_file(open_folder):
+    shared = open_folder / TARGET
+    shared.write_bytes(PACKED)
     shared.chmod(0o666)
     with (
         pytest.raises(

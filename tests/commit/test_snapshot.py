@@ -17,7 +17,6 @@ from crash.operations import (
     LOOSE,
     TARGET,
     Append,
-    AppendToArray,
     Compress,
     Operation,
     RewriteMetadata,
@@ -36,7 +35,6 @@ from bloscpack._commit.snapshot import (
     read_snapshot,
 )
 from bloscpack.abstract_io import unpack
-from bloscpack.cli import main
 from bloscpack.exceptions import FormatError, StorageError
 from bloscpack.file_io import CompressedFPSource, PlainBytesSink
 
@@ -324,29 +322,3 @@ def test_nothing_mixed_gets_the_name_of_the_output(tmp_path):
         bloscpack.unpack_file_from_file(packed, out, nthreads=1, progress=change)
     assert other == out.read_bytes()
     assert [other] == disk.contents
-
-
-# The functions that read files
-
-
-@pytest.fixture
-def half_done(tmp_path):
-    """A folder with an array whose append is under way, and the array as it was."""
-    stages = Stages(AppendToArray(nbytes=2400), tmp_path)
-    array = bloscpack.unpack_ndarray_from_file(stages.folder / TARGET)
-    assert (160, 10) == array.shape
-    number = stages.states[0][0][TARGET]
-    changed = [undo.has_undo_record(contents[number]) for _, contents in stages.states]
-    stages.lay_down(len(changed) - 1 - changed[::-1].index(True))
-    return stages.folder / TARGET, array[:100]
-
-
-def test_everything_that_reads_sees_the_old_state(half_done, tmp_path, capsys):
-    path, array = half_done
-    assert (array == bloscpack.unpack_ndarray_from_file(path)).all()
-    assert array.tobytes() == bloscpack.unpack_bytes_from_file(path)[0]
-    bloscpack.unpack_file_from_file(path, tmp_path / "out")
-    assert array.tobytes() == (tmp_path / "out").read_bytes()
-    main(["info", str(path)])
-    assert "shape:      (100, 10)\n" in capsys.readouterr().out
-    assert [TARGET] == os.listdir(path.parent)

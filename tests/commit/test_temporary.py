@@ -2,10 +2,8 @@
 
 import errno
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from crash.watched_disk import WatchedDisk, replaced_disk
@@ -223,29 +221,6 @@ def test_lock_ends_although_the_process_has_forked(tmp_path):
         os.close(write)
         os.close(read)
         os.waitpid(child, 0)
-
-
-def test_command_that_was_killed(tmp_path):
-    os.mkfifo(tmp_path / "input")
-    command = [sys.executable, "-m", "bloscpack", "compress"]
-    process = subprocess.Popen(
-        [*command, "input", "out.blp"], cwd=tmp_path, env=environment()
-    )
-    with open(tmp_path / "input", "wb") as fp:
-        fp.write(bytes(2**22))
-        fp.flush()
-        while not temporaries_in(tmp_path):
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    (tmp_path / "input").unlink()
-    assert 1 == len(temporaries_in(tmp_path))
-    (tmp_path / "plain").write_bytes(b"plain bytes")
-    subprocess.run(
-        [*command, "plain", "out.blp"], cwd=tmp_path, env=environment(), check=True
-    )
-    assert ["out.blp", "plain"] == names_in(tmp_path)
 
 
 def test_file_of_a_living_writer_stays(tmp_path):

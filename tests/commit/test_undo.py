@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import half_changed, undo_record
+from builders import half_changed
 from commit.steps import (
     ARRAY,
     FLAGGED,
@@ -269,65 +269,6 @@ def test_every_damaged_byte():
 def test_every_length():
     for i in [*range(32, START, 311), *range(START, len(LAST))]:
         assert "found none" in refusal(LAST[:i])
-
-
-# Maximum number of extents of a record.
-MAX_EXTENTS = 64
-FORGED = {
-    "length 0": {"length": 0},
-    "length too short for a header": {"length": 31},
-    "negative length": {"length": -1},
-    "huge length": {"length": 2**62},
-    "length behind the record": {"length": len(OLD) + 10**4},
-    "no extents": {"count": 0, "table": [], "rest": b""},
-    "negative count": {"count": -1},
-    "huge count": {"count": 2**62},
-    "too many extents": {
-        "count": MAX_EXTENTS + 1,
-        "table": [(0, 32), *((i, 1) for i in range(32, 32 + MAX_EXTENTS))],
-        "rest": OLD[: 32 + MAX_EXTENTS],
-    },
-    "count without its table": {"count": 9, "rest": b""},
-    "negative start": {"table": [(0, 32), (-1, 40)]},
-    "negative size": {"table": [(0, 32), (100, -1)]},
-    "empty extent": {"table": [(0, 32), (100, 0)]},
-    "huge extent": {"table": [(0, 32), (100, 2**63 - 1)]},
-    "overlapping": {"table": [(0, 32), (31, 40)]},
-    "unsorted": {"table": [(0, 32), (200, 20), (100, 20)], "count": 3},
-    "behind the old end": {"table": [(0, 32), (len(OLD) - 39, 40)]},
-    "bytes that are missing": {"rest": OLD[:71]},
-    "bytes too many": {"rest": OLD[:73]},
-    "no header": {"table": [(1, 32), (100, 40)]},
-    "half a header": {"table": [(0, 31), (100, 41)]},
-    "no old magic": {"rest": b"x" + OLD[1:72]},
-    "nested": {"rest": LAST[:32] + OLD[:40]},
-}
-
-
-@pytest.mark.parametrize("name", FORGED)
-def test_forged_fields(name):
-    """With the right digest."""
-    refusal(half_changed(OLD, **FORGED[name]))
-
-
-def test_verify_notes_an_interrupted_change(path):
-    (finding,) = verify(path).findings
-    assert ("header", "interrupted", "note") == (
-        finding.section,
-        finding.kind,
-        finding.severity,
-    )
-    with pytest.warns(RuntimeWarning, match="restored"):
-        rewrite_metadata(path, {"a": 3})
-    assert not verify(path).findings
-
-
-def test_record_at_another_place():
-    """Whoever copies it into data does not forge a record."""
-    refusal(half_changed(OLD)[:-40] + b"x" + half_changed(OLD)[-40:])
-    moved = half_changed(OLD, new=b"")
-    record = undo_record(OLD, [(0, 32)], 0)
-    refusal(moved[: len(OLD)] + record)
 
 
 @pytest.mark.full

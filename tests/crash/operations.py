@@ -161,6 +161,8 @@ class Recover(Decompress):
 class Append(Operation):
     """Append `nbytes` to a file of `old` bytes that was packed with `options`."""
 
+    grow = False
+
     def __init__(
         self, old=2500, nbytes=100, sync=True, new=None, recompress=None, **options
     ):
@@ -181,6 +183,7 @@ class Append(Operation):
             self.recompress,
             nthreads=1,
             sync=self.synced,
+            grow=self.grow,
             **options,
         )
 
@@ -296,15 +299,6 @@ class AppendToGrid(AppendToShard):
         assert not bloscpack.verify(folder / TARGET).findings
 
 
-class MetadataOfShard(OnShard):
-    """Replace the metadata of the user in a Zarr shard."""
-
-    in_place = True
-
-    def run(self, folder, inputs):
-        rewrite_metadata(folder / TARGET, {"state": "new", "n": list(range(20))})
-
-
 class RepackShard(OnShard):
     """Rewrite a Zarr shard, or make a file one or an ordinary one."""
 
@@ -357,27 +351,12 @@ def read_by_index(content):
 class AppendAndGrow(Append):
     """Append more chunks than a file has room for: a larger file replaces it."""
 
-    def run(self, folder, inputs):
-        options = {} if self.new is None else {"metadata": self.new}
-        append(
-            folder / TARGET,
-            inputs / "new",
-            nthreads=1,
-            sync=self.synced,
-            grow=True,
-            **options,
-        )
+    grow = True
 
     def follow(self, folder, inputs):
         (inputs / "more").write_bytes(MORE)
-        quietly(
-            append,
-            folder / TARGET,
-            inputs / "more",
-            nthreads=1,
-            sync=False,
-            grow=True,
-        )
+        options = {"nthreads": 1, "sync": False, "grow": True}
+        quietly(append, folder / TARGET, inputs / "more", **options)
 
 
 class AppendToPiped(AppendAndGrow):
@@ -481,6 +460,12 @@ class RewriteMetadata(Operation):
 
     def run(self, folder, inputs):
         rewrite_metadata(folder / TARGET, {"state": "new", "n": list(range(20))})
+
+
+class MetadataOfShard(OnShard, RewriteMetadata):
+    """Replace the metadata of the user in a Zarr shard."""
+
+    in_place = True
 
 
 LOOSE = BloscArgs(clevel=0)

@@ -30,9 +30,11 @@ def ticks_of(shape):
     return items
 
 
-@pytest.fixture(params=LAYOUTS)
+@pytest.fixture(params=[*LAYOUTS, "grid"])
 def array(request, tmp_path):
     options = {"layout": request.param, "chunks": 2}
+    if request.param == "grid":
+        options = {"chunks": (2, 1, 2), "shards": (4, 2, 4)}
     with dataset.create_array(tmp_path / "a", ITEMS, **options) as found:
         yield found
 
@@ -141,13 +143,6 @@ def test_assigning_the_same_item_twice_keeps_the_last_value(array):
 
 
 # oindex and vindex
-
-
-def outer(items, key):
-    """Return what each entry selects by itself."""
-    for axis in reversed(range(len(key))):  # integers remove an axis
-        items = items[(slice(None),) * axis + (key[axis],)]
-    return items
 
 
 def test_oindex_takes_an_ellipsis_and_a_single_entry(array):

@@ -14,7 +14,7 @@ import pytest
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 from dataset.inside import with_pending
-from dataset.layouts import LAYOUTS, SHARDED
+from dataset.layouts import LAYOUTS
 from dataset.shard_index import ENTRY, crc_of, index_size
 from support import FailingCalls, as_user, needs_root
 
@@ -65,35 +65,6 @@ def test_an_intact_array(layout):
     assert report.cbytes == dataset.open("a").cbytes
     assert [] == report.losses
     assert json.dumps(report.as_dict())
-
-
-@pytest.mark.parametrize("layout", SHARDED)
-@pytest.mark.parametrize(
-    "other", [{"dtype": "f8"}, {"chunks": 15, "shards": 30}, {"shape": (100, 1)}]
-)
-def test_a_file_of_another_array(layout, other):
-    damage.new_array("a", layout)
-    values = {"chunks": 10, "shards": 30, "dtype": "i8", "shape": (100,), **other}
-    items = np.ones(values.pop("shape"), values.pop("dtype"))
-    dataset.create_array("b", items, layout=layout, **values).close()
-    shutil.copy(damage.files_of("b", layout)[0], damage.files_of("a", layout)[0])
-    report = dataset.verify("a")
-    assert {"array"} <= set(kinds_of(report)) | {"size"}
-    assert not report.ok
-    assert rows_of(report)
-
-
-@pytest.mark.parametrize("layout", SHARDED)
-def test_an_older_file_with_fewer_rows(layout):
-    damage.new_array("a", layout)
-    last = damage.files_of("a", layout)[3]
-    shutil.copy(last, "old")
-    with dataset.open("a", "r+") as array:
-        array.append(damage.numbers(20))
-    os.replace("old", last)
-    report = dataset.verify("a")
-    assert ["short"] == kinds_of(report)
-    assert [("", (100, 120))] == rows_of(report)
 
 
 def test_a_chunk_of_another_size():
@@ -214,14 +185,6 @@ def test_shards_of_another_program():
     report = dataset.verify("a")
     assert ["damaged"] == kinds_of(report)
     assert [("", (0, 10))] == rows_of(report)
-
-
-def test_fields_of_items():
-    dtype = [("p", "f8"), ("q", [("r", "i4"), ("s", "S3")])]
-    options = {"layout": "superchunk", "chunks": 10, "shards": 30}
-    dataset.create_array("a", np.zeros(100, dtype), **options).close()
-    os.remove("a/data/q/r/__2__.bin")
-    assert [("q/r", (30, 60))] == rows_of(dataset.verify("a"))
 
 
 def test_what_is_no_dataset(tmp_path):
@@ -367,25 +330,6 @@ def test_something_else_in_the_place_of_a_file(what, run):
     assert [("", (30, 60))] == [
         (loss.member, loss.rows) for loss in dataset.recover("a", "new").losses
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("[]", r"found \[\]"),
-        ("null", "found None"),
-        ("{}", "found 'zarr_format': 'nothing'"),
-        (
-            '{"zarr_format": 3, "node_type": "group", "attributes": null}',
-            "'attributes'",
-        ),
-        ("[" * 10**5, "nested more than '100' levels deep"),
-    ],
-)
-def test_what_is_wrong_in_a_document(tmp_path, text, found):
-    (tmp_path / "zarr.json").write_text(text)
-    with pytest.raises(FormatError, match=found):
-        dataset.open(tmp_path)
 
 
 def test_shards_without_their_document(tmp_path):

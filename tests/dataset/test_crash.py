@@ -195,14 +195,6 @@ def parallel_table(path):
     target.finish(20)
 
 
-def files_of(path):
-    """Return the bytes of each file below a folder, and None for each folder in it."""
-    return {
-        place.relative_to(path): None if place.is_dir() else place.read_bytes()
-        for place in path.rglob("*")
-    }
-
-
 def content_for_others(path):
     """Return what readers see that do not know the list of pending files."""
     copy = path.parent / "copy"
@@ -379,6 +371,11 @@ def conversion(items, layout):
     return operation
 
 
+def replacement(**options):
+    """Return an operation that creates an array in place of a dataset."""
+    return lambda path: dataset.create_array(path, [1, 2], mode="w", **options).close()
+
+
 def after_failure(function):
     """Return a change of a table that follows a change which has failed."""
 
@@ -468,32 +465,14 @@ OPERATIONS = {
     "convert an array to zarr": (zarr_array, conversion(np.arange(40), "zarr")),
     "convert a table": (table, conversion(FIELDS, "bcolz")),
     "convert a table to zarr": (zarr_table, conversion(FIELDS, "zarr")),
-    "replace an array": (
-        array,
-        lambda path: dataset.create_array(
-            path, [1, 2], layout="bcolz", mode="w"
-        ).close(),
-    ),
-    "zarr: replace": (
-        zarr_array,
-        lambda path: dataset.create_array(path, [1, 2], mode="w").close(),
-    ),
-    "superchunk: replace": (
-        superchunk,
-        lambda path: dataset.create_array(
-            path, [1, 2], layout="superchunk", mode="w"
-        ).close(),
-    ),
+    "replace an array": (array, replacement(layout="bcolz")),
+    "replace a table": (table, replacement(layout="bcolz")),
+    "zarr: replace": (zarr_array, replacement()),
+    "superchunk: replace": (superchunk, replacement(layout="superchunk")),
     "replace in parallel": (zarr_array, lambda path: parallel(path, "w")),
     "group: replace all": (
         group,
         lambda path: dataset.create_group(path, mode="w").close(),
-    ),
-    "replace a table": (
-        table,
-        lambda path: dataset.create_array(
-            path, [1, 2], layout="bcolz", mode="w"
-        ).close(),
     ),
 }
 

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from dataset.contents import content
 
 from bloscpack import dataset
 from bloscpack.exceptions import UsageError
@@ -36,17 +37,6 @@ def make_group(group):
 
 def make_groups(group):
     group.create_group("m", mode="w").create_group("c").create_group("0")
-
-
-def content(node):
-    """Return all items and attributes."""
-    if isinstance(node, dataset.Group):
-        return dict(node.attrs), {
-            name: content(member) for name, member in node.items()
-        }
-    if isinstance(node, dataset.Table):
-        return node.names, node[:].tolist(), dict(node.attrs)
-    return node[...].tolist(), str(node.dtype), dict(node.attrs)
 
 
 def united(path):

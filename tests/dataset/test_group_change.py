@@ -138,38 +138,6 @@ def test_a_change_of_all_members(path):
     assert [] == dataset.verify(path).findings
 
 
-def test_a_change_that_fails(path):
-    fill(path)
-    before = content(dataset.open(path))
-    with dataset.open(path, "r+") as group:
-
-        def stops():
-            with group.change():
-                group["time"].append([4])
-                group["in/rain"][:] = 1
-                raise ZeroDivisionError("stop")
-
-        def goes_on():
-            """Go on after a part of the change has failed."""
-            with group.change():
-                group["tab"].append({"k": [3], "v": ["c"]})
-                with pytest.raises(UsageError):
-                    group["time"][:] = ["text"] * 4
-                with pytest.raises(ValueError, match="no row"):
-                    group["time"].append(blocks())
-
-        for change, error, message in (
-            (stops, ZeroDivisionError, "stop"),
-            (goes_on, UsageError, "nothing of"),
-        ):
-            with pytest.raises(error, match=message):
-                change()
-        assert before == content(group)
-        group["time"].append([4])
-        assert [0, 1, 2, 3, 4] == group["time"][:].tolist()
-    assert [0, 1, 2, 3, 4] == dataset.open(path)["time"][:].tolist()
-
-
 def test_a_change_that_fails_leaves_no_files(tmp_path):
     """A program that goes on, and fails again and again, must not fill the disk."""
     fill(tmp_path / "g")
@@ -192,21 +160,6 @@ def test_a_change_that_fails_leaves_no_files(tmp_path):
             assert not (tmp_path / "g/.bloscpack").exists()
         group["time"].append([4])
     assert [1, 1, 2, 3, 4] == dataset.open(tmp_path / "g")["time"][:].tolist()
-
-
-def test_a_member_that_is_opened_again_in_its_change(path):
-    """Another thread may do that, which waits for the change to end."""
-    fill(path)
-    with dataset.open(path, "r+") as group:
-        with group.change():
-            group["time"].append([4])
-            group["tab"].append({"k": [3], "v": ["c"]})
-            time, table = group["time"], group["tab"]
-            assert (5, 3) == (len(time), len(table))
-        time.append([5])
-        table.append({"k": [4], "v": ["d"]})
-        assert [0, 1, 2, 3, 4, 5] == time[:].tolist()
-        assert 4 == len(table)
 
 
 def grow(group):
@@ -247,6 +200,25 @@ def test_a_call_that_failed_counts_when_its_error_is_caught(path, call, others):
         with pytest.raises(UsageError, match="one of the changes has failed"):
             change(group)
         assert before == content(group)
+
+
+def test_a_member_by_its_own_path(path):
+    fill(path)
+    join = (lambda name: path + "/" + name) if isinstance(path, str) else path.joinpath
+    with dataset.open(join("in/rain"), "r+") as array:
+        array.append([[8, 9]])
+    with dataset.open(join("tab"), "r+") as table:
+        table.append({"k": [3], "v": ["c"]})
+    with dataset.open(join("in"), "r+") as inner:
+        inner.attrs["x"] = 5
+    group = dataset.open(path)
+    assert (5, 2) == group["in/rain"].shape == dataset.open(join("in/rain")).shape
+    assert 3 == len(group["tab"]) == len(dataset.open(join("tab")))
+    assert {"x": 5} == dict(group["in"].attrs) == dict(dataset.open(join("in")).attrs)
+    with pytest.raises(FileExistsError):
+        dataset.create_array(join("time"), [1])
+    dataset.create_array(join("time"), [1], mode="w").close()
+    assert [1] == dataset.open(path)["time"][:].tolist()
 
 
 def annotate_by_zarr(path):
@@ -500,62 +472,7 @@ def blocks():
     raise ValueError("no row")
 
 
-def test_members_of_a_group_that_commits_them(path):
-    fill(path)
-    with dataset.open(path, "r+") as group:
-        group.create_array("b", [1.5]).append([2.5])
-        group.create_group("in/deep", attrs={"x": 1}).create_array("c", [1])
-        group.create_table("t2", {"k": [1]}).append({"k": [2]})
-        group["b"] = np.arange(3)
-        del group["tab"], group["in/rain"]
-        assert ["b", "in", "t2", "time"] == list(group)
-        with pytest.raises(FileExistsError):
-            group.create_array("b", [1])
-        group.create_array("t2", [1], mode="w")
-        after = content(group)
-    expected = {"b": [0, 1, 2], "t2": [1], "time": [0, 1, 2, 3], "": {"a": 1}}
-    assert {**expected, "in": {"": {}, "deep": {"": {"x": 1}, "c": [1]}}} == after
-    assert after == content(dataset.open(path))
-    assert [] == dataset.verify(path).findings
-
-
-def test_a_member_by_its_own_path(path):
-    fill(path)
-    join = (lambda name: path + "/" + name) if isinstance(path, str) else path.joinpath
-    with dataset.open(join("in/rain"), "r+") as array:
-        array.append([[8, 9]])
-    with dataset.open(join("tab"), "r+") as table:
-        table.append({"k": [3], "v": ["c"]})
-    with dataset.open(join("in"), "r+") as inner:
-        inner.attrs["x"] = 5
-    group = dataset.open(path)
-    assert (5, 2) == group["in/rain"].shape == dataset.open(join("in/rain")).shape
-    assert 3 == len(group["tab"]) == len(dataset.open(join("tab")))
-    assert {"x": 5} == dict(group["in"].attrs) == dict(dataset.open(join("in")).attrs)
-    with pytest.raises(FileExistsError):
-        dataset.create_array(join("time"), [1])
-    dataset.create_array(join("time"), [1], mode="w").close()
-    assert [1] == dataset.open(path)["time"][:].tolist()
-
-
-def test_one_writer(tmp_path):
-    fill(tmp_path / "g")
-    with dataset.open(tmp_path / "g", "r+") as group:
-        inside, done = threading.Event(), []
-
-        def other():
-            inside.wait()
-            group["time"].append([9])
-            done.append(len(group["time"]))
-
-        thread = threading.Thread(target=other)
-        thread.start()
-        with group.change():
-            inside.set()
-            group["time"].append([4])
-        thread.join()
-        assert [6] == done
-    # A member that another process has open keeps the group from committing it.
+def test_a_member_that_another_process_has_open_is_not_committed(tmp_path):
     with dataset.create_group(tmp_path / "plain") as plain:
         plain.create_array("a", [1]).close()
         program = (
@@ -807,15 +724,6 @@ def test_a_document_that_another_program_has_written_again(tmp_path):
         assert {**before, "time": [*before["time"], 7, 8]} == found
         document = json.loads(root.read_bytes())
     assert [] == dataset.verify(tmp_path / "g").findings
-
-
-def test_the_first_member_of_an_empty_group_that_commits(path):
-    with dataset.create_group(path) as group:
-        with group.change():
-            pass
-        assert [1, 2] == group.create_array("x", [1, 2])[:].tolist()
-        assert ["x"] == list(group)
-    assert [1, 2] == dataset.open(path)["x"][:].tolist()
 
 
 def set_attributes(node):

@@ -348,7 +348,7 @@ def test_fields_of_items():
     dataset.create_array("a", items, **options).close()
     os.remove("a/data/q/r/__2__.bin")
     recovery = dataset.recover("a", "new")
-    assert [("q/r", (30, 60))] == rows_of(recovery)
+    assert [("q/r", (30, 60))] == rows_of(recovery) == rows_of(dataset.verify("a"))
     items["q"]["r"][30:60] = 0
     assert items.tobytes() == dataset.open("new")[:].tobytes()
 

@@ -56,15 +56,3 @@ def test_every_change(path):
         expected[1] = items[-1]
         check(path, expected)
     assert "grid" in containers(path)
-
-
-def test_a_new_shard_has_full_chunks(tmp_path):
-    items = np.arange(10.0)
-    dataset.create_array(
-        tmp_path / "d", items, chunks=4, shards=8, fill_value=7
-    ).close()
-    plain, metadata = bp.unpack_bytes_from_file(str(tmp_path / "d" / "c" / "1"))
-    assert [8, 9, 7, 7] == np.frombuffer(plain).tolist()
-    assert ("grid", [2]) == (metadata["container"], metadata["shape"])
-    found = bp.unpack_ndarray_from_file(str(tmp_path / "d" / "c" / "1"))
-    assert [8, 9] == found.tolist()

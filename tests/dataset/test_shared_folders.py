@@ -11,13 +11,14 @@ import pathlib
 import shutil
 import stat
 import tempfile
+from functools import partial
 
 import dataset.documents as documents
 import numpy as np
 import pytest
 from dataset.inside import Disk, descriptors, ownership, with_pending
 from dataset.layouts import LAYOUTS
-from support import FailingCalls, as_user, needs_root, open_files_in
+from support import FailingCalls, as_user, files_of, needs_root, open_files_in
 
 import bloscpack
 from bloscpack import bigfile, dataset
@@ -45,11 +46,22 @@ def sticky(open_folder):
     return open_folder
 
 
-def begin(path, mode, create):
-    """Begin a dataset that several processes write."""
+def begin(path, mode="x"):
+    """Begin an array that several processes write."""
+
+    def create(place):
+        shape = {"shape": (0,), "dtype": "i8", "chunks": 8, "shards": 8}
+        return dataset.create_array(place, **shape)
+
     target = target_of(path, mode, True)
     target.begin(create)
     return target
+
+
+def write_in_parallel(path, mode="x"):
+    target = begin(path, mode)
+    target.put(0, {"": ITEMS})
+    target.finish(len(ITEMS))
 
 
 def plant(folder, files, owner=ATTACKER):
@@ -68,14 +80,6 @@ def plant(folder, files, owner=ATTACKER):
 
 def group_document(**attributes):
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-
-
-def files_of(path):
-    return {
-        str(place.relative_to(path)): place.read_bytes()
-        for place in sorted(path.rglob("*"))
-        if place.is_file()
-    }
 
 
 # What other users have planted
@@ -720,19 +724,10 @@ def test_copied_columns_are_private(tmp_path, layout, action):
 
 
 def test_replacing_by_several_processes_keeps_the_access(tmp_path):
-
     path = tmp_path / "a"
     dataset.create_array(path, ITEMS).close()
     restrict(path)
-    target = begin(
-        path,
-        "w",
-        lambda place: dataset.create_array(
-            place, shape=(0,), dtype="i8", chunks=8, shards=8
-        ),
-    )
-    target.put(0, {"": ITEMS})
-    target.finish(40)
+    write_in_parallel(path, "w")
     assert {(True, 0o700), (False, 0o600)} == {
         (d, mode) for d, *_, mode in access_of(path)
     }
@@ -791,12 +786,7 @@ def test_private_members_that_are_replaced(tmp_path, operation):
 def test_a_folder_of_a_worker_that_died(tmp_path):
     """It died before the folder for shards had got its access."""
     path = tmp_path / "a"
-
-    def create(path):
-        options = {"shape": (0,), "dtype": "i8", "chunks": 8, "shards": 8}
-        return dataset.create_array(path, **options)
-
-    target = begin(path, "x", create)
+    target = begin(path)
     pathlib.Path(target.staged().root, "c").mkdir(0o700)
     target.put(0, {"": ITEMS})
     target.finish(len(ITEMS))
@@ -862,18 +852,6 @@ def test_folders_whose_lists_have_no_types(tmp_path, monkeypatch):
 # What root makes in the group of another user
 
 
-def write_in_parallel(path):
-    target = begin(
-        path,
-        "x",
-        lambda place: dataset.create_array(
-            place, shape=(0,), dtype="i8", chunks=8, shards=8
-        ),
-    )
-    target.put(0, {"": ITEMS})
-    target.finish(40)
-
-
 def copied(copy, path, **options):
     source = path.parent.parent / "source"
     with dataset.create_group(source) as group:
@@ -883,14 +861,12 @@ def copied(copy, path, **options):
 
 MAKERS = {
     **{
-        layout: lambda path, layout=layout: dataset.create_array(
-            path, ITEMS, layout=layout
-        )
+        layout: partial(dataset.create_array, data=ITEMS, layout=layout)
         for layout in LAYOUTS
     },
     **{
-        layout + " table": lambda path, layout=layout: dataset.create_table(
-            path, {"x": ITEMS}, layout=layout
+        layout + " table": partial(
+            dataset.create_table, data={"x": ITEMS}, layout=layout
         )
         for layout in LAYOUTS
     },

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dataset.contents import content
 from dataset.inside import with_pending
 from support import environment
 
@@ -70,13 +71,6 @@ def make(path, kind):
         dataset.create_table(path, {"x": np.arange(99), "y": ["é"] * 99}, **how).close()
     else:
         dataset.create_array(path, items(), layout=kind).close()
-
-
-def content(path):
-    found = dataset.open(path)
-    if not isinstance(found, dataset.Group):
-        return found[:].tolist(), dict(found.attrs)
-    return found["in/x"][:].tolist(), found["t"][:].tolist(), dict(found.attrs)
 
 
 def change(path):

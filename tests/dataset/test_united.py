@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from dataset.contents import content
 
 from bloscpack import dataset
 
@@ -76,12 +77,6 @@ CALLS = [
     *(open_again, create_by_path, table_by_columns, table_by_array, other_axes),
     *(other_layout, buffered, opened_before),
 ]
-
-
-def content(node):
-    if isinstance(node, dataset.Group):
-        return dict(node.attrs), {name: content(node[name]) for name in node}
-    return node[...].tolist(), dict(node.attrs)
 
 
 def after(call, path, is_united):

@@ -16,7 +16,7 @@ import pytest
 from dataset import golden_directories as golden
 from dataset.inside import Disk, descriptors, with_pending
 from dataset.layouts import LAYOUTS
-from support import environment
+from support import files_of
 
 from bloscpack import dataset
 from bloscpack.dataset import parallel
@@ -35,12 +35,6 @@ def sample(dtype, count=50):
         texts = [str(i % 70) * (i % 5) for i in range(count)]
         return np.array(texts).astype(dtype) if dtype.kind != "b" else raw[:, 0] > 99
     return raw.reshape(-1).view(dtype)
-
-
-def files_of(path):
-    return {
-        str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()
-    }
 
 
 # Creating
@@ -532,18 +526,6 @@ def test_a_reader_of_removed_rows(tmp_path):
             reader[40]
 
 
-def test_rows_survive_without_a_flush(tmp_path):
-    program = (
-        "import os, numpy as np; from bloscpack import dataset\n"
-        "a = dataset.create_array('a', np.arange(5), layout='bcolz', chunks=3)\n"
-        "a.append([5, 6]); a.append([7]); os._exit(0)"
-    )
-    command = [sys.executable, "-c", program]
-    subprocess.run(command, cwd=tmp_path, env=environment(), check=True)
-    array = dataset.open(tmp_path / "a", "r+")
-    assert list(range(8)) == array[:].tolist()
-
-
 @pytest.mark.parametrize("layout", ["bcolz", "superchunk"])
 def test_rows_that_no_file_system_holds(tmp_path, layout):
     with dataset.create_array(tmp_path / "a", [1.5], layout=layout) as array:
@@ -589,67 +571,23 @@ def assert_table(expected, table):
         assert len(table) == len(items)
 
 
-def test_tables(tmp_path):
-    path = tmp_path / "t"
-    with dataset.create_table(
-        path, COLUMNS, layout="bcolz", chunks=16, attrs={"x": 1}
-    ) as table:
-        assert_table(COLUMNS, table)
-        table.append(COLUMNS)
-        rows = table[3:5]
-        table.append(rows)
-        table.append([[1], [[2, 3]], ["z"]])
-        table.append(rows[0])
-        table[0] = rows[1]
-        table[[5, 7]] = rows
-        table["a"][9] = 99
-        table.resize(len(table) - 2)
-        table.resize(110)
-        table.attrs["y"] = 2
-        table["a"].attrs["unit"] = "m"
-    expected = {n: np.concatenate([c, c, c[3:5]]) for n, c in COLUMNS.items()}
-    for items in expected.values():
-        items[0], items[[5, 7]] = items[4], items[3:5]
-    expected["a"][9] = 99
-    expected = {
-        n: np.concatenate([c, np.zeros((8, *c.shape[1:]), c.dtype)])
-        for n, c in expected.items()
-    }
-    table = dataset.open(path)
-    assert_table(expected, table)
-    assert ({"x": 1, "y": 2}, {"unit": "m"}) == (
-        dict(table.attrs),
-        dict(table["a"].attrs),
-    )
-    assert not (path / ".bloscpack").exists()
-
-
 def test_ways_to_create_a_table(tmp_path):
     rows = np.array([(1, 2.5), (3, 4.5)], "i4,f8")
     options = {"layout": "bcolz", "mode": "w", "sync": False}
     for data, more in (
         (rows, {}),
-        (rows.tolist(), None),
         ({"f0": [1, 3], "f1": [2.5, 4.5]}, {"dtype": "i4,f8"}),
         ([[1, 3], [2.5, 4.5]], {"names": ["f0", "f1"], "dtype": "i4,f8"}),
     ):
-        if more is None:
-            continue
         with dataset.create_table(tmp_path / "t", data, **options, **more) as table:
             assert rows.tolist() == table[:].tolist()
             assert rows.dtype == table.dtype
     with dataset.create_table(tmp_path / "t", dtype="i4,f8", **options) as table:
         assert 0 == len(table)
         table.append(rows)
-        assert rows.tolist() == table[:].tolist()
-
-
-def test_pandas(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": [1, 2], "s": ["x", "yz"]})
-    with dataset.create_table(tmp_path / "t", frame, layout="bcolz") as table:
-        table.append(frame)
-        assert ["x", "yz", "x", "yz"] == table.to_pandas()["s"].tolist()
+        table.append(rows[0])
+        table.append([[5], [6.5]])
+        assert [*rows.tolist(), (1, 2.5), (5, 6.5)] == table[:].tolist()
 
 
 def test_tables_that_can_not_be_made(tmp_path):
@@ -727,28 +665,22 @@ def test_columns_of_different_lengths_are_made_equal(tmp_path):
         assert {400} == {len(column) for column in table.columns.values()}
 
 
-def test_a_dataset_made_meanwhile_is_not_replaced(tmp_path):
-    def blocks():
-        dataset.create_array(tmp_path / "a", [7, 8]).close()
-        yield [1, 2, 3]
-
-    with pytest.raises(FileExistsError):
-        dataset.create_array(tmp_path / "a", blocks())
-    assert [7, 8] == dataset.open(tmp_path / "a")[:].tolist()
-    assert ["a"] == os.listdir(tmp_path)
-
-
-def test_a_dataset_made_meanwhile_is_not_replaced_while_it_is_open(tmp_path):
+@pytest.mark.parametrize(("mode", "error"), [("x", FileExistsError), ("w", OSError)])
+def test_a_dataset_made_meanwhile_is_not_replaced(tmp_path, mode, error):
+    """With "w" it is open for changes."""
     made = []
 
     def blocks():
         made.append(dataset.create_array(tmp_path / "a", [7, 8]))
+        if mode == "x":
+            made[0].close()
         yield [1, 2, 3]
 
-    with pytest.raises(StorageError):
-        dataset.create_array(tmp_path / "a", blocks(), mode="w")
-    made.pop().append([9])
-    assert [7, 8, 9] == dataset.open(tmp_path / "a")[:].tolist()
+    with pytest.raises(error):
+        dataset.create_array(tmp_path / "a", blocks(), mode=mode)
+    assert (mode == "x") == made.pop().closed
+    assert [7, 8] == dataset.open(tmp_path / "a")[:].tolist()
+    assert ["a"] == os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -770,40 +702,27 @@ def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
             )  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [
-        ("c8", 1),
-        ("M8[ns]", np.datetime64("2020-01-01")),
-        ("M8[D]", np.datetime64("2020-01-01T00")),
-        ("m8[s]", np.timedelta64(5, "m")),
-        ("M8[s]", np.datetime64("NaT", "D")),
-        ("M8[s]", "2020-01-01"),
-    ],
-)
-def test_fill_values_of_other_types_that_fit(tmp_path, layout, dtype, value):
-    dataset.create_array(
-        tmp_path / "a", shape=1, dtype=dtype, fill_value=value, layout=layout
-    ).close()
-    expected = np.array([value], dtype).tolist()
-    assert expected == dataset.open(tmp_path / "a")[:].tolist()
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [
         ("i4", 2.0), ("u1", 255), ("?", 1), ("f4", 0.1), ("S3", b"ab"), ("U2", "ab"),
-        ("f4", -np.inf), ("f2", 5),
+        ("f4", -np.inf), ("f2", 5), ("c8", 1), ("M8[ns]", np.datetime64("2020-01-01")),
+        ("M8[D]", np.datetime64("2020-01-01T00")), ("m8[s]", np.timedelta64(5, "m")),
+        ("M8[s]", np.datetime64("NaT", "D")), ("M8[s]", "2020-01-01"),
     ],
 )  # fmt: skip
 def test_fill_values_that_fit(tmp_path, layout, dtype, value):
+    if layout == "bcolz" and np.dtype(dtype).kind in "mMc":
+        pytest.skip("its documents have no such fill values")
     with dataset.create_array(
         tmp_path / "a", shape=0, dtype=dtype, fill_value=value, layout=layout
     ) as array:
         array.resize(1)
         assert np.array([value], dtype).tolist() == array[:].tolist()
+    assert array.fill_value == dataset.open(tmp_path / "a").fill_value or (
+        np.isnat(array.fill_value)
+    )
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,18 @@ class Handler(BaseHTTPRequestHandler):
 def serving(data: bytes | Content):
     """Yield a `WebServer` that runs, with its ``url``."""
     web = WebServer(data)
-    handler = type("ThisHandler", (Handler,), {"web": web})
+    with running(Handler, web) as host:
+        web.host, web.url = host, "http://%s/data.blp" % host
+        try:
+            yield web
+        finally:
+            web.ended.set()
+
+
+@contextmanager
+def running(handler, web):
+    """Let a server answer with a class of handlers; yield its address and port."""
+    own = type("ThisHandler", (handler,), {"web": web})
 
     class Quiet(ThreadingHTTPServer):
         daemon_threads = True
@@ -162,15 +173,12 @@ def serving(data: bytes | Content):
         def handle_error(self, request, address) -> None:
             """Print nothing if the client has closed the connection."""
 
-    with Quiet(("127.0.0.1", 0), handler) as server:
-        web.host = "127.0.0.1:%d" % server.server_port
-        web.url = "http://%s/data.blp" % web.host
+    with Quiet(("127.0.0.1", 0), own) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield web
+            yield "127.0.0.1:%d" % server.server_port
         finally:
-            web.ended.set()
             server.shutdown()
             thread.join()
 
@@ -337,20 +345,6 @@ class FolderServer:
 def serving_folder(root: Path):
     """Yield a `FolderServer` that runs, with its ``url``."""
     web = FolderServer(root)
-    handler = type("ThisHandler", (FolderHandler,), {"web": web})
-
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request, address) -> None:
-            """Print nothing if the client has closed the connection."""
-
-    with Quiet(("127.0.0.1", 0), handler) as server:
-        web.url = "http://127.0.0.1:%d" % server.server_port
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield web
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(FolderHandler, web) as host:
+        web.url = "http://" + host
+        yield web
