@@ -293,6 +293,9 @@ def test_recover_each_file_in_a_folder(run, folder):
     assert "no chunk could be saved (file 'in/lost.blp'" in err
     assert b"below/c.blp" == bloscpack.unpack_bytes_from_file("new/below/c.blp")[0]
     assert 4 == len(json.loads(run("recover", "-f", "--json", "-r", "in", "new")[1]))
+    code, out, err = run("recover", "-r", "in", "-")
+    assert (2, "") == (code, out)
+    assert "need a folder" in err
 
 
 def test_a_zip_file_of_another_program_is_not_damaged(run):

@@ -17,7 +17,7 @@ from ...log import printable
 from ...recover import ArchiveRecovery, Recovery
 from ..args import add_options, number_of
 from ..console import console, descriptor_of, shown_input
-from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, WrongUsage, for_each_file
 from ..named import NamedFile, named_any
 from ..progress import shown, shown_for_run
 from ..target import packed_inside, report
@@ -83,6 +83,8 @@ def run(args: Namespace) -> int:
         if args.json:
             say_json(done[0])
         return code
+    if writes_data(args):
+        raise WrongUsage("the new files need a folder, and '-' is standard output")
     report(left_out)
     codes: Counter[int] = Counter()
 
