@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import GOLDEN, environment
+from support import GOLDEN, environment, run_command
 
 from bloscpack import bigfile
 
@@ -346,13 +346,8 @@ def test_create_from_a_pipe(tmp_path):
     subprocess.run(command, input=data, cwd=tmp_path, env=environment(), check=True)
     column = bigfile.File(tmp_path / "new")["x"]
     assert (2, data) == (column.nfile, column[:].tobytes())
-    done = subprocess.run(
-        command_of("create", "new", "y", "<i8"),
-        input=data[:-1],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        check=False,
+    done = run_command(
+        *command_of("create", "new", "y", "<i8"), cwd=tmp_path, input=data[:-1]
     )
     assert 2 == done.returncode
     assert b"7999 bytes are no rows of 8 bytes" in done.stderr
@@ -391,14 +386,8 @@ def test_memory_does_not_grow_with_the_block(arguments, tmp_path):
         open(tmp_path / "raw", "rb") as raw,
         subprocess.Popen(["cat"], stdin=raw, stdout=subprocess.PIPE) as pipe,
     ):
-        done = subprocess.run(
-            command,
-            stdin=pipe.stdout,
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=True,
+        done = run_command(
+            *command, cwd=tmp_path, stdin=pipe.stdout, text=True, check=True
         )
         pipe.stdout.close()
         pipe.terminate()

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 from builders import described
-from support import ShortReads, environment
+from support import ShortReads, environment, run_python
 
 import bloscpack
 from bloscpack import numpy_io
@@ -771,13 +771,7 @@ def test_hostile_text_runs_no_code(tmp_path):
         "try: bloscpack.unpack_ndarray_from_file('a.blp')\n"
         "except bloscpack.FormatError: print('refused')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        check=False,
-    )
+    done = run_python("-c", code, cwd=tmp_path)
     assert (0, b"refused") == (done.returncode, done.stdout.strip())
     assert ["a.blp"] == os.listdir(tmp_path)
 

@@ -17,7 +17,7 @@ import blosc
 import numpy as np
 import pytest
 from builders import described, layout, packed, unpacked
-from support import environment
+from support import environment, run_python
 
 import bloscpack
 from bloscpack import constants, headers, log
@@ -703,13 +703,7 @@ def test_info_reads_the_header_of_the_first_chunk_alone(tmp_path):
         fp.truncate(32 + 16 + size)
     limit = "import resource as r; r.setrlimit(r.RLIMIT_DATA, (2**28, 2**28)); "
     code = limit + "from bloscpack.cli import main; main(['info', 'a.blp'])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        check=False,
-    )
+    done = run_python("-c", code, cwd=tmp_path)
     assert 0 == done.returncode
     assert b"plain:      1.0G (1073741824 bytes)" in done.stdout
 

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import environment
+from support import environment, run_python
 
 from bloscpack import dataset
 from bloscpack.cli import main
@@ -829,14 +829,7 @@ def test_no_other_file_is_opened(tmp_path):
     code = (
         "from bloscpack import dataset; print(dataset.convert('a.h5', 'b.zarr').lost)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    done = run_python("-c", code, text=True, check=True)
     where = " (its items are in other files)"
     link = "the link '/outside' to '/secret' in 'other.h5'"
     expected = [link, "'/raw'" + where, "'/virtual'" + where]
@@ -1118,14 +1111,7 @@ sys.exit(main())
 
 
 def without_plugin(*arguments):
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT, *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_python("-c", WITHOUT, *arguments, text=True)
 
 
 @pytest.mark.parametrize("name", FILTERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import csv
 import gc
 import gzip
 import io
@@ -11,7 +10,6 @@ import lzma
 import os
 import pickle
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +22,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import BLP, ShortReads, environment, golden_files, keep_little
+from support import BLP, ShortReads, environment, golden_files, keep_little, run_python
 
 import bloscpack as bp
 from bloscpack import exceptions
@@ -515,13 +513,8 @@ pipe.read(1)
 
 
 def test_end_of_program(filled):
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", AT_EXIT, filled],
-        env=environment(),
-        input=packed(b"abc" * 10**6),
-        capture_output=True,
-        timeout=60,
-        check=False,
+    done = run_python(
+        "-W", "always", "-c", AT_EXIT, filled, input=packed(b"abc" * 10**6)
     )
     assert 0 == done.returncode
     assert b"Traceback" not in done.stderr
@@ -546,13 +539,7 @@ except OSError as error:
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])
 def test_full_disk(mode, filled):
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, filled, mode],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", FULL, filled, mode, text=True)
     assert "" == done.stderr
     assert "OSError" in done.stdout
     assert mode == "ab" or str(filled) in done.stdout
@@ -831,22 +818,6 @@ def test_tar(path, tmp_path):
         with bp.open(path) as file, tarfile.open(fileobj=file, mode=mode) as tar:
             member = tar.next()
             assert DATA == tar.extractfile(member).read()
-
-
-def test_copyfileobj(path, tmp_path):
-    with bp.open(path, "wb") as out:
-        shutil.copyfileobj(io.BytesIO(DATA), out)
-    with bp.open(path) as file, open(tmp_path / "out", "wb") as out:
-        shutil.copyfileobj(file, out)
-    assert DATA == (tmp_path / "out").read_bytes()
-
-
-def test_csv(path):
-    rows = [[str(i), "a, b", "c\nd"] for i in range(1000)]
-    with bp.open(path, "wt", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(rows)
-    with bp.open(path, "rt", encoding="utf-8", newline="") as file:
-        assert rows == list(csv.reader(file))
 
 
 def test_numpy(path):

@@ -207,7 +207,10 @@ def test_names_that_do_not_exist_are_documented():
 
 @pytest.mark.parametrize(
     "module",
-    "abstract_io append args constants file_io headers memory_io numpy_io".split(),
+    [
+        *("abstract_io", "append", "args", "constants", "file_io", "headers"),
+        *("memory_io", "numpy_io"),
+    ],
 )
 def test_blosc_is_where_programs_look_for_it(module):
     import blosc
@@ -468,22 +471,28 @@ RECORDS = [
     ),
     (
         MetadataArgs(max_meta_size=7),
-        "MetadataArgs(magic_format=b'JSON', meta_checksum='adler32', "
-        "meta_codec='zlib', meta_level=6, max_meta_size=7)",
+        (
+            "MetadataArgs(magic_format=b'JSON', meta_checksum='adler32', "
+            "meta_codec='zlib', meta_level=6, max_meta_size=7)"
+        ),
         [],
     ),
     (
         BloscpackHeader(nchunks=1, chunk_size=8192),
-        "BloscpackHeader(format_version=3, offsets=False, metadata=False, "
-        "checksum='None', typesize=0, chunk_size=8192, last_chunk=-1, nchunks=1, "
-        "max_app_chunks=0)",
+        (
+            "BloscpackHeader(format_version=3, offsets=False, metadata=False, "
+            "checksum='None', typesize=0, chunk_size=8192, last_chunk=-1, nchunks=1, "
+            "max_app_chunks=0)"
+        ),
         ["chunk_size", "last_chunk"],
     ),
     (
         MetadataHeader(magic_format=b"JSON"),
-        "MetadataHeader(magic_format=b'JSON', meta_options='00000000', "
-        "meta_checksum='None', meta_codec='None', meta_level=0, meta_size=0, "
-        "max_meta_size=0, meta_comp_size=0, user_codec=b'')",
+        (
+            "MetadataHeader(magic_format=b'JSON', meta_options='00000000', "
+            "meta_checksum='None', meta_codec='None', meta_level=0, meta_size=0, "
+            "max_meta_size=0, meta_comp_size=0, user_codec=b'')"
+        ),
         ["meta_size", "max_meta_size", "meta_comp_size"],
     ),
 ]
