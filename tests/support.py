@@ -82,6 +82,19 @@ def output_of(code: str) -> str:
     return run_python("-c", code, text=True, check=True).stdout
 
 
+def growth_of_memory(source: str, target: str) -> int:
+    """Return by how many KiB a new Python grows in which a file is converted."""
+    code = """
+import resource
+from bloscpack import dataset
+import pyarrow.parquet
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+dataset.convert(%r, %r, force=True)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    return int(output_of(code % (source, target)))
+
+
 # Reasons of skipped tests that name what is not installed.
 NOT_INSTALLED = re.compile(
     r"could not import '(\w+)|(?:the extra ')?([\w.-]+)'? is not installed"

@@ -358,12 +358,6 @@ def test_strings_of_any_length_are_refused():
     same_array(np.array(["a", "longer"]), unpack(pack(np.array(array.tolist()))))
 
 
-def test_masked_array_is_refused():
-    array = np.ma.array([1, 2, 3], mask=[False, True, False])
-    with pytest.raises(UsageError, match="mask"):
-        pack(array)
-
-
 @pytest.mark.parametrize("mask", [np.ma.nomask, False, [False] * 3])
 def test_masked_array_without_a_masked_item_is_its_data(mask):
     array = np.ma.array([1, 2, 3], mask=mask)
@@ -700,18 +694,6 @@ def test_file_without_an_array(metadata):
 def test_descriptions_of_other_programs(changes):
     """One number is a shape of one axis, and the order may be missing."""
     assert (2,) == unpack(described(bytes(16), "<f8", **changes)).shape
-
-
-@pytest.mark.parametrize("nbytes", [0, 1, 15, 17, 24, 16_000])
-def test_data_that_do_not_fill_the_array_are_refused(nbytes):
-    with pytest.raises(FormatError, match="has '16' bytes, but the chunks hold"):
-        unpack(described(bytes(nbytes), "<f8"))
-
-
-@pytest.mark.parametrize("dtype", ["V0", "S0", "'|V0'", "[]"])
-def test_zero_item_size_with_data_is_refused(dtype):
-    with pytest.raises(FormatError):
-        unpack(described(bytes(16), dtype))
 
 
 def test_a_shape_that_lies_costs_no_memory():

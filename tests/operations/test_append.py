@@ -514,6 +514,7 @@ def test_what_is_no_such_file(original):
 
 
 def test_damaged_last_chunk():
+    """Bug 11 of 0.16."""
     good = packed(numbers(2500))
     start = struct.unpack_from("<q", good, 32 + 16)[0]
     for where in (start + 20, len(good) - 5, len(good) - 1):

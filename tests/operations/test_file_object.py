@@ -828,12 +828,3 @@ def test_numpy(path):
     with bp.open(path) as file:
         assert (array == np.load(file)).all()
         assert (array[:5] == np.load(file)).all()
-
-
-def test_pandas(path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": range(1000), "b": "text"})
-    with bp.open(path, "wb") as file:
-        frame.to_csv(file, index=False)
-    with bp.open(path) as file:
-        assert frame.equals(pandas.read_csv(file))

@@ -105,9 +105,10 @@ def test_an_array_of_an_archive_is_read_when_it_is_used(open_):
         with pytest.raises(KeyError):
             found["c"]
     assert 0 == found["b"][0]
-    with pytest.raises(bp.UsageError, match="closed"):
-        found["a"]
-    if hasattr(file, "close"):
+    if isinstance(file, Path):
+        with pytest.raises(bp.UsageError, match="closed"):
+            found["a"]
+    elif not isinstance(file, bytes):
         file.close()
 
 
