@@ -1011,6 +1011,7 @@ def test_source_that_does_not_know_its_end(nthreads):
 
 
 def test_argument_objects_are_not_altered(tmp_path):
+    """Bug 27 of 0.16."""
     noise = np.random.default_rng(1).bytes(30).hex()
     settings = (BloscArgs(3), BloscpackArgs(), MetadataArgs())
     before = [setting.copy() for setting in settings]

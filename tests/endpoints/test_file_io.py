@@ -1,6 +1,5 @@
 """Packing and unpacking files and bytes, and the sources and sinks over files."""
 
-import array
 import io
 import os
 import struct
@@ -103,21 +102,6 @@ def test_size_of_a_small_file(size, settings):
     assert (b"plain", None) == read_back(data)
 
 
-@pytest.mark.parametrize(
-    "buffer",
-    [
-        PLAIN,
-        bytearray(PLAIN),
-        memoryview(PLAIN),
-        memoryview(PLAIN)[::-1][::-1],
-        memoryview(PLAIN).cast("I"),
-        array.array("d", PLAIN),
-    ],
-)
-def test_all_bytes_of_a_buffer_are_packed(buffer):
-    assert (PLAIN, None) == read_back(bp.pack_bytes_to_bytes(buffer, 1000))
-
-
 @pytest.mark.parametrize("buffer", [bytearray, memoryview])
 def test_any_buffer_is_unpacked(buffer):
     data = buffer(packed(PLAIN))
@@ -166,15 +150,6 @@ def test_names_as_bytes(tmp_path, monkeypatch, name):
     append_npy(name, b"a.npy")
     assert [0, 1, 2] * 2 == bp.unpack_ndarray_from_file(name).tolist()
     assert sorted([name, b"new", b"out", b"a.npy"]) == sorted(os.listdir(b"."))
-
-
-def test_input_and_output_are_the_same(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(packed(PLAIN))
-    for function in (bp.pack_file_to_file, bp.unpack_file_from_file):
-        with pytest.raises(UsageError, match="are the same file"):
-            function(path, path)
-    assert packed(PLAIN) == path.read_bytes()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -9,7 +9,7 @@ import sys
 import pytest
 from support import environment
 
-from bloscpack.checksums import ALL_CHECKSUMS, CHECKSUMS_LOOKUP
+from bloscpack.checksums import CHECKSUMS_LOOKUP
 
 # RFC 3720, B.4, and the check value of the catalogues of CRCs.
 KNOWN = {
@@ -60,7 +60,3 @@ def test_nothing_is_imported_before_the_first_use():
         [sys.executable, "-c", script], env=environment(), text=True
     )
     assert "839206e3\n" == found
-
-
-def test_number_9():
-    assert ALL_CHECKSUMS[9] is CHECKSUMS_LOOKUP["crc32c"]

@@ -84,14 +84,6 @@ def test_append_on_any_number_of_threads(nthreads):
     )
 
 
-def test_append_again_and_again():
-    plain = numbers(20_000)
-    file_bytes = packed(plain[:1500])
-    for start in range(1500, 20_000, 370):
-        file_bytes = appended(file_bytes, plain[start : start + 370])
-    assert packed(plain) == file_bytes
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -158,14 +150,6 @@ def test_a_small_saved_array_grows_to_a_large_one(tmp_path):
     bloscpack.append_ndarray_to_file(array[10:], path)
     assert (array == bloscpack.load(path)).all()
     assert verify(path).ok
-
-
-def test_many_small_appends_to_an_empty_file():
-    file_bytes = bloscpack.pack_bytes_to_bytes(b"")
-    for i in range(100):
-        file_bytes = appended(file_bytes, b"line %03d\n" % i)
-    assert b"".join(b"line %03d\n" % i for i in range(100)) == unpacked(file_bytes)
-    assert 1 == decode_header(file_bytes[:32]).nchunks
 
 
 def test_append_nothing_changes_nothing():

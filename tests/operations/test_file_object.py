@@ -222,7 +222,7 @@ def test_pread_of_many_threads(filled):
         random_ = random.Random(seed)
         for _ in range(200):
             offset = random_.randrange(len(DATA))
-            size = random_.randrange(2 * CHUNK)
+            size = random_.choice([1, 3, random_.randrange(2 * CHUNK)])
             if DATA[offset : offset + size] != file.pread(size, offset):
                 failures.append((offset, size))
 

@@ -234,13 +234,6 @@ def test_read_array_and_iteration_give_all_items(pair):
         assert_same(one, other)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_iteration(order):
-    array = filled((11, 5), "<i4", order)
-    lazy = open_ndarray(file_of(array, 24))
-    assert array.tolist() == [row.tolist() for row in lazy]
-
-
 @given(arrays(), st.sampled_from("CFS"))
 def test_read_fills_a_given_array(pair, memory):
     array, lazy = pair
@@ -385,13 +378,6 @@ def test_a_damaged_chunk_affects_only_reads_that_need_it(cache_nbytes):
         assert 50 == caught.value.chunk
 
 
-def test_files_without_an_offset_table():
-    array = numpy.arange(1000, dtype="<i4").reshape(10, 100)
-    metadata = {"dtype": "<i4", "shape": [10, 100], "order": "C", "container": "numpy"}
-    data = packed(array.tobytes(), 300, metadata, offsets=False)
-    assert_same(array[::-3, 5:9], open_ndarray(data)[::-3, 5:9])
-
-
 def test_files_that_hold_no_array(tmp_path):
     path = tmp_path / "plain.blp"
     path.write_bytes(packed(b"text"))
@@ -402,12 +388,6 @@ def test_files_that_hold_no_array(tmp_path):
     gc.collect()  # a file left open warns, and warnings are errors
     with pytest.raises(NotANumpyArray):
         open_ndarray(packed(b"text"))
-
-
-def test_a_shape_that_contradicts_the_chunks_is_damage():
-    metadata = {"dtype": "<i4", "shape": [10**15], "order": "C", "container": "numpy"}
-    with pytest.raises(FormatError, match="the chunks hold '4'"):
-        open_ndarray(packed(b"four", 8, metadata))
 
 
 def test_an_array_larger_than_memory_is_opened_but_not_read():
@@ -556,13 +536,3 @@ def test_dask_token_tells_files_apart(tmp_path):
     first, second = open_ndarray(data), open_ndarray(data)
     assert first.__dask_tokenize__() == first.__dask_tokenize__()
     assert first.__dask_tokenize__() != second.__dask_tokenize__()
-
-
-def test_dask(tmp_path):
-    dask_array = pytest.importorskip("dask.array")
-    array = filled((40, 5), "<i4")
-    lazy = open_ndarray(file_of(array, 80))
-    made = dask_array.from_array(lazy, chunks=lazy.chunks)
-    assert ((4,) * 10, (5,)) == made.chunks
-    assert_same(array, made.compute(scheduler="threads"))
-    assert array.sum() == dask_array.from_array(lazy).sum().compute()
