@@ -58,9 +58,12 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def run_command(
-    *command: object, timeout: float = 300, **options: object
+    *command: object, timeout: float = 900, **options: object
 ) -> subprocess.CompletedProcess:
-    """Run a command, and return its exit code with what it has written."""
+    """Run a command, and return its exit code with what it has written.
+
+    The timeout ends a command that hangs; a loaded machine is slow.
+    """
     usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "check": False}
     usual["env"] = environment()
     return subprocess.run(command, timeout=timeout, **{**usual, **options})

@@ -197,23 +197,23 @@ def test_what_was_said_comes_before_the_error(folder):
 
 @posix
 @pytest.mark.parametrize(
-    "existing",
+    ("arguments", "existing", "number"),
     [
-        pytest.param(None, id="new", marks=pytest.mark.slow),
-        pytest.param(b"precious", id="existing"),
+        *(
+            pytest.param(arguments, existing, signal.SIGINT, marks=marks)
+            for arguments in (
+                ("-n", "2", "-f", "c", "-z", "16K", "--output", "out", "pipe"),
+                ("-n", "1", "-f", "c", "-z", "16K", "--output", "out", "pipe"),
+                ("-n", "2", "-f", "d", "-e", "--output", "out", "pipe"),
+                ("a", "packed.blp", "pipe"),
+            )
+            for existing, marks in ((None, pytest.mark.slow), (b"precious", ()))
+        ),
+        (("-f", "c", "-z", "16K", "pipe", "out"), None, signal.SIGTERM),
+        (("-f", "c", "-z", "16K", "pipe", "out"), None, signal.SIGHUP),
     ],
 )
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-n", "2", "-f", "c", "-z", "16K", "--output", "out", "pipe"),
-        ("-n", "1", "-f", "c", "-z", "16K", "--output", "out", "pipe"),
-        ("-n", "2", "-f", "d", "-e", "--output", "out", "pipe"),
-        ("a", "packed.blp", "pipe"),
-    ],
-    ids=" ".join,
-)
-def test_interrupted(folder, arguments, existing):
+def test_interrupted(folder, arguments, existing, number):
     os.mkfifo(folder / "pipe")
     if existing is not None:
         (folder / "out").write_bytes(existing)
@@ -232,14 +232,15 @@ def test_interrupted(folder, arguments, existing):
             sent = packed[:-20000] if "d" in arguments else PLAIN
             with open(folder / "pipe", "wb", buffering=0) as pipe:
                 pipe.write(sent)
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
                 # It must not wait for the pipe to end.
                 stdout, stderr = process.communicate(timeout=120)
         finally:
             process.kill()
 
-    assert 130 == process.returncode
-    assert (b"", b"blpk: error: interrupted\n") == (stdout, stderr)
+    assert 128 + number == process.returncode
+    word = b"interrupted" if number == signal.SIGINT else b"terminated"
+    assert (b"", b"blpk: error: %s\n" % word) == (stdout, stderr)
     assert before == names(folder)
     assert packed == (folder / "packed.blp").read_bytes()
     if existing is not None:
@@ -301,14 +302,6 @@ def test_a_new_file_is_like_its_input(folder, here, mode):
         status = (folder / name).stat()
         assert mode == stat.S_IMODE(status.st_mode)
         assert 10**18 + 5 == status.st_mtime_ns
-
-
-@posix
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
-def test_a_file_replaced_keeps_its_permissions(folder, here, mode):
-    (folder / "packed.blp").chmod(mode)
-    assert 0 == here("-f", "c", "plain", "packed.blp").returncode
-    assert mode == stat.S_IMODE((folder / "packed.blp").stat().st_mode)
 
 
 @posix
@@ -387,19 +380,6 @@ def test_standard_output_closed_by_its_reader(folder, arguments, created, unbuff
         os.close(write_end)
     assert (1, b"") == (answer.returncode, without_time(answer.stderr))
     assert ["packed.blp", "plain", *created] == names(folder)
-
-
-@posix
-def test_data_to_a_pipe_closed_by_its_reader(folder):
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    try:
-        answer = blpk(folder, "d", "packed.blp", "/dev/stdout", stdout=write_end)
-    finally:
-        os.close(write_end)
-    assert b"Traceback" not in answer.stderr
-    assert b"Exception ignored" not in answer.stderr
-    assert 1 == answer.returncode
 
 
 @posix
@@ -556,29 +536,6 @@ def test_append_without_room_on_disk(folder, chunk_size, blocks):
     else:
         bloscpack.unpack_file_from_file(folder / "random.blp", folder / "twice")
         assert 2 * plain == (folder / "twice").read_bytes()
-
-
-@posix
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_terminated(folder, number):
-    os.mkfifo(folder / "pipe")
-    before = names(folder)
-    with subprocess.Popen(
-        [*COMMAND, "-f", "c", "-z", "16K", "pipe", "out"],
-        cwd=folder,
-        env=environment(),
-        stderr=subprocess.PIPE,
-    ) as process:
-        try:
-            with open(folder / "pipe", "wb", buffering=0) as pipe:
-                pipe.write(PLAIN)
-                process.send_signal(number)
-                _, stderr = process.communicate(timeout=120)
-        finally:
-            process.kill()
-    assert 128 + number == process.returncode
-    assert b"blpk: error: terminated\n" == stderr
-    assert before == names(folder)
 
 
 # What is raised there, Python ignores, with a message.

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from support import as_user, environment, needs_root, run_command
+from support import as_user, needs_root, run_blpk, run_command
 
 from bloscpack import (
     StorageError,
@@ -293,10 +293,7 @@ def test_an_unknown_speed_is_left_out(monkeypatch, nbytes, shown):
 
 
 def test_the_speed_of_a_stream_is_left_out():
-    here = [sys.executable, "-m", "bloscpack", "-v", "compress", "-", "-"]
-    done = subprocess.run(
-        here, input=b"", env=environment(), capture_output=True, check=True
-    )
+    done = run_blpk("-v", "compress", "-", "-", input=b"", check=True)
     (took,) = re.findall(rb"took: .*", done.stderr)
     assert re.fullmatch(rb"took: [\d.]+ s", took)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.verb_support import Refusal, assert_help_fits, message_of, run_verb
+from cli.verb_support import Refusal, message_of, run_verb
 from support import environment, run_blpk, run_python
 
 import bloscpack
@@ -280,10 +280,6 @@ def test_messages_keep_out_of_the_data(capfdbinary):
     said = capfdbinary.readouterr()
     assert PLAIN[:3] == said.out
     assert b"blpk: done\n" in said.err
-
-
-def test_help():
-    assert_help_fits("cat")
 
 
 @pytest.mark.full

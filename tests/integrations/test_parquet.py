@@ -21,12 +21,9 @@ from bloscpack.exceptions import DamageError, DoesNotFit, NotReadable, UsageErro
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
+
+pytestmark = pytest.mark.usefixtures("folder")
 FAR = datetime(9999, 12, 31, 1, 2, 3, 456789)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def write(columns, name="a.parquet", **how):

@@ -18,15 +18,11 @@ xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pd = pytest.importorskip("pandas")
 pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
 
-pytestmark = pytest.mark.skipif(
-    not has_entry_points(), reason="the package is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(not has_entry_points(), reason="the package is not installed"),
+    pytest.mark.usefixtures("folder"),
+]
 OWN = {"bloscpack-id", "column-order"}
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def weather():

@@ -11,8 +11,6 @@ import os
 import pickle
 import random
 import signal
-import subprocess
-import sys
 import tarfile
 import threading
 import warnings
@@ -22,7 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import BLP, ShortReads, environment, golden_files, keep_little, run_python
+from support import BLP, ShortReads, golden_files, keep_little, run_python
 
 import bloscpack as bp
 from bloscpack import exceptions
@@ -492,9 +490,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])
 def test_killed(mode, filled):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, filled, mode], env=environment(), check=False
-    )
+    done = run_python("-c", KILLED, filled, mode)
     assert -signal.SIGKILL == done.returncode
     assert (DATA, None) == bp.unpack_bytes_from_file(filled)
     write(filled, b"new", mode=mode)

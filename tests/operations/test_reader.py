@@ -250,6 +250,12 @@ def test_every_other_item_takes_no_memory_for_each():
     assert peak < 5 * array.nbytes
 
 
+@pytest.mark.parametrize("nthreads", [0, -5, 10**6])
+def test_number_of_threads_is_checked(nthreads):
+    with pytest.raises(UsageError, match="nthreads"):
+        Reader(io.BytesIO(packed(PLAIN, CHUNK_SIZE))).read(0, 1, nthreads=nthreads)
+
+
 @pytest.mark.parametrize("size", [1000, 2**20])
 def test_small_chunks_need_no_other_thread(size, monkeypatch):
     plain = bytes(2) + bytes(range(250)) * (size // 100)

@@ -503,17 +503,12 @@ def test_sphinx_builds_without_warnings(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pytest.importorskip("sphinx")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "sphinx", "-W", "-n", "-q", "-b", "html"),
-            *("-d", tmp_path / "trees", DOCS, tmp_path / "html"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=support.environment(),
+    done = support.run_python(
+        *("-m", "sphinx", "-W", "-n", "-q", "-b", "html"),
+        *("-d", tmp_path / "trees", DOCS, tmp_path / "html"),
         encoding="utf-8",
     )
-    assert 0 == done.returncode, done.stdout
+    assert 0 == done.returncode, done.stdout + done.stderr
     format_ = (tmp_path / "html" / "format.html").read_text("utf-8")
     assert "ERROR:" not in format_, "the theme shows an error in the page"
 

@@ -18,13 +18,11 @@ import io
 import json
 import pickle
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy
 import pytest
-from support import ROOT, TESTS, environment
+from support import ROOT, TESTS, run_python
 
 import bloscpack
 from bloscpack import append, cli, exceptions, file_io, memory_io, numpy_io
@@ -243,8 +241,7 @@ def test_names_that_never_were():
 
 
 def returncode_of(code):
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=environment(), check=False).returncode
+    return run_python("-c", code).returncode
 
 
 @pytest.mark.parametrize(
