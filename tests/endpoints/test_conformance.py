@@ -525,6 +525,15 @@ def test_plain_sink_refuses_what_is_no_chunk(make, tmp_path):
             sink.put(wrong)
 
 
+def test_fixed_list_takes_no_more():
+    sink = PlainMemorySink(2)
+    pairs = reference_pairs(MANY)
+    sink.put(pairs[0][0])
+    sink.put(pairs[1][0])
+    with pytest.raises(IndexError):
+        sink.put(pairs[2][0])
+
+
 # Any source with any sink
 
 
