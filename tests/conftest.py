@@ -66,6 +66,13 @@ def usual_umask():
 
 
 @pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder of the test, which is empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def open_folder():
     """A folder that every user may enter; pytest makes `tmp_path` for one user only."""
     with folder_for_all_users() as folder:

@@ -57,31 +57,45 @@ def environment(**changes: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(paths)} | changes
 
 
+def run_command(
+    *command: object, timeout: float = 900, **options: object
+) -> subprocess.CompletedProcess:
+    """Run a command, and return its exit code with what it has written.
+
+    The timeout ends a command that hangs; a loaded machine is slow.
+    """
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "check": False}
+    usual["env"] = environment()
+    return subprocess.run(command, timeout=timeout, **{**usual, **options})
+
+
+run_python = functools.partial(run_command, sys.executable)
+run_blpk = functools.partial(run_python, "-m", "bloscpack")
+
+
 def run_silently(*arguments: object, timeout: float, cwd: object = None) -> None:
     """Run a new Python with arguments; it must write nothing, and end with code 0."""
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    done = run_python(*map(str, arguments), cwd=cwd, text=True, timeout=timeout)
     output = done.stdout + done.stderr
     assert (0, "") == (done.returncode, output), "%d, %s" % (done.returncode, output)
 
 
 def output_of(code: str) -> str:
     """Return the standard output of a new Python that runs `code` without an error."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    return run_python("-c", code, text=True, check=True).stdout
+
+
+def growth_of_memory(source: str, target: str) -> int:
+    """Return by how many KiB a new Python grows in which a file is converted."""
+    code = """
+import resource
+from bloscpack import dataset
+import pyarrow.parquet
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+dataset.convert(%r, %r, force=True)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    return int(output_of(code % (source, target)))
 
 
 # Reasons of skipped tests that name what is not installed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.verb_support import Refusal, console, parser_of
+from cli.verb_support import Refusal, console, run_verb
 from dataset import damage_datasets as damage
 from dataset import golden_directories
 from dataset.layouts import LAYOUTS
@@ -22,27 +23,12 @@ from bloscpack import dataset
 from bloscpack.dataset.layouts import array_class
 from bloscpack.exceptions import DamageError, NotReadable, UsageError
 
-DEFAULTS = {
-    "nthreads": 2,
-    "force": False,
-    "quiet": False,
-    "progress": None,
-    "sync": False,
-    "subcommand": None,
-    "from_defaults": set(),
-}
+run = functools.partial(run_verb, sync=False)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def quiet_console(folder):
     console.begin(owns_streams=False)
-
-
-def run(name, *arguments, **more):
-    parser, action = parser_of(name)
-    parser.set_defaults(**{**DEFAULTS, **more})
-    return action(parser.parse_args([str(argument) for argument in arguments])) or 0
 
 
 def said(capfd, name, *arguments, code=0, **more):

@@ -11,6 +11,8 @@ import bloscpack
 from bloscpack import log
 from bloscpack._cli import jobs, target
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 
 def arguments(*names, **options):
     given = {
@@ -43,14 +45,12 @@ def planned(args):
         ("would both be written to", arguments("d/a", "e/a", "b", output_dir="out")),
     ],
 )
-def test_plan_that_would_lose_something(tmp_path, monkeypatch, message, args):
-    monkeypatch.chdir(tmp_path)
+def test_plan_that_would_lose_something(message, args):
     with pytest.raises(Refusal, match=message):
         planned(args)
 
 
-def test_nothing_is_made_before_it_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_nothing_is_made_before_it_is_refused(tmp_path):
     with pytest.raises(Refusal):
         planned(arguments("d/a", "e/a", output_dir="out"))
     assert [] == os.listdir(tmp_path)
@@ -68,13 +68,11 @@ def test_nothing_to_do(tmp_path, capsys):
     assert ("", "blpk: nothing to do: there are no inputs\n") == capsys.readouterr()
 
 
-def test_the_same_input_twice_is_no_conflict(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_same_input_twice_is_no_conflict():
     assert [("a", "a.blp")] == planned(arguments("a", "a", "a"))
 
 
-def test_skip_existing(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_skip_existing(tmp_path, capsys):
     for name in ("a", "a.blp", "b", "b.blp", "c", "missing.blp"):
         (tmp_path / name).write_bytes(b"")
     console.begin(owns_streams=False)
@@ -108,9 +106,8 @@ def test_standard_input_in_a_list(tmp_path):
 
 
 @pytest.fixture
-def tree(tmp_path, monkeypatch):
+def tree(tmp_path):
     """Return the current folder, with files that are inputs and others."""
-    monkeypatch.chdir(tmp_path)
     console.begin(owns_streams=False)
     (tmp_path / "below").mkdir()
     for name in ("a", "b.blp", "below/c", ".b.blp.17-0.tmp", ".b.blp.18-0.tmp"):
@@ -166,7 +163,6 @@ def test_links_to_folders_are_reported(tree, capsys):
 @pytest.fixture
 def locked(tmp_path, monkeypatch):
     """Make files, and a folder that the system refuses to list."""
-    monkeypatch.chdir(tmp_path)
     bloscpack.pack_bytes_to_file(b"plain", "a.blp")
     bloscpack.pack_bytes_to_file(b"plain", "z.blp")
     (tmp_path / "locked").mkdir()

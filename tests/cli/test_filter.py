@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support import environment
+from support import environment, run_command
 
 from bloscpack import unpack_bytes_from_bytes
 
@@ -35,15 +35,8 @@ def folder(tmp_path):
 def shell(folder, command, **options):
     """Run a command of the shell, with buffered streams as a user has them."""
     path = str(folder / "bin") + os.pathsep + os.environ["PATH"]
-    return subprocess.run(
-        ["/bin/sh", "-c", command],
-        cwd=folder,
-        env=environment(PATH=path, PYTHONUNBUFFERED=""),
-        capture_output=True,
-        timeout=120,
-        check=False,
-        **options,
-    )
+    env = environment(PATH=path, PYTHONUNBUFFERED="")
+    return run_command("/bin/sh", "-c", command, cwd=folder, env=env, **options)
 
 
 def succeeded(folder, command, **options):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from cli.verb_support import VERBS
+from cli.verb_support import VERBS, parser_of
 from support import environment
 
 from bloscpack.cli import create_parser
@@ -45,6 +45,21 @@ def test_comments_of_all_examples(monkeypatch, width):
         lines = text.partition("examples:\n")[2].splitlines()
         found = [re.search(r"\S {2,}(\S)", line) for line in lines]
         assert len({match.start(1) for match in found if match}) <= 1, name
+
+
+# The verbs with options for reading other formats have longer helps.
+@pytest.mark.parametrize(
+    ("name", "most"), [("cat", 30), ("list", 30), ("diff", 50), ("show", 50)]
+)
+def test_help_fits_a_screen_and_has_examples(name, most):
+    parser, _ = parser_of(name)
+    lines = parser.format_help().splitlines()
+    # Two more options, and a blank line, come from the rest of the command.
+    assert len(lines) <= most
+    assert all(len(line) <= 80 for line in lines)
+    examples = lines[lines.index("examples:") + 1 :]
+    assert 2 <= len(examples) <= 4
+    assert all(line.startswith("  blpk ") for line in examples)
 
 
 @pytest.mark.parametrize("width", [80, 100])

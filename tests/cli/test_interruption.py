@@ -155,21 +155,14 @@ def test_quiet_command_says_nothing_while_it_stops(folder: Path) -> None:
         sleep(1)
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=15)
-    assert (-signal.SIGTERM, b"blpk: error: terminated\n") == (
-        process.returncode,
-        stderr,
-    )
+    ended = -signal.SIGTERM, b"blpk: error: terminated\n"
+    assert ended == (process.returncode, stderr)
 
 
 def test_append_keeps_the_old_content(folder: Path) -> None:
     def run(*arguments: str) -> bytes:
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            cwd=folder,
-            env=support.environment(),
-            stdout=subprocess.PIPE,
-            check=True,
-        ).stdout
+        command = [*COMMAND, *arguments]
+        return support.run_command(*command, cwd=folder, check=True).stdout
 
     run("c", "-z", "8M", "table", "out.blp")  # the new chunks have this size, too
     plain = (folder / "table").read_bytes()
@@ -210,12 +203,11 @@ def test_an_interrupt_that_an_import_turns_into_another_error(
         "except KeyboardInterrupt:\n"
         "    raise ImportError('importing the C extensions failed') from None\n"
     )
-    done = subprocess.run(
-        [*command, "show", "x.npy"],
+    done = support.run_command(
+        *command,
+        *("show", "x.npy"),
         cwd=tmp_path,
         env=support.environment(PYTHONPATH=str(tmp_path)),
-        capture_output=True,
-        check=False,
         preexec_fn=support.reset_signals,
     )
     assert ended == (done.returncode, done.stderr)

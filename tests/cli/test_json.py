@@ -2,10 +2,9 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
-from support import environment
+from support import run_blpk
 
 import bloscpack
 
@@ -32,13 +31,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def blpk(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "bloscpack", *arguments],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    done = run_blpk(*arguments, stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr.decode()
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from argparse import SUPPRESS
 
 import pytest
 from cli.verb_support import VERBS, load_manpage
-from support import DOCS, environment
+from support import DOCS, environment, run_command
 
 from bloscpack.cli import create_parser
 
@@ -28,13 +27,8 @@ def run(*command, **changes):
     program = shutil.which(command[0])
     if program is None:
         pytest.skip("%s is not installed" % command[0])
-    return subprocess.run(
-        [program, *command[1:]],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment(**changes),
+    return run_command(
+        program, *command[1:], env=environment(**changes), text=True, check=True
     )
 
 

@@ -78,12 +78,6 @@ VERBS = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_functions(name, read, folder):

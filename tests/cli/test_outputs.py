@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from support import as_user, environment, needs_root
+from support import as_user, needs_root, run_blpk, run_command
 
 from bloscpack import (
     StorageError,
@@ -187,13 +187,8 @@ def test_metadata_that_nobody_got_keep_their_input(tmp_path):
     pack_bytes_to_file(b"some bytes", tmp_path / "x.blp", metadata={"a": 1})
     command = [sys.executable, "-m", "bloscpack", "d", "--rm", "--metadata-to", "-"]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [*command, "x.blp"],
-            cwd=tmp_path,
-            env=environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
+        done = run_command(
+            *command, "x.blp", cwd=tmp_path, stdout=full, stderr=subprocess.PIPE
         )
     assert 1 == done.returncode
     assert b"blpk: error: standard output: No space left on device\n" == done.stderr
@@ -298,10 +293,7 @@ def test_an_unknown_speed_is_left_out(monkeypatch, nbytes, shown):
 
 
 def test_the_speed_of_a_stream_is_left_out():
-    here = [sys.executable, "-m", "bloscpack", "-v", "compress", "-", "-"]
-    done = subprocess.run(
-        here, input=b"", env=environment(), capture_output=True, check=True
-    )
+    done = run_blpk("-v", "compress", "-", "-", input=b"", check=True)
     (took,) = re.findall(rb"took: .*", done.stderr)
     assert re.fullmatch(rb"took: [\d.]+ s", took)
 

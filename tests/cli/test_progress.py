@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from support import environment
+from support import environment, run_blpk, run_command
 
 import bloscpack
 from bloscpack._cli import progress
@@ -201,24 +201,12 @@ def test_no_bar_for_what_is_quick(folder):
 
 
 def test_no_bar_without_a_terminal(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "bloscpack", "compress", "plain", "new.blp"],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        check=True,
-    )
+    done = run_blpk("compress", "plain", "new.blp", cwd=folder, check=True)
     assert b"" == done.stderr
 
 
 def test_bar_where_it_is_asked_for(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "bloscpack", "--progress", "c", "plain", "new.blp"],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        check=True,
-    )
+    done = run_blpk("--progress", "c", "plain", "new.blp", cwd=folder, check=True)
     assert b"plain" in done.stderr
 
 
@@ -232,11 +220,14 @@ def test_bar_that_can_not_be_written(folder, place, unbuffered):
     if "full" in place and not os.path.exists("/dev/full"):
         pytest.skip("needs /dev/full")
     command = [sys.executable, "-m", "bloscpack", "--progress", "c", "plain", "new.blp"]
-    done = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" ' + place, "sh", *command],
-        cwd=folder,
+    done = run_command(
+        "/bin/sh",
+        "-c",
+        'exec "$@" ' + place,
+        "sh",
+        *command,
         env=environment(PYTHONUNBUFFERED=unbuffered),
-        check=False,
+        cwd=folder,
     )
     assert 0 == done.returncode
     assert (folder / "new.blp").exists()

@@ -19,6 +19,8 @@ from bloscpack.cli import create_parser
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 ARRAY = np.arange(300_000, dtype="<i4").reshape(1000, 300)
 
 
@@ -259,7 +261,6 @@ WANTED = ["refs", "--dims"]
 )
 def test_wrong_arguments_show_no_credentials(url, run, tmp_path, monkeypatch):
     quick_retries(monkeypatch)
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "x").write_bytes(b"abc")
     secrets = ("joe", "t0", "k/en", "hidden")
     for line in _wrong_command_lines():
@@ -273,8 +274,7 @@ def test_wrong_arguments_show_no_credentials(url, run, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "arguments", [[], ["here.bin"], ["--output", "here.bin"], ["--output-dir", "out"]]
 )
-def test_decompress(run, secret_url, tmp_path, monkeypatch, arguments):
-    monkeypatch.chdir(tmp_path)
+def test_decompress(run, secret_url, tmp_path, arguments):
     if arguments == ["here.bin"]:
         arguments = [secret_url, "here.bin"]
     else:
@@ -288,16 +288,14 @@ def test_decompress(run, secret_url, tmp_path, monkeypatch, arguments):
     assert tmp_path / where == found
 
 
-def test_recover(run, secret_url, packed, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_recover(run, secret_url, packed):
     code, out, _ = shown(run("recover", secret_url, "new.blp"))
     assert (0, True) == (code, "data.blp?..." in out)
     assert (bp.unpack_ndarray_from_file("new.blp") == ARRAY).all()
 
 
-def test_refs(run, web, tmp_path, monkeypatch):
+def test_refs(run, web):
     """The references contain the whole URL, by which readers find the chunks."""
-    monkeypatch.chdir(tmp_path)
     url = "http://joe:t0ken@%s/some/data.blp?sig=hidden" % web.host
     web.auth = "joe:t0ken"
     web.content = servers.Content(
@@ -319,14 +317,12 @@ def test_refs(run, web, tmp_path, monkeypatch):
     assert (True, True) == (code in (1, 2), "local file" in err)
 
 
-def test_decompress_to_npy(run, web, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_decompress_to_npy(run, web):
     assert 0 == run("decompress", "--npy", web.url, "x.npy")[0]
     assert (np.load("x.npy") == ARRAY).all()
 
 
-def test_decompress_replaces_no_file(run, secret_url, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_decompress_replaces_no_file(run, secret_url, tmp_path):
     (tmp_path / "data").write_bytes(b"old")
     code, _, err = shown(run("decompress", secret_url))
     assert 1 == code
@@ -334,16 +330,14 @@ def test_decompress_replaces_no_file(run, secret_url, tmp_path, monkeypatch):
     assert b"old" == (tmp_path / "data").read_bytes()
 
 
-def test_two_urls_are_no_input_and_output(run, secret_url, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_two_urls_are_no_input_and_output(run, secret_url):
     code, _, err = shown(run("decompress", secret_url, secret_url))
     assert 2 == code
     assert "local file" in err
     assert [] == os.listdir()
 
 
-def test_rm_removes_no_url(run, secret_url, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_rm_removes_no_url(run, secret_url):
     assert 2 == shown(run("decompress", "--rm", secret_url))[0]
     assert [] == os.listdir()
 
@@ -353,8 +347,7 @@ def test_rm_removes_no_url(run, secret_url, tmp_path, monkeypatch):
     ["info", "list", "cat", "verify", "decompress", "metadata", "show"],
 )
 @pytest.mark.parametrize("number", [403, 404, 500])
-def test_errors_name_the_url(run, secret_url, web, verb, number, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_errors_name_the_url(run, secret_url, web, verb, number):
     web.always = servers.status(number)
     code, _, err = shown(run(verb, secret_url))
     assert 1 == code
@@ -376,8 +369,7 @@ def test_errors_name_the_url(run, secret_url, web, verb, number, tmp_path, monke
         ["recover", "old.blp", "URL"],
     ],
 )
-def test_verbs_that_need_local_files(run, secret_url, arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_verbs_that_need_local_files(run, secret_url, arguments, tmp_path):
     (tmp_path / "new").write_bytes(b"new")
     bp.pack_bytes_to_file(b"old", "old.blp")
     arguments = [secret_url if name == "URL" else name for name in arguments]
@@ -393,9 +385,8 @@ def test_compress_names_the_url_of_its_input(run, secret_url, more):
     assert err.startswith("blpk: error: the input of compress needs a local file, ")
 
 
-def test_server_without_ranges(run, web, tmp_path, monkeypatch):
+def test_server_without_ranges(run, web):
     """A verb that needs the whole file reads it; one that needs a part refuses."""
-    monkeypatch.chdir(tmp_path)
     web.ranges = False
     web.content = servers.Content(bp.pack_bytes_to_bytes(os.urandom(200_000)))
     assert 0 == run("verify", web.url)[0]
@@ -424,9 +415,8 @@ def test_server_without_ranges(run, web, tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("harm", ["second file", "flipped bit"])
 def test_findings_hide_credentials(
-    run, secret_url, packed, web, arguments, harm, tmp_path, monkeypatch
+    run, secret_url, packed, web, arguments, harm, tmp_path
 ):
-    monkeypatch.chdir(tmp_path)
     content = bytearray(packed)
     content[len(content) // 2] ^= 1
     harmed = {"second file": packed * 2, "flipped bit": bytes(content)}

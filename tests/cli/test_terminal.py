@@ -17,7 +17,7 @@ import unicodedata
 import numpy
 import pytest
 from cli.verb_support import VERBS, arguments_for, create_parser, parsers_in
-from support import environment
+from support import environment, run_command
 
 from bloscpack import pack_bytes_to_file, pack_ndarray_to_file
 
@@ -281,12 +281,8 @@ def test_progress(folder):
 def test_metadata_on_a_pipe_are_valid_json(folder):
     command = [sys.executable, "-m", "bloscpack", "metadata", PACKED]
     for encoding in ("utf-8", "latin-1", "ascii"):
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment(PYTHONIOENCODING=encoding),
-            check=True,
-            capture_output=True,
+        done = run_command(
+            *command, env=environment(PYTHONIOENCODING=encoding), cwd=folder, check=True
         )
         text = done.stdout.decode(encoding)
         assert CHARACTERS in json.loads(text)

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import GOLDEN, environment
+from support import GOLDEN, environment, run_blpk, run_python
 
 from bloscpack import bigfile
 
@@ -96,10 +96,7 @@ def test_json_of_some_rows(tree, good, count):
 
 def test_cat_binary(tree):
     for option in ("-b", "-B"):
-        command = command_of("cat", option, "tree", "g/x")
-        found = subprocess.run(
-            command, capture_output=True, env=environment(), check=True
-        )
+        found = run_blpk("bigfile", "cat", option, "tree", "g/x", check=True)
         assert tree["g/x"][:].tobytes() == found.stdout
 
 
@@ -278,15 +275,12 @@ def test_options_may_stand_between_the_arguments(tree, good, tmp_path):
 def test_text_that_the_terminal_can_not_show_is_escaped(tree):
     tree["g/x"].attrs["name"] = "h\xe9llo"
     tree.create_from_array("names", np.array(["h\xe9".encode()])).close()
-    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    env = environment(PYTHONIOENCODING="ascii")
     for arguments, text in (
         (("get-attr", "tree", "g/x", "name"), b"h\\xe9llo\n"),
         (("cat", "tree", "names"), b"h\\xe9 \n"),
     ):
-        found = subprocess.run(
-            command_of(*arguments), capture_output=True, env=environ, check=True
-        )
-        assert text == found.stdout
+        assert text == run_blpk("bigfile", *arguments, env=env, check=True).stdout
 
 
 def test_create(tree, good, tmp_path):
@@ -336,24 +330,14 @@ def test_n_before_the_action_is_the_number_of_threads(tree, run, tmp_path):
     assert 2 == run("bigfile", "-n", "3", *arguments)[0]
 
 
-def command_of(*arguments):
-    return [sys.executable, "-m", "bloscpack", "bigfile", *arguments]
-
-
 def test_create_from_a_pipe(tmp_path):
-    command = command_of("create", "-N", "2", "new", "x", "<i8")
     data = np.arange(1000, dtype="<i8").tobytes()
-    subprocess.run(command, input=data, cwd=tmp_path, env=environment(), check=True)
+    command = "bigfile", "create", "-N", "2", "new", "x", "<i8"
+    run_blpk(*command, input=data, cwd=tmp_path, check=True)
     column = bigfile.File(tmp_path / "new")["x"]
     assert (2, data) == (column.nfile, column[:].tobytes())
-    done = subprocess.run(
-        command_of("create", "new", "y", "<i8"),
-        input=data[:-1],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        check=False,
-    )
+    command = "bigfile", "create", "new", "y", "<i8"
+    done = run_blpk(*command, input=data[:-1], cwd=tmp_path)
     assert 2 == done.returncode
     assert b"7999 bytes are no rows of 8 bytes" in done.stderr
     assert ["x"] == bigfile.File(tmp_path / "new").blocks
@@ -386,20 +370,13 @@ def test_memory_does_not_grow_with_the_block(arguments, tmp_path):
         "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    command = [sys.executable, "-c", program, *command_of(*arguments)]
+    command = [sys.executable, "-m", "bloscpack", "bigfile", *arguments]
     with (
         open(tmp_path / "raw", "rb") as raw,
         subprocess.Popen(["cat"], stdin=raw, stdout=subprocess.PIPE) as pipe,
     ):
-        done = subprocess.run(
-            command,
-            stdin=pipe.stdout,
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        options = {"cwd": tmp_path, "stdin": pipe.stdout, "text": True, "check": True}
+        done = run_python("-c", program, *command, **options)
         pipe.stdout.close()
         pipe.terminate()
     assert int(done.stdout) * 2**10 < 120 * 2**20

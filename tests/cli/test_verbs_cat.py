@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.verb_support import Refusal, assert_help_fits, message_of, run_verb
-from support import environment
+from cli.verb_support import Refusal, message_of, run_verb
+from support import environment, run_blpk, run_python
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError, UsageError, cli
@@ -166,12 +166,8 @@ def test_terminal(monkeypatch):
 
 def through_pipe(data, *arguments):
     """Run the command with a pipe as standard input; return code, output and errors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bloscpack", "cat", *arguments, "-"],
-        input=data,
-        env=environment(PYTHONUNBUFFERED=""),
-        capture_output=True,
-        check=False,
+    done = run_blpk(
+        "cat", *arguments, "-", env=environment(PYTHONUNBUFFERED=""), input=data
     )
     return done.returncode, done.stdout, done.stderr.decode()
 
@@ -273,12 +269,7 @@ def test_memory_for_a_pipe(folder):
         "subprocess.run(['/bin/sh', '-c', %r], check=True)\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)" % command
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment(),
-        capture_output=True,
-        check=True,
-    )
+    done = run_python("-c", script, check=True)
     size, memory = map(int, done.stdout.split())
     assert 300_000_000 == size
     assert memory < 150_000  # kilobytes; without data about 30,000
@@ -289,10 +280,6 @@ def test_messages_keep_out_of_the_data(capfdbinary):
     said = capfdbinary.readouterr()
     assert PLAIN[:3] == said.out
     assert b"blpk: done\n" in said.err
-
-
-def test_help():
-    assert_help_fits("cat")
 
 
 @pytest.mark.full
@@ -401,13 +388,7 @@ def test_empty_file(arguments):
 
 def blpk(*arguments, input_=b""):
     """Run the command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "bloscpack", *arguments],
-        env=environment(),
-        input=input_,
-        capture_output=True,
-        check=False,
-    )
+    return run_blpk(*arguments, input=input_)
 
 
 def test_an_archive():

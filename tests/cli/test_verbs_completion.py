@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import shutil
-import subprocess
 import sys
 
 import pytest
 from cli.verb_support import Refusal, run_verb
-from support import environment
+from support import run_command
 
 blpk = functools.partial(run_verb, "completion")
 
@@ -34,10 +33,7 @@ def installed(shell):
 
 
 def output_of(*command, **options):
-    options = {"env": environment(), **options}
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=120, **options
-    )
+    done = run_command(*command, text=True, **options)
     assert (0, "") == (done.returncode, done.stderr)
     return done.stdout
 

@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pytest
 from cli.verb_support import Refusal, parser_of
-from support import environment
+from support import environment, run_blpk
 
 import bloscpack
 from bloscpack import dataset
@@ -127,13 +127,7 @@ def test_usage(arguments, message):
 
 def piped(data, *arguments):
     """Run the command with bytes from a pipe; return exit code, output and errors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bloscpack", "convert", *arguments],
-        env=environment(),
-        input=data,
-        capture_output=True,
-        check=False,
-    )
+    done = run_blpk("convert", *arguments, input=data)
     return done.returncode, done.stdout, done.stderr.decode()
 
 

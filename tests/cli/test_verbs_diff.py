@@ -7,15 +7,13 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.verb_support import assert_help_fits
-from support import environment
+from support import run_command
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -23,18 +21,14 @@ from bloscpack.dataset.conversion.comparison import Items
 from bloscpack.dataset.frames import shown_items
 from bloscpack.file_io import CompressedBytesSource
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 COUNT = 3000
 ROWS = np.zeros(COUNT, [("day", "M8[D]"), ("price", "f8"), ("name", "S3")])
 ROWS["day"] = np.datetime64("2026-01-01") + np.arange(COUNT)
 ROWS["price"] = np.arange(COUNT) / 8
 ROWS["price"][7] = np.nan
 ROWS["name"] = b"x"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def pack(name, array, *args, **kwargs):
@@ -400,10 +394,7 @@ def test_closed_output(b):
     differ = b == "b.blp"
     for quiet, code in (([], 2), (["-q"], 1)):
         command = [sys.executable, "-m", "bloscpack", *quiet, "diff", "a.blp", b]
-        closed = ["/bin/sh", "-c", 'exec "$@" >&-', "sh"]
-        found = subprocess.run(
-            closed + command, capture_output=True, env=environment(), check=False
-        )
+        found = run_command("/bin/sh", "-c", 'exec "$@" >&-', "sh", *command)
         assert code * differ == found.returncode
         assert (b"is closed" in found.stderr) == (differ and not quiet)
 
@@ -424,10 +415,6 @@ def test_damage(run):
         packed[-20] ^= 1
     assert 3 == run("diff", "a.blp", "b.blp")[0]
     assert 3 == run("diff", "b.blp", "b.blp")[0]
-
-
-def test_help():
-    assert_help_fits("diff", most=50)  # with the options for reading
 
 
 def test_options_are_for_the_files_that_they_fit(run):

@@ -12,13 +12,9 @@ import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, dataset
 from bloscpack.cli import main
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 ARRAY = np.arange(30_000.0).reshape(3000, 10)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture

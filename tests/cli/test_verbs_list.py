@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from cli.verb_support import assert_help_fits, console, run_verb
+from cli.verb_support import console, run_verb
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
@@ -174,10 +174,6 @@ def test_terminal_that_shows_little(folder, monkeypatch):
     assert 0 == run_verb("list", "caf\xe9.blp")
     shown_.flush()
     assert b"  caf\\xe9.blp\n" in shown_.buffer.getvalue()
-
-
-def test_help():
-    assert_help_fits("list")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pytest
-from support import environment
+from support import run_blpk
 
 import bloscpack as bp
 from bloscpack import UsageError
@@ -75,14 +74,7 @@ def test_standard_output_is_full(tmp_path):
     """References that are longer than the buffer of standard output."""
     bp.pack_bytes_to_file(bytes(10_000), "long.blp", chunk_size=16, checksum="crc32c")
     with open("/dev/full", "wb") as full:
-        answer = subprocess.run(
-            [sys.executable, "-m", "bloscpack", "refs", "long.blp"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=environment(),
-            check=False,
-            timeout=60,
-        )
+        answer = run_blpk("refs", "long.blp", stdout=full, stderr=subprocess.PIPE)
     assert (1, b"blpk: error: standard output: No space left on device\n") == (
         answer.returncode,
         answer.stderr,

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from cli.verb_support import assert_help_fits
 from storage.servers import serving
-from support import environment
+from support import run_blpk
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -220,12 +218,9 @@ def test_usage(run):
 
 def test_a_pipe():
     bp.pack_ndarray_to_file(NUMBERS, "n.blp")
-    command = [sys.executable, "-m", "bloscpack", "show", "-", "--rows", "4:5"]
     with open("n.blp", "rb") as fp:
         cat = subprocess.Popen(["cat"], stdin=fp, stdout=subprocess.PIPE)
-    found = subprocess.run(
-        command, stdin=cat.stdout, capture_output=True, env=environment(), check=True
-    )
+    found = run_blpk("show", "-", "--rows", "4:5", stdin=cat.stdout, check=True)
     cat.wait()
     cat.stdout.close()
     assert found.stdout.startswith(b"standard input: <f8 (2000,) blp 3\n")
@@ -403,10 +398,6 @@ def test_blocks_and_all_items_have_the_same_statistics():
         parts.add(part)
     assert whole.mean == pytest.approx(parts.mean)
     assert numbers.mean() == pytest.approx(parts.mean)
-
-
-def test_help():
-    assert_help_fits("show", most=50)  # with the options for reading
 
 
 def test_far_times_in_a_unit_of_several_seconds(run):

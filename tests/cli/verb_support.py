@@ -19,8 +19,6 @@ from bloscpack._cli.exit_codes import Refusal as Refusal
 from bloscpack._cli.exit_codes import exit_code as exit_code
 from bloscpack._cli.exit_codes import message_of as message_of
 
-SCREEN = 30
-
 
 def load_manpage() -> ModuleType:
     """Return the program that writes the manual page."""
@@ -53,21 +51,11 @@ def parser_of(name):
     return parser, verb.run
 
 
-def run_verb(name, *arguments, nthreads=2, force=False, sync=None):
+def run_verb(name, *arguments, **settings):
     """Run a verb and return its exit code."""
     parser, run = parser_of(name)
-    parser.set_defaults(nthreads=nthreads, force=force, verbose=False, debug=False)
-    parser.set_defaults(progress=None, from_defaults=(), sync=sync)
+    flags = dict.fromkeys(["force", "quiet", "verbose", "debug"], False)
+    unset = dict.fromkeys(["progress", "sync", "subcommand"])
+    usual = {"nthreads": 2, "from_defaults": set(), **flags, **unset}
+    parser.set_defaults(**usual | settings)
     return run(parser.parse_args([str(argument) for argument in arguments])) or 0
-
-
-def assert_help_fits(name, most=SCREEN):
-    """Check that the help of a verb has a description and examples, on one screen."""
-    parser, _ = parser_of(name)
-    lines = parser.format_help().splitlines()
-    # Two more options, and a blank line, come from the rest of the command.
-    assert len(lines) <= most
-    assert all(len(line) <= 80 for line in lines)
-    examples = lines[lines.index("examples:") + 1 :]
-    assert 2 <= len(examples) <= 4
-    assert all(line.startswith("  blpk ") for line in examples)

@@ -63,7 +63,6 @@ MANY = PLAINS["many chunks"]
 # One thread runs the loop itself; three run ahead of it; None is the default.
 THREADS = [1, 3, None]
 
-each_plain = pytest.mark.parametrize("plain", PLAINS.values(), ids=PLAINS)
 each_nthreads = pytest.mark.parametrize("nthreads", THREADS)
 
 
@@ -215,32 +214,54 @@ def test_plain_source_that_yields_too_much(nthreads):
         pack(source, CompressedMemorySink(), *cut(MANY), nthreads=nthreads)
 
 
-# Compressed sinks: store chunks and digests
+# Files to write: a file object, and a function that returns what was written
 
 
 @contextlib.contextmanager
-def into_memory_file(path):
+def memory_file(path):
     fp = io.BytesIO()
-    yield CompressedFPSink(fp), fp.getvalue
+    yield fp, fp.getvalue
 
 
 @contextlib.contextmanager
-def into_file_not_at_its_start(path):
+def file_not_at_its_start(path):
     fp = fp_at(b"before" + b"x" * 100_000, 6)
-    yield CompressedFPSink(fp), lambda: fp.getvalue()[6 : fp.tell()]
+    yield fp, lambda: fp.getvalue()[6 : fp.tell()]
     assert fp.getvalue().startswith(b"before")
 
 
 @contextlib.contextmanager
-def into_raw_file(path):
-    with raw_file(path / "packed") as fp:
-        yield CompressedFPSink(fp), (path / "packed").read_bytes
+def file_without_buffer(path):
+    with raw_file(path / "written") as fp:
+        yield fp, (path / "written").read_bytes
 
 
 @contextlib.contextmanager
-def into_short_writes(path):
+def short_writes(path):
     fp = ShortWrites()
-    yield CompressedFPSink(fp), fp.content.getvalue
+    yield fp, fp.content.getvalue
+
+
+FILES = {
+    "file": memory_file,
+    "file not at its start": file_not_at_its_start,
+    "raw file": file_without_buffer,
+    "short writes": short_writes,
+}
+
+
+def into(sink_class, make):
+    """Return a function that makes a sink over a file."""
+
+    @contextlib.contextmanager
+    def opened(*arguments):
+        with make(arguments[-1]) as (fp, written):
+            yield sink_class(fp), written
+
+    return opened
+
+
+# Compressed sinks: store chunks and digests
 
 
 @contextlib.contextmanager
@@ -265,13 +286,8 @@ def into_lists(path):
     yield sink, as_file
 
 
-COMPRESSED_SINKS = {
-    "file": into_memory_file,
-    "file not at its start": into_file_not_at_its_start,
-    "raw file": into_raw_file,
-    "short writes": into_short_writes,
-    "lists": into_lists,
-}
+COMPRESSED_SINKS = {n: into(CompressedFPSink, make) for n, make in FILES.items()}
+COMPRESSED_SINKS["lists"] = into_lists
 each_compressed_sink = pytest.mark.parametrize(
     "make", COMPRESSED_SINKS.values(), ids=COMPRESSED_SINKS
 )
@@ -454,30 +470,6 @@ def test_damage_is_found_from_any_source(make, nthreads, tmp_path, monkeypatch):
 
 
 @contextlib.contextmanager
-def plain_into_file(nbytes, path):
-    fp = io.BytesIO()
-    yield PlainFPSink(fp), fp.getvalue
-
-
-@contextlib.contextmanager
-def plain_into_file_not_at_its_start(nbytes, path):
-    fp = fp_at(b"before", 6)
-    yield PlainFPSink(fp, 3), lambda: fp.getvalue()[6:]
-
-
-@contextlib.contextmanager
-def plain_into_raw_file(nbytes, path):
-    with raw_file(path / "plain") as fp:
-        yield PlainFPSink(fp), (path / "plain").read_bytes
-
-
-@contextlib.contextmanager
-def plain_into_short_writes(nbytes, path):
-    fp = ShortWrites()
-    yield PlainFPSink(fp), fp.content.getvalue
-
-
-@contextlib.contextmanager
 def plain_into_list(nbytes, path):
     sink = PlainMemorySink()
     yield sink, lambda: b"".join(sink.chunks)
@@ -497,10 +489,7 @@ def plain_into_array(nbytes, path):
 
 
 PLAIN_SINKS = {
-    "file": plain_into_file,
-    "file not at its start": plain_into_file_not_at_its_start,
-    "raw file": plain_into_raw_file,
-    "short writes": plain_into_short_writes,
+    **{name: into(PlainFPSink, make) for name, make in FILES.items()},
     "list": plain_into_list,
     "fixed list": plain_into_fixed_list,
     "array": plain_into_array,
@@ -578,6 +567,7 @@ class PutOnly(PlainSink):
         self.found = []
 
     def put(self, compressed):
+        assert bytes is type(compressed)
         self.found.append(blosc.decompress(compressed))
 
 
@@ -588,16 +578,6 @@ def test_plain_sink_with_put_alone(make, nthreads, tmp_path):
     with make(MANY, tmp_path) as source:
         unpack(source, sink, nthreads=nthreads)
     assert chunks_of(MANY) == sink.found
-
-
-def test_put_gets_bytes():
-    class Strict(PlainSink):
-        def put(self, compressed):
-            types.add(type(compressed))
-
-    types = set()
-    unpack(CompressedFPSource(io.BytesIO(reference(MANY))), Strict())
-    assert {bytes} == types
 
 
 class Slices(PlainNumpySource):
@@ -720,7 +700,7 @@ def test_put_of_a_subclass_comes_before_room_and_store(nthreads):
 
 
 @each_nthreads
-def test_compressed_sink_with_store(nthreads):
+def test_compressed_sink_with_store_or_put(nthreads):
     class Digested(CompressedSink):
         def put(self, i, compressed):
             raise AssertionError("put is not needed")
@@ -728,16 +708,19 @@ def test_compressed_sink_with_store(nthreads):
         def store(self, i, compressed, digest):
             found.append((i, compressed, digest))
 
-    class Older(Digested):
+    class Kept(CompressedSink):
         def put(self, i, compressed):
             found.append((i, compressed, self.do_checksum(compressed)))
+
+    class Older(Kept, Digested):
+        """Its `put` comes before `store`."""
 
     class OtherDigests(CompressedFPSink):
         def do_checksum(self, compressed):
             return bytes(4)
 
     expected = [(i, *pair) for i, pair in enumerate(reference_pairs(MANY))]
-    for sink in Digested(), Older():
+    for sink in Digested(), Kept(), Older():
         found = []
         pack(PlainMemorySource(chunks_of(MANY)), sink, *cut(MANY), nthreads=nthreads)
         assert expected == found
@@ -855,21 +838,6 @@ def test_source_with_a_compress_func_of_its_own(nthreads):
 
 
 @each_nthreads
-def test_plain_source_with_iter_alone(nthreads):
-    class Lines(PlainSource):
-        def __iter__(self):
-            threads.add(threading.current_thread())
-            for i in range(self.nchunks):
-                yield MANY[i * self.chunk_size :][: self.chunk_size]
-
-    threads = set()
-    fp = io.BytesIO()
-    pack(Lines(), CompressedFPSink(fp), *cut(MANY), nthreads=nthreads)
-    assert reference(MANY) == fp.getvalue()
-    assert {threading.current_thread()} == threads
-
-
-@each_nthreads
 def test_compressed_source_with_iter_alone(nthreads):
     class Pairs(CompressedSource):
         def __iter__(self):
@@ -878,21 +846,6 @@ def test_compressed_source_with_iter_alone(nthreads):
     sink = PlainMemorySink()
     unpack(Pairs(), sink, nthreads=nthreads)
     assert MANY == b"".join(sink.chunks)
-
-
-@each_nthreads
-def test_compressed_sink_with_put_alone(nthreads):
-    class Kept(CompressedSink):
-        def __init__(self):
-            self.kept = []
-
-        def put(self, i, compressed):
-            self.kept.append((i, compressed, self.do_checksum(compressed)))
-
-    sink = Kept()
-    pack(PlainMemorySource(chunks_of(MANY)), sink, *cut(MANY), nthreads=nthreads)
-    expected = [(i, *pair) for i, pair in enumerate(reference_pairs(MANY))]
-    assert expected == sink.kept
 
 
 @each_nthreads
@@ -1067,6 +1020,7 @@ def test_source_that_does_not_know_its_end(nthreads):
 
 
 def test_argument_objects_are_not_altered(tmp_path):
+    """Bug 27 of 0.16."""
     noise = np.random.default_rng(1).bytes(30).hex()
     settings = (BloscArgs(3), BloscpackArgs(), MetadataArgs())
     before = [setting.copy() for setting in settings]
@@ -1424,6 +1378,7 @@ class ReusesItsBuffer(PlainSource):
     """A source in the style of 0.16 that reads every chunk into the same buffer."""
 
     def __iter__(self):
+        assert threading.current_thread() is threading.main_thread()
         buffer = bytearray(self.chunk_size)
         for i in range(self.nchunks):
             buffer[:] = bytes([i]) * self.chunk_size

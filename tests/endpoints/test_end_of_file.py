@@ -7,14 +7,13 @@ import functools
 import io
 import os
 import struct
-import subprocess
 import sys
 import threading
 
 import numpy
 import pytest
 from builders import layout, packed
-from support import BLP, ShortReads, environment
+from support import BLP, ShortReads, run_blpk, run_command
 
 import bloscpack as bp
 import bloscpack.append
@@ -220,13 +219,7 @@ def test_command_refuses_a_lost_chunk(path):
     plain = path.with_name("plain")
     blpk = [sys.executable, "-m", "bloscpack"]
     for arguments in (["cat", path], ["d", "-", "-"], ["d", path, plain]):
-        done = subprocess.run(
-            [*blpk, *map(str, arguments)],
-            env=environment(),
-            input=path.read_bytes(),
-            capture_output=True,
-            check=False,
-        )
+        done = run_command(*blpk, *map(str, arguments), input=path.read_bytes())
         assert 3 == done.returncode, arguments
         assert b"chunks '2', but another chunk follows the last one" in done.stderr
         assert not plain.exists()
@@ -310,12 +303,6 @@ def test_first_bytes_behind_the_file():
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 def test_command_writes_a_second_file(name):
     data = complete("adler32", True)
-    done = subprocess.run(
-        [sys.executable, "-m", "bloscpack", "d", "-e", name, "-"],
-        env=environment(),
-        input=data + data,
-        capture_output=True,
-        check=False,
-    )
+    done = run_blpk("d", "-e", name, "-", input=data + data)
     assert (0, ITEMS.tobytes() * 2) == (done.returncode, done.stdout)
     assert b"another packed file" not in done.stderr

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import traceback
 
 import numpy as np
 import pytest
 from storage import servers
 from storage.servers import serving
-from support import environment, quick_retries
+from support import quick_retries, run_python
 
 import bloscpack as bp
 
@@ -46,10 +44,7 @@ print(*sorted(set(sys.modules) & {"fsspec", "asyncio", "aiohttp"}))
 
 
 def test_local_files_need_no_package(tmp_path):
-    command = [sys.executable, "-c", LOCAL, str(tmp_path / "x.blp")]
-    done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=False
-    )
+    done = run_python("-c", LOCAL, tmp_path / "x.blp", text=True)
     assert ("\n", "") == (done.stdout, done.stderr)
 
 

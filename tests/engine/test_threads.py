@@ -3,8 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -12,7 +10,7 @@ from contextlib import nullcontext
 
 import pytest
 from engine.workers import at_work, end_workers, listed_starts, workers
-from support import environment, run_silently
+from support import run_python, run_silently
 
 from bloscpack._engine.threads import WINDOW, Ahead, Line, ordered
 
@@ -174,48 +172,24 @@ def test_a_slow_first_item_stops_the_others(nthreads):
 
 
 @THREADS
+@pytest.mark.parametrize("where", ["items", "work", "deliver"])
 @pytest.mark.parametrize("bad", [0, 3, 9])
-def test_error_of_the_work(nthreads, bad):
-    def work(number):
-        if number >= bad:
+def test_errors(nthreads, where, bad):
+    """The first in order is raised, as a single thread would have met it."""
+
+    def fail(place, number):
+        if place == where and number >= bad:
             raise KeyError(number)
         return number
 
     results = []
     with pytest.raises(KeyError) as raised:
-        ordered(range(10), work, results.append, nthreads)
-    # The first in order, as a single thread would have met it.
-    assert (bad,) == raised.value.args
-    assert list(range(bad)) == results
-    assert [] == at_work()
-
-
-@THREADS
-@pytest.mark.parametrize("good", [0, 3])
-def test_error_of_the_items(nthreads, good):
-    def items():
-        yield from range(good)
-        raise KeyError("items")
-
-    results = []
-    with pytest.raises(KeyError, match="items"):
-        ordered(items(), double, results.append, nthreads)
-    assert [2 * i for i in range(good)] == results
-    assert [] == at_work()
-
-
-@THREADS
-@pytest.mark.parametrize("bad", [0, 3, 9])
-def test_error_of_the_delivery(nthreads, bad):
-    results = []
-
-    def deliver(result):
-        if result == bad:
-            raise KeyError(result)
-        results.append(result)
-
-    with pytest.raises(KeyError) as raised:
-        ordered(range(10), int, deliver, nthreads)
+        ordered(
+            (fail("items", number) for number in range(10)),
+            lambda number: fail("work", number),
+            lambda number: results.append(fail("deliver", number)),
+            nthreads,
+        )
     assert (bad,) == raised.value.args
     assert list(range(bad)) == results
     assert [] == at_work()
@@ -594,13 +568,7 @@ ordered(iter(int, 1), lambda number: 10, interrupt, 3)
 @pytest.mark.parametrize(("code", "end"), ERRORS.values(), ids=ERRORS)
 def test_a_program_that_an_error_ends(code, end):
     """It prints one traceback, and does not hang."""
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PROGRAM + end]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=environment()
-    )
+    done = run_python("-X", "dev", "-W", "error", "-c", PROGRAM + end, text=True)
     assert code == done.returncode
     assert 1 == done.stderr.count("Traceback")
     assert done.stderr.splitlines()[-1] in ("KeyError: 'end'", "KeyboardInterrupt")
-
-
-# Memory of each thread

@@ -263,10 +263,6 @@ def raw_header(**changes):
     return struct.pack("<4sBBBBiiqq", *fields.values())
 
 
-def test_raw_header_is_valid():
-    assert 250 == BloscpackHeader.decode(raw_header()).nbytes
-
-
 @pytest.mark.parametrize(
     ("message", "changes"),
     [

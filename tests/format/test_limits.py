@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import zlib
 from pathlib import Path
 
 import numpy
 import pytest
-from support import environment
+from support import environment, run_python
 
 import bloscpack as bp
 from bloscpack.append import append_fp
@@ -135,13 +134,8 @@ def test_values_of_a_small_file(tmp_path, piece, count, expected):
     path = tmp_path / "a.blp"
     path.write_bytes(with_metadata(text))
     assert 61_000 > path.stat().st_size
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, path],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(bp.__file__).parents[1],
+    done = run_python(
+        "-c", MEASURED, path, cwd=Path(bp.__file__).parents[1], text=True, check=True
     )
     message, peak = done.stdout.splitlines()
     assert expected == message
@@ -282,16 +276,15 @@ def test_no_memory(tmp_path, name, expected):
     path = tmp_path / "a.blp"
     path.write_bytes(hostile(name))
     assert 2**20 > path.stat().st_size
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, path],
+    done = run_python(
+        "-c",
+        LIMITED,
+        path,
         # Each thread may otherwise reserve 64 MiB of addresses for its allocations,
         # and how many threads allocate at once differs from run to run.
         env=environment(MALLOC_ARENA_MAX="1"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
         cwd=Path(bp.__file__).parents[1],
+        text=True,
     )
     assert (0, "") == (done.returncode, done.stderr)
     assert expected == done.stdout.split()
@@ -312,13 +305,7 @@ bp.pack_file_to_file(sys.argv[1], sys.argv[1] + ".blp", "max", nthreads=1)
 def test_no_memory_for_a_chunk_to_pack(tmp_path):
     with open(tmp_path / "large", "wb") as fp:
         fp.truncate(2**29)
-    done = subprocess.run(
-        [sys.executable, "-c", PACKING, tmp_path / "large"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", PACKING, tmp_path / "large", text=True)
     assert "StorageError: there is no memory to compress chunks of '5" in done.stderr
     assert ["large"] == [path.name for path in tmp_path.iterdir()]
 

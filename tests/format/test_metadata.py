@@ -145,6 +145,7 @@ def test_too_little_room(room):
         (NoSuchChecksum, {"meta_checksum": "crc64"}),
         (NoSuchCodec, {"meta_codec": "lzma"}),
         (UsageError, {"meta_level": 10}),
+        (UsageTypeError, {"meta_level": "6"}),
         (UsageError, {"max_meta_size": -1}),
         (UsageError, {"max_meta_size": 2**32}),
         (UsageTypeError, {"max_meta_size": "7"}),

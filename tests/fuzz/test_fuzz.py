@@ -6,14 +6,13 @@ import itertools
 import json
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from fuzz import changes, documents, dtypes, files, fuzz_bloscpack, guarded, parts
 from fuzz.outcomes import Broken
-from support import BLP, environment, golden_files
+from support import BLP, golden_files, run_python
 
 import bloscpack as bp
 from bloscpack._commit import undo
@@ -48,14 +47,7 @@ def test_by_chance(of, seed, seconds):
             pytest.importorskip(name)
     arguments = ["--plain", "--of", of, "--count", "3000", "--seed", str(seed)]
     arguments += ["--seconds", str(seconds)]
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python(SCRIPT, *arguments, text=True)
     assert (0, "") == (done.returncode, done.stderr)
     count, sound = re.match(
         r"(\d+) executions in .* s, (\d+) with a result, 0 ", done.stdout
@@ -68,14 +60,8 @@ def test_by_chance(of, seed, seconds):
 def test_given_files(tmp_path):
     (tmp_path / "a.blp").write_bytes(bp.pack_bytes_to_bytes(b"abc"))
     (tmp_path / "b.blp").write_bytes(b"abc")
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--plain", "a.blp", "b.blp"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=60,
-        check=True,
+    done = run_python(
+        SCRIPT, "--plain", "a.blp", "b.blp", cwd=tmp_path, text=True, check=True
     )
     assert "a.blp: (b'abc', None)\nb.blp: NotReadable(" == done.stdout[:41]
 
@@ -171,15 +157,7 @@ def test_guards_end_the_process():
             "print('inside', flush=True)\n"
             "ctypes.memset(at + %s, 0, 1)\n" % (place, step)
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            cwd=SCRIPT.parents[1],
-            timeout=60,
-            check=False,
-        )
+        done = run_python("-c", code, cwd=SCRIPT.parents[1], text=True)
         assert (-signal.SIGSEGV, "inside\n") == (done.returncode, done.stdout)
 
 

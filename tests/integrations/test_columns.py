@@ -19,6 +19,8 @@ pd = pytest.importorskip("pandas", reason="the extra 'tables' is not installed")
 pa = pytest.importorskip("pyarrow", reason="the extra 'tables' is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 # Names that some format, file system or program takes for something else.
 NAMES = (
     *("km/h", "/x", "x/", "a//b", ".", "..", "...", "./a", "a\\b", "a:b", "a%2fb"),
@@ -30,11 +32,6 @@ NAMES = (
 )
 FILES = "csv", "npy", "npz", "blp", "parquet", "h5", "nc"
 TARGETS = *FILES, "bigfile", "zarr", "bcolz", "superchunk"
-
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
 
 
 def converted(source, target, **options):

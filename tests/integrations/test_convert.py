@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import output_of
+from support import growth_of_memory
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -755,15 +755,7 @@ class TestParquet:
         text = pyarrow.DictionaryArray.from_arrays(indices, ["", "x" * 40_000])
         self.write(pyarrow, text)
         assert os.path.getsize("a.parquet") < 10_000
-        code = """
-import resource
-from bloscpack import dataset
-import pyarrow.parquet
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-dataset.convert("a.parquet", "%s")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-        assert int(output_of(code % target)) < 250 * 1024
+        assert growth_of_memory("a.parquet", target) < 250 * 1024
 
     @pytest.mark.parametrize(
         "text",

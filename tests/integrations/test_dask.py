@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from support import environment, has_entry_points
+from support import has_entry_points, run_python
 
 import bloscpack as bp
 
@@ -71,15 +69,7 @@ def test_other_processes(path, array, tmp_path):
         file.write("one\ntwo\n")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run_python(str(program), cwd=tmp_path, text=True)
     assert 0 == done.returncode, done.stderr
     expected = ["True", repr(array.sum()), *2 * ["['one\\n', 'two\\n']"]]
     assert expected == done.stdout.splitlines()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 from dataset.crash_places import LocalFolder
 from dataset.inside import Disk, ObjectStore
-from support import environment
+from support import run_python
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -962,14 +960,8 @@ def test_cluster(tmp_path, job):
     """Two processes, with less memory each than the dataset has bytes."""
     pytest.importorskip("distributed", reason="distributed is not installed")
     pytest.importorskip("dask.dataframe", reason="needs dask[dataframe]")
-    done = subprocess.run(
-        [sys.executable, str(CLUSTER), job, str(tmp_path / "a")],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
+    done = run_python(
+        str(CLUSTER), job, str(tmp_path / "a"), cwd=tmp_path, text=True, timeout=900
     )
     assert 0 == done.returncode, done.stderr[-3000:]
     assert "passed" in done.stdout, done.stdout

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from support import environment
+from support import run_blpk, run_python
 
 from bloscpack import dataset
 from bloscpack.cli import main
@@ -28,23 +27,18 @@ def small_blocks(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture
+def xarray():
+    pytest.importorskip("h5netcdf")
+    return pytest.importorskip("xarray")
+
+
 def read(path):
     request = conversion.Request("")
     with request.resources:
         found = conversion.source_format(path).read(path, request)
         assert "group" == found.kind
         return found, request.lost
-
-
-def blpk(*arguments, check=True, **settings):
-    return subprocess.run(
-        [sys.executable, "-m", "bloscpack", "convert", *arguments],
-        env=environment(),
-        capture_output=True,
-        check=check,
-        timeout=300,
-        **settings,
-    )
 
 
 def dims_of(path):
@@ -159,10 +153,8 @@ def test_times():
 
 
 @pytest.mark.parametrize("dtype", ["M8[D]", "M8[ms]", "M8[ns]", "m8[s]", "m8[us]"])
-def test_times_come_back(dtype):
+def test_times_come_back(dtype, xarray):
     """The smallest integer is a missing time, for xarray and for us."""
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
     times = np.array([5, "NaT", -3], dtype)
     with dataset.create_group("a.zarr") as group:
         group.create_array("t", times, attrs={"title": "A"}, fill_value=times[1])
@@ -188,7 +180,7 @@ def test_times_come_back(dtype):
 def test_streams():
     items = climate()
     with open("a.nc", "rb") as fp:
-        found = blpk("--to", "hdf5", "-", "-", stdin=fp).stdout
+        found = run_blpk("convert", "--to", "hdf5", "-", "-", stdin=fp).stdout
     with open("b.nc", "wb") as fp:
         fp.write(found)
     with h5py.File("b.nc") as file:
@@ -203,11 +195,9 @@ def test_a_full_disk():
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
-    done = blpk("a.npy", "b.h5", preexec_fn=limited, check=False)
-    assert (1, b"blpk: error: 'b.h5': File too large\n") == (
-        done.returncode,
-        done.stderr,
-    )
+    done = run_blpk("convert", "a.npy", "b.h5", preexec_fn=limited)
+    message = b"blpk: error: 'b.h5': File too large\n"
+    assert (1, message) == (done.returncode, done.stderr)
     assert ["a.npy"] == os.listdir()
 
 
@@ -484,9 +474,7 @@ def test_bytes_are_those_of_other_programs(engine, target):
     assert np.array_equal(texts, dataset.open("c.zarr")["c"][:])
 
 
-def test_the_axis_of_characters_has_a_free_name():
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
+def test_the_axis_of_characters_has_a_free_name(xarray):
     with dataset.create_group("a.zarr") as group:
         for name, items, dims in (
             *(("c", np.array([b"abc", b"\xe9"]), ["x"]), ("string3", [1, 2], ["s"])),
@@ -534,10 +522,8 @@ def test_bytes_without_names_of_axes():
 
 @pytest.mark.parametrize("dtype", ["i2", "u1", "f4", "i8"])
 @pytest.mark.parametrize("source", ["a.nc", "a.zarr"])
-def test_stored_numbers_are_told_of(dtype, source):
+def test_stored_numbers_are_told_of(dtype, source, xarray):
     """A notice names each array that xarray decodes, and missing items are counted."""
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
     packing = {"scale_factor": 0.5, "add_offset": 5.0}
     times = np.array(["2026-01-05T00", "NaT", "2026-01-05T12"], "M8[ns]")
     given = xarray.Dataset(
@@ -717,9 +703,7 @@ def test_fields_of_hdf5_become_a_table():
     assert ["x", "y"] == dataset.open("b.zarr")["t"].names
 
 
-def test_xarray():
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
+def test_xarray(xarray):
     pytest.importorskip("zarr", "3")
     values = np.arange(60.0).reshape(3, 4, 5)
     values[0, 0, 0] = np.nan
@@ -749,10 +733,8 @@ def test_xarray():
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_missing_items_of_xarray(zarr_format):
+def test_missing_items_of_xarray(zarr_format, xarray):
     """In format 2 of Zarr, the fill value says which are missing."""
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
     pytest.importorskip("zarr", str(zarr_format))
     made = xarray.Dataset({"p": ("x", [0, np.nan, 2.5]), "n": ((), np.float32("nan"))})
     packed = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}
@@ -829,14 +811,7 @@ def test_no_other_file_is_opened(tmp_path):
     code = (
         "from bloscpack import dataset; print(dataset.convert('a.h5', 'b.zarr').lost)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    done = run_python("-c", code, text=True, check=True)
     where = " (its items are in other files)"
     link = "the link '/outside' to '/secret' in 'other.h5'"
     expected = [link, "'/raw'" + where, "'/virtual'" + where]
@@ -965,9 +940,7 @@ def read_npz(path, name):
         )
 
 
-def test_text_of_variable_length(small_blocks):
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
+def test_text_of_variable_length(small_blocks, xarray):
     texts = np.array(["a", "", "ä" * 300, "b\n"] * 100, object)
     made = xarray.Dataset({"text": ("x", texts, {"title": "A"})})
     made.to_netcdf("a.nc", engine="h5netcdf")
@@ -980,10 +953,8 @@ def test_text_of_variable_length(small_blocks):
         xarray.testing.assert_identical(made, found.load())
 
 
-def test_characters():
+def test_characters(xarray):
     """They are joined where xarray joins them, and nowhere else."""
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
     made = xarray.Dataset(
         {
             "bytes": (("x", "y"), np.array([[b"abc", b"d"], [b"", b"ef"]])),
@@ -1118,21 +1089,14 @@ sys.exit(main())
 
 
 def without_plugin(*arguments):
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT, *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_python("-c", WITHOUT, *arguments, text=True)
 
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters(name):
     """A new process has no filter of the package until it is imported."""
     compressed(name)
-    blpk("a.h5", "b.zarr")
+    run_blpk("convert", "a.h5", "b.zarr", check=True)
     with dataset.open("b.zarr") as group:
         assert np.arange(10_000).tolist() == group["x"][:].tolist()
 
@@ -1158,7 +1122,7 @@ def test_a_filter_that_no_package_has():
     assert 1 == content.count(bzip2)
     with open("a.h5", "wb") as fp:
         fp.write(content.replace(bzip2, lzo).replace(b"bzip2\0", b"lzo\0\0\0"))
-    done = blpk("a.h5", "b.zarr", check=False)
+    done = run_blpk("convert", "a.h5", "b.zarr")
     assert 1 == done.returncode
     assert b"the filter 305 of HDF5 (LZO), which neither h5py nor" in done.stderr
 
@@ -1184,16 +1148,13 @@ def test_a_wrong_checksum_is_damage():
     with open("a.h5", "r+b") as fp:
         fp.seek(place + 10)
         fp.write(b"\x55")
-    assert 3 == blpk("a.h5", "b.zarr", check=False).returncode
+    assert 3 == run_blpk("convert", "a.h5", "b.zarr").returncode
 
 
 def test_verify_of_another_format_with_chunks_of_blosc():
     compressed("Blosc")
     for arguments in (["verify", "a.h5"], ["recover", "a.h5", "b.blp"]):
-        command = [sys.executable, "-m", "bloscpack", *arguments]
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, timeout=300, check=False
-        )
+        done = run_blpk(*arguments)
         assert 1 == done.returncode
         assert b"it is an HDF5 file; 'blpk convert' reads it" in done.stderr
 

@@ -11,22 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import growth_of_memory
 
 import bloscpack
 from bloscpack import dataset
 from bloscpack.cli import main
 from bloscpack.dataset.conversion import contents, parquet_files
 from bloscpack.exceptions import DamageError, DoesNotFit, NotReadable, UsageError
-from tests.support import output_of
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
+
+pytestmark = pytest.mark.usefixtures("folder")
 FAR = datetime(9999, 12, 31, 1, 2, 3, 456789)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def write(columns, name="a.parquet", **how):
@@ -246,15 +243,7 @@ def test_texts_that_share_their_beginning():
         how = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}}
         write({"x": made}, **how)
         del made
-        code = """
-import resource
-from bloscpack import dataset
-import pyarrow.parquet
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-dataset.convert("a.parquet", "b.zarr", force=True)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-        assert int(output_of(code)) < 250 * 1024
+        assert growth_of_memory("a.parquet", "b.zarr") < 250 * 1024
 
 
 # The index of pandas, and metadata

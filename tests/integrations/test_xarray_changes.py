@@ -22,12 +22,8 @@ pytestmark = [
     pytest.mark.skipif(not has_entry_points(), reason="the package is not installed"),
     pytest.mark.filterwarnings("ignore:.*onsolidated metadata"),
     pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 spec"),
+    pytest.mark.usefixtures("folder"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def weather(times=6):

@@ -18,15 +18,11 @@ xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pd = pytest.importorskip("pandas")
 pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
 
-pytestmark = pytest.mark.skipif(
-    not has_entry_points(), reason="the package is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(not has_entry_points(), reason="the package is not installed"),
+    pytest.mark.usefixtures("folder"),
+]
 OWN = {"bloscpack-id", "column-order"}
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def weather():
@@ -139,53 +135,47 @@ def test_dask():
         xr.testing.assert_identical(weather(), group.to_xarray().load())
 
 
+@pytest.mark.filterwarnings("ignore")  # of xarray and NumPy
+@pytest.mark.parametrize("lazy", [False, True], ids=["memory", "dask"])
 @pytest.mark.parametrize(
     ("values", "encoding", "wrong"),
     [
         ([1, 2, 300], {"dtype": "i1"}, "300"),
         ([1.0, 2, np.nan], {"dtype": "i2"}, "nan"),
         ([0.5, 1e5], {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -1}, "100000"),
-        ([0.5, 1e300], {"dtype": "f4"}, "1e\\+300"),
+        ([0.5, 1e300], {"dtype": "f4"}, r"1e\+300"),
+        ([1e9], {"dtype": "i2"}, ""),
+        ([300], {"dtype": "u1"}, ""),
+        ([-1], {"dtype": "u1"}, ""),
+        ([np.inf], {"dtype": "i4"}, ""),
+        ([1.0, 1.5], {"dtype": "i2"}, ""),
+        ([1, np.nan, 1.5], {"dtype": "u1", "_FillValue": 255}, ""),
+        ([400.0], {"dtype": "i2", "scale_factor": 0.01}, ""),
+        (["c", "ab"], {"dtype": "U1"}, "ab"),
+        ([b"c", b"abc"], {"dtype": "S2"}, "b'abc'"),
+        ([1, 1 + 2j], {"dtype": "f8"}, r"\(1\+2j\)"),
+        ([1 + 1j, 1e300], {"dtype": "c8"}, r"\(1e\+300"),
+        ([2, 1.5 + 0j], {"dtype": "i4"}, r"\(1.5\+0j\)"),
     ],
 )
-@pytest.mark.filterwarnings(
-    "ignore:saving variable", "ignore:overflow", "ignore:invalid"
-)
-def test_numbers_of_dask_that_do_not_fit(values, encoding, wrong):
-    da = pytest.importorskip("dask.array")
-    lazy = da.from_array(np.array(values), chunks=1)
-    data = xr.Dataset({"v": ("x", lazy)})
-    with pytest.raises(UsageError, match="variable 'v': the value %s" % wrong):
-        dataset.from_xarray("g", data, encoding={"v": encoding})
-    assert not os.path.exists("g")
-    fits = data.isel(x=slice(0, 1))
-    with dataset.from_xarray("g", fits, encoding={"v": encoding}) as group:
-        np.testing.assert_allclose(group.to_xarray().v.values, values[:1], atol=0.05)
-
-
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:Casting complex")
-@pytest.mark.parametrize("lazy", [False, True], ids=["memory", "dask"])
-@pytest.mark.parametrize(
-    ("values", "dtype", "wrong"),
-    [
-        (["c", "ab"], "U1", "ab"),
-        ([b"c", b"abc"], "S2", "b'abc'"),
-        ([1, 1 + 2j], "f8", r"\(1\+2j\)"),
-        ([1 + 1j, 1e300], "c8", r"\(1e\+300"),
-        ([2, 1.5 + 0j], "i4", r"\(1.5\+0j\)"),
-    ],
-)
-def test_text_and_complex_numbers_that_do_not_fit(values, dtype, wrong, lazy):
+def test_values_that_do_not_fit(values, encoding, wrong, lazy):
     items = np.array(values)
     if lazy:
         items = pytest.importorskip("dask.array").from_array(items, chunks=1)
-    data = xr.Dataset({"v": ("x", items)})
-    encoding = {"v": {"dtype": dtype}}
-    with pytest.raises(UsageError, match="variable 'v': the value %s" % wrong):
+    data, encoding = xr.Dataset({"v": ("x", items)}), {"v": encoding}
+    message = "the variable 'v': the value %s.*does not fit" % wrong
+    with pytest.raises(UsageError, match=message):
         dataset.from_xarray("g", data, encoding=encoding)
+    assert not os.path.exists("g")
+    if len(values) == 1:
+        return
     fits = data.isel(x=slice(0, 1))
     with dataset.from_xarray("g", fits, encoding=encoding) as group:
-        assert values[:1] == group["v"][:].tolist()
+        found = group.to_xarray().v.values
+    if isinstance(values[0], (str, bytes)):
+        assert values[:1] == found.tolist()
+    else:
+        np.testing.assert_allclose(found, values[:1], atol=0.05)
 
 
 def test_encoding():
@@ -541,32 +531,6 @@ def test_xarray_writes_a_region():
     expected[["t"]].isel(time=[0]).drop_vars("site").to_zarr("g", region="auto")
     xr.testing.assert_identical(expected, open_zarr("g"))
     assert dataset.verify("g").ok
-
-
-@pytest.mark.filterwarnings("ignore")  # of xarray and NumPy
-@pytest.mark.parametrize(
-    ("values", "encoding"),
-    [
-        ([1e9], {"dtype": "i2"}),
-        ([300], {"dtype": "u1"}),
-        ([-1], {"dtype": "u1"}),
-        ([np.inf], {"dtype": "i4"}),
-        ([1, np.nan], {"dtype": "i4"}),
-        ([1.0, 1.5], {"dtype": "i2"}),
-        ([1.5, np.nan], {"dtype": "u1", "_FillValue": 255}),
-        ([1e300], {"dtype": "f4"}),
-        ([400.0], {"dtype": "i2", "scale_factor": 0.01}),
-    ],
-)
-def test_values_that_the_encoding_of_a_new_group_can_not_hold(
-    tmp_path, values, encoding
-):
-    data = xr.Dataset({"v": ("x", np.array(values))})
-    with pytest.raises(
-        UsageError, match=r"the variable 'v': the value .* does not fit"
-    ):
-        dataset.from_xarray(tmp_path / "g", data, encoding={"v": encoding})
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore")  # of xarray and NumPy

@@ -24,12 +24,8 @@ from . import xarray_cases  # noqa: E402
 pytestmark = [
     pytest.mark.skipif(not has_entry_points(), reason="the package is not installed"),
     pytest.mark.filterwarnings("ignore"),  # of xarray and NumPy
+    pytest.mark.usefixtures("folder"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("call", [xarray_cases.check, xarray_cases.check_theirs])

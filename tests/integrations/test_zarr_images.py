@@ -8,13 +8,10 @@ import pytest
 from bloscpack import dataset
 
 zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
+
+pytestmark = pytest.mark.usefixtures("folder")
 LEVELS = [{"path": "0"}, {"path": "1"}]
 AXES = [{"name": "y", "type": "space"}, {"name": "x", "type": "space"}]
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def array(group, name, fill_value=0, dims=None, dtype="i4"):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from support import environment, run_silently
+from support import run_python, run_silently
 
 import bloscpack as bp
 
@@ -135,6 +133,5 @@ sys.exit(code)
 
 
 def test_a_dataset_after_a_fork(tmp_path):
-    command = [sys.executable, "-W", "ignore", "-c", DATASET]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), timeout=60)
-    assert 0 == done.returncode
+    done = run_python("-W", "ignore", "-c", DATASET, cwd=tmp_path)
+    assert 0 == done.returncode, done.stderr

@@ -613,60 +613,43 @@ def test_append_from_a_pipe(tmp_path):
     assert np.concatenate([rows, rows]).tolist() == found.tolist()
 
 
+ROWS = filled("<i4", (5, 3))
 DO_NOT_FIT = [
-    # (array to append, message)
+    # (array of the file, array to append, message)
+    (ROWS, filled(">i4", (2, 3)), "of dtype '>i4' are to be .* an array of dtype '<"),
+    (ROWS, filled("<u4", (2, 3)), "dtype '<u4'"),
+    (ROWS, filled("<i8", (2, 3)), "dtype '<i8'"),
+    (ROWS, filled([("a", "<i4")], (2, 3)), r"dtype \[\('a', '<i4'\)\]"),
     (
-        filled(">i4", (2, 3)),
-        "of dtype '>i4' are to be appended to an array of dtype '<",
-    ),
-    (filled("<u4", (2, 3)), "dtype '<u4'"),
-    (filled("<i8", (2, 3)), "dtype '<i8'"),
-    (filled([("a", "<i4")], (2, 3)), r"dtype \[\('a', '<i4'\)\]"),
-    (
+        ROWS,
         filled("<i4", (2, 4)),
-        r"of shape \(2, 4\) is to be appended to one of shape \(5,",
+        r"of shape \(2, 4\) is to be .* to one of shape \(5,",
     ),
-    (filled("<i4", (3,)), r"shape \(3,\)"),
-    (filled("<i4", ()), r"shape \(\)"),
-    (filled("<i4", (2, 3, 1)), r"shape \(2, 3, 1\)"),
-    (filled("<i4", (2, 3), "F"), "Fortran order"),
+    (ROWS, filled("<i4", (3,)), r"shape \(3,\)"),
+    (ROWS, filled("<i4", ()), r"shape \(\)"),
+    (ROWS, filled("<i4", (2, 3, 1)), r"shape \(2, 3, 1\)"),
+    (ROWS, filled("<i4", (2, 3), "F"), "Fortran order"),
+    (filled("<i4", (5, 3), "F"), filled("<i4", (2, 3)), "."),
+    (filled("<i4", ()), filled("<i4", (2,)), "."),
+    (filled("<i4", (5, 0)), filled("<i4", (2, 0)), "."),
+    (None, filled("<i4"), "."),
 ]
 
 
-@pytest.mark.parametrize(("array", "message"), DO_NOT_FIT)
-def test_what_does_not_fit_is_refused(npy, tmp_path, array, message):
+@pytest.mark.parametrize(("old", "new", "message"), DO_NOT_FIT)
+def test_what_does_not_fit_is_refused(npy, tmp_path, old, new, message):
     path = tmp_path / "x.blp"
-    bloscpack.pack_ndarray_to_file(filled("<i4", (5, 3)), path)
+    if old is None:
+        pack_bytes_to_file(b"plain", path)
+    else:
+        bloscpack.pack_ndarray_to_file(old, path)
     before = path.read_bytes()
-    with pytest.raises(DoesNotFit, match=message) as caught:
-        append_npy(path, npy(array))
+    error = NotANumpyArray if old is None else DoesNotFit
+    with pytest.raises(error, match=message) as caught:
+        append_npy(path, npy(new))
     assert str(path) == caught.value.filename
     assert before == path.read_bytes()
     assert ["x.blp", "x.npy"] == names(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (filled("<i4", (5, 3), "F"), filled("<i4", (2, 3))),
-        (filled("<i4", ()), filled("<i4", (2,))),
-        (filled("<i4", (5, 0)), filled("<i4", (2, 0))),
-    ],
-)
-def test_files_that_can_not_grow(npy, tmp_path, old, new):
-    path = tmp_path / "x.blp"
-    bloscpack.pack_ndarray_to_file(old, path)
-    before = path.read_bytes()
-    with pytest.raises(DoesNotFit):
-        append_npy(path, npy(new))
-    assert before == path.read_bytes()
-
-
-def test_appending_to_what_is_no_array(npy, tmp_path):
-    pack_bytes_to_file(b"plain", tmp_path / "x.blp")
-    with pytest.raises(NotANumpyArray) as caught:
-        append_npy(tmp_path / "x.blp", npy(filled("<i4")))
-    assert str(tmp_path / "x.blp") == caught.value.filename
 
 
 @pytest.mark.parametrize("name", ["two arrays", "too short", "text", "objects"])

@@ -164,27 +164,6 @@ def test_a_local_chunk_that_is_read_again_is_kept():
     assert [1, 0, 1, 1, 0, 0] == nreads
 
 
-def test_threads_that_read_parts_of_the_same_chunks(tmp_path):
-    path, wrong = tmp_path / "a.blp", []
-    path.write_bytes(packed(PLAIN, 100))
-
-    def read(opened, seed):
-        draw = random.Random(seed)
-        for _ in range(2000):
-            start = draw.randrange(0, len(PLAIN))
-            stop = start + draw.choice([1, 3, 150])
-            if PLAIN[start:stop] != opened.read(start, stop):
-                wrong.append((start, stop))
-
-    with OpenedFile(path, cache_nbytes=1000) as opened:
-        threads = [threading.Thread(target=read, args=(opened, i)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
-
-
 # Files that change
 
 

@@ -99,15 +99,6 @@ def test_only_the_chunks_needed_are_read():
     assert fp.bytes_read < 2 * CHUNK_SIZE
 
 
-def test_damage_elsewhere_does_no_harm():
-    data = bytearray(packed(PLAIN, CHUNK_SIZE))
-    data[-10] ^= 1
-    reader = Reader(io.BytesIO(data))
-    assert PLAIN[:500] == reader.read(0, 500)
-    with pytest.raises(FormatError, match=r"Checksum mismatch.*chunk 12"):
-        reader.read(-1, None)
-
-
 def test_table_that_lies():
     data = bytearray(packed(PLAIN, CHUNK_SIZE, checksum="None"))
     first, second = slice(32, 40), slice(40, 48)
@@ -170,19 +161,14 @@ def test_error_about_an_entry_has_the_place_of_the_entry():
     ],
 )
 @pytest.mark.parametrize("shape", [(50,), (50, 3), (50, 2, 0), (50, 1, 7)])
-def test_rows(shape, rows):
-    array = np.arange(np.prod(shape), dtype="f8").reshape(shape)
+@pytest.mark.parametrize(("dtype", "order"), [("f8", "C"), ("f8", "F"), ("i4,S4", "C")])
+def test_rows(shape, dtype, order, rows):
+    plain = np.arange(np.prod(shape), dtype="f8").reshape(shape)
+    array = plain.view(dtype).copy(order)
     reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array, 24)))
     found = reader.read_rows(rows)
-    assert array[rows].shape == found.shape
-    assert (array[rows] == found).all()
-
-
-def test_rows_of_a_structure():
-    array = np.zeros(10, dtype=[("a", "i4"), ("b", "S3")])
-    array["a"] = range(10)
-    reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
-    assert array[2:8:2].tolist() == reader.read_rows(slice(2, 8, 2)).tolist()
+    assert (array[rows].shape, array.dtype) == (found.shape, found.dtype)
+    assert array[rows].tobytes() == found.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -196,12 +182,6 @@ def test_rows_that_can_not_be_read(message, array, rows):
     reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
     with pytest.raises(UsageError, match=message):
         reader.read_rows(rows)
-
-
-def test_rows_in_fortran_order():
-    array = np.asfortranarray(np.arange(12).reshape(4, 3))
-    reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
-    assert array[::2].tolist() == reader.read_rows(slice(None, None, 2)).tolist()
 
 
 ROWS = [slice(None), slice(0), slice(1, 2), slice(0, 1), slice(None, None, 2)]

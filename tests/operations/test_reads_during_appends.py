@@ -7,13 +7,11 @@ that is opened meanwhile sees the state before or after an append.
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 
 import numpy
 import pytest
-from support import environment
+from support import run_python
 
 import bloscpack
 
@@ -93,11 +91,7 @@ def test_every_read_sees_one_state(tmp_path, kind):
             thread.start()
         try:
             numbers = map(str, (ROWS, ADDED, COUNT))
-            subprocess.run(
-                [sys.executable, "-c", APPENDS, str(path), *numbers],
-                check=True,
-                env=environment(),
-            )
+            run_python("-c", APPENDS, str(path), *numbers, check=True)
         finally:
             done.set()
             for thread in threads:

@@ -11,13 +11,9 @@ from support import ROOT
 import bloscpack as bp
 from bloscpack import dataset, references
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 ARRAY = np.arange(50 * 4 * 6, dtype="<f8").reshape(50, 4, 6)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def packed(name, array=ARRAY, chunk_size=8 * 24 * 7, **settings):

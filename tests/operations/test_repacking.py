@@ -324,26 +324,21 @@ def test_an_array_stays_one_without_metadata_of_the_user(path, before):
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("before", "settings", "expected"),
     [
-        ({}, {"unit": "s"}),
-        ({"metadata": {"unit": "m"}}, {"unit": "m"}),
-        ({"metadata": None}, None),
+        (None, {"chunk_size": 5}, None),
+        ({"unit": "s"}, {}, {"unit": "s"}),
+        ({"unit": "s"}, {"metadata": {"unit": "m"}}, {"unit": "m"}),
+        ({"unit": "s"}, {"metadata": None}, None),
     ],
 )
-def test_an_array_becomes_bytes(path, settings, expected):
+def test_an_array_becomes_bytes(path, before, settings, expected):
     array = np.arange(3000.0)
-    bloscpack.pack_ndarray_to_file(array, path, metadata={"unit": "s"})
+    bloscpack.pack_ndarray_to_file(array, path, metadata=before)
     repack(path, keep_array=False, **settings)
     assert_holds(path, array.tobytes(), expected)
     repack(path, keep_array=False, cname="zlib")  # there is none
     assert_holds(path, array.tobytes(), expected)
-
-
-def test_bytes_of_an_array_without_metadata_of_the_user(path):
-    bloscpack.pack_ndarray_to_file(np.arange(3), path)
-    repack(path, keep_array=False, chunk_size=5)
-    assert_holds(path, np.arange(3).tobytes())
 
 
 # Files of other layouts, and lengths

@@ -8,17 +8,18 @@ import mmap
 import os
 import pickle
 import re
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from storage.servers import serving
+from support import output_of
 
 import bloscpack as bp
 from bloscpack.exceptions import DamageError, NotReadable
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 SAMPLES = Path(__file__).parents[1] / "valid/datasets"
 ROUNDED = np.round(np.random.default_rng(1).normal(20, 5, 50_000), 2)
@@ -38,11 +39,6 @@ ARRAYS = [
     "text",
     np.ones((2, 2**20 + 1)),  # rows that are too long for a shard
 ]
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def same(expected, found):
@@ -87,13 +83,15 @@ def test_arrays_by_name():
     assert [] == bp.verify("all.zip").findings
 
 
-def test_an_array_of_an_archive_is_read_when_it_is_used():
+@pytest.mark.parametrize("open_", [Path, Path.read_bytes, lambda path: path.open("rb")])
+def test_an_array_of_an_archive_is_read_when_it_is_used(open_):
     bp.save("a.zip", {"a": ROUNDED, "b": ROUNDED[:9]})
     content = bytearray(Path("a.zip").read_bytes())
     content[content.index(b"blpk") + 2000] ^= 1
     Path("bad.zip").write_bytes(content)
-    with bp.load("bad.zip") as found:
-        assert (2, True, False) == (len(found), "a" in found, "c" in found)
+    file = open_(Path("bad.zip"))
+    with bp.load(file) as found:
+        assert (["a", "b"], True, False) == ([*found], "a" in found, "c" in found)
         same(ROUNDED[:9], found["b"])
         assert found["b"] is found["b"]
         found["b"][0] = 0  # it is the caller's
@@ -103,8 +101,11 @@ def test_an_array_of_an_archive_is_read_when_it_is_used():
         with pytest.raises(KeyError):
             found["c"]
     assert 0 == found["b"][0]
-    with pytest.raises(bp.UsageError, match="closed"):
-        found["a"]
+    if isinstance(file, Path):
+        with pytest.raises(bp.UsageError, match="closed"):
+            found["a"]
+    elif not isinstance(file, bytes):
+        file.close()
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
@@ -133,11 +134,6 @@ def test_an_archive_is_saved_again_with_more():
     bp.save("a.zip", {"c": ROUNDED})
     same(ROUNDED[:9], found["b"])
     assert ["c"] == [*bp.load("a.zip")]
-
-
-def test_no_arrays():
-    bp.save("none.zip", {})
-    assert ({}, None) == bp.load("none.zip", return_metadata=True)
 
 
 def test_metadata_of_an_archive():
@@ -481,11 +477,6 @@ def test_an_archive_in_gzip(tmp_path):
         np.testing.assert_equal(bp.load(fp), {"a": ROUNDED})
 
 
-def test_a_file_without_offsets(tmp_path):
-    bp.save(tmp_path / "a.blp", ROUNDED, offsets=False)
-    np.testing.assert_equal(bp.load(tmp_path / "a.blp"), ROUNDED)
-
-
 def test_loads_end_behind_an_archive(tmp_path):
     with open(tmp_path / "both", "w+b") as fp:
         bp.save(fp, np.arange(3))
@@ -513,22 +504,6 @@ def test_two_archives_in_a_file_object():
     fp.seek(start)
     assert ["b"] == [*bp.load(fp)]
     assert ["b"] == bp.loadz(fp).files
-
-
-def test_an_intact_array_beside_a_damaged_one():
-    fp = io.BytesIO()
-    bp.save(fp, {"a": ROUNDED, "b": ROUNDED[:9]})
-    fp.seek(5000)
-    fp.write(b"damaged")
-    fp.seek(0)
-    Path("a.zip").write_bytes(fp.getvalue())
-    for file in ("a.zip", fp.getvalue(), fp):
-        found = bp.load(file)
-        assert ["a", "b"] == [*found]
-        same(ROUNDED[:9], found["b"])
-        for _ in range(2):
-            with pytest.raises(DamageError):
-                found["a"]
 
 
 # Calls that fail with any bytes.
@@ -587,7 +562,4 @@ def test_modules_of_archives_are_imported_late():
         "load(fp)\n"
         "print([name for name in %r if name in {*sys.modules} - before])\n" % (names,)
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert "[]" == done.stdout.strip()
+    assert "[]" == output_of(program).strip()

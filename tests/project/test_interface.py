@@ -18,13 +18,11 @@ import io
 import json
 import pickle
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy
 import pytest
-from support import ROOT, TESTS, environment
+from support import ROOT, TESTS, run_python
 
 import bloscpack
 from bloscpack import append, cli, exceptions, file_io, memory_io, numpy_io
@@ -205,24 +203,11 @@ def test_names_that_do_not_exist_are_documented():
     assert {} == documented
 
 
-def test_golden_interface_is_part_of_all_names():
-    for module, kinds in GOLDEN.items():
-        names = {n for k, v in kinds.items() if k != "siblings" for n in v}
-        known = " ".join(ALL_NAMES[module].values()).split()
-        assert names <= {*known}
-
-
 @pytest.mark.parametrize(
     "module",
     [
-        "abstract_io",
-        "append",
-        "args",
-        "constants",
-        "file_io",
-        "headers",
-        "memory_io",
-        "numpy_io",
+        *("abstract_io", "append", "args", "constants", "file_io", "headers"),
+        *("memory_io", "numpy_io"),
     ],
 )
 def test_blosc_is_where_programs_look_for_it(module):
@@ -256,8 +241,7 @@ def test_names_that_never_were():
 
 
 def returncode_of(code):
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=environment(), check=False).returncode
+    return run_python("-c", code).returncode
 
 
 @pytest.mark.parametrize(
@@ -471,16 +455,15 @@ def test_other_names_of_the_command(capsys):
 # Records
 
 RECORDS = [
+    # (record, what it shows, the fields that are sizes)
     (
         BloscArgs(),
         "BloscArgs(typesize=8, clevel=7, shuffle=True, cname='blosclz')",
-        ["typesize", "clevel", "shuffle", "cname"],
         [],
     ),
     (
         BloscpackArgs(max_app_chunks=5),
         "BloscpackArgs(offsets=True, checksum='adler32', max_app_chunks=5)",
-        ["offsets", "checksum", "max_app_chunks"],
         [],
     ),
     (
@@ -489,7 +472,6 @@ RECORDS = [
             "MetadataArgs(magic_format=b'JSON', meta_checksum='adler32', "
             "meta_codec='zlib', meta_level=6, max_meta_size=7)"
         ),
-        ["magic_format", "meta_checksum", "meta_codec", "meta_level", "max_meta_size"],
         [],
     ),
     (
@@ -499,17 +481,6 @@ RECORDS = [
             "checksum='None', typesize=0, chunk_size=8192, last_chunk=-1, nchunks=1, "
             "max_app_chunks=0)"
         ),
-        [
-            "format_version",
-            "offsets",
-            "metadata",
-            "checksum",
-            "typesize",
-            "chunk_size",
-            "last_chunk",
-            "nchunks",
-            "max_app_chunks",
-        ],
         ["chunk_size", "last_chunk"],
     ),
     (
@@ -519,23 +490,12 @@ RECORDS = [
             "meta_checksum='None', meta_codec='None', meta_level=0, meta_size=0, "
             "max_meta_size=0, meta_comp_size=0, user_codec=b'')"
         ),
-        [
-            "magic_format",
-            "meta_options",
-            "meta_checksum",
-            "meta_codec",
-            "meta_level",
-            "meta_size",
-            "max_meta_size",
-            "meta_comp_size",
-            "user_codec",
-        ],
         ["meta_size", "max_meta_size", "meta_comp_size"],
     ),
 ]
 each_record = pytest.mark.parametrize(
     ("record", "shown", "keys", "sizes"),
-    RECORDS,
+    [(r, shown, re.findall(r"(\w+)=", shown), sizes) for r, shown, sizes in RECORDS],
     ids=[type(entry[0]).__name__ for entry in RECORDS],
 )
 

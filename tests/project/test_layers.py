@@ -9,11 +9,9 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-from support import DOCS, ROOT, environment
+from support import DOCS, ROOT, run_python
 
 import bloscpack
 from bloscpack._cli.args import VERBS
@@ -106,14 +104,7 @@ def documented_tree():
 
 def test_imports_go_down():
     program = "from importlinter.cli import lint_imports_command as run; run()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--no-cache"],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", program, "--no-cache", cwd=ROOT, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -8,12 +8,9 @@ import sys
 import pytest
 from support import ROOT, environment, grouped_reasons
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 README = ROOT / "README.rst"
-
-
-@pytest.fixture(autouse=True)
-def in_empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def test_python_examples():

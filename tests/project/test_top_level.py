@@ -8,13 +8,11 @@ import itertools
 import pickle
 import pydoc
 import re
-import subprocess
-import sys
 from types import ModuleType
 
 import numpy as np
 import pytest
-from support import ROOT, environment
+from support import ROOT, run_python
 
 import bloscpack as bp
 
@@ -33,13 +31,7 @@ DEPRECATED = {
 
 def run(code, *args):
     """Run a program in another process and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *args],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", code, *args, text=True)
     assert 0 == done.returncode, done.stderr
     return done.stdout
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
-from support import environment
+from support import run_python
 
 pytest.importorskip("mypy")
 pytestmark = pytest.mark.slow
@@ -45,13 +43,8 @@ checks.verify_fp("a")  # error: incompatible type "str"
 
 def test_program_under_strict_mypy(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "program.py"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        "-m", "mypy", "--strict", "--no-pretty", "program.py", cwd=tmp_path, text=True
     )
     found = {}
     for number, kind, text in re.findall(
