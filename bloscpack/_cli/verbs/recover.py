@@ -89,9 +89,8 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         target = os.path.join(args.target, os.path.relpath(path, args.damaged))
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        code = _recover(
-            Namespace(**{**vars(args), "damaged": path, "target": target}), done
-        )
+        own = {**vars(args), "damaged": path, "target": target}
+        code = _recover(Namespace(**own), done)
         codes[code] += 1
         return code
 
@@ -100,16 +99,9 @@ def run(args: Namespace) -> int:
     if args.json:
         say_json(done)
     elif worst or not args.quiet:
-        failed = len(paths) - codes.total()
-        console.say(
-            "%s: %d complete, %d with losses, %d not saved"
-            % (
-                counted(len(paths), "input"),
-                codes[EXIT_OK],
-                codes[EXIT_DAMAGED],
-                failed,
-            )
-        )
+        counts = codes[EXIT_OK], codes[EXIT_DAMAGED], len(paths) - codes.total()
+        text = "%s: %d complete, %d with losses, %d not saved"
+        console.say(text % (counted(len(paths), "input"), *counts))
     return worst
 
 
@@ -147,15 +139,12 @@ def _tell(
         line("  " + printable(str(finding)))
     if len(found) > FINDINGS_SHOWN:
         line("  and more damage, which 'blpk verify' shows")
-    for loss in recovery.losses[:LOSSES_SHOWN]:
-        line("  lost: %s" % printable(str(loss)))
-    if len(recovery.losses) > LOSSES_SHOWN:
-        line("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
     lost_members = getattr(recovery, "lost_members", ())
-    for member in lost_members[:LOSSES_SHOWN]:
-        line("  lost: the member '%s'" % printable(member))
-    if len(lost_members) > LOSSES_SHOWN:
-        line("  and %d more" % (len(lost_members) - LOSSES_SHOWN))
+    for losses in (recovery.losses, ["the member '%s'" % n for n in lost_members]):
+        for loss in losses[:LOSSES_SHOWN]:
+            line("  lost: %s" % printable(str(loss)))
+        if len(losses) > LOSSES_SHOWN:
+            line("  and %d more" % (len(losses) - LOSSES_SHOWN))
     for member in getattr(recovery, "lost_attributes", ()):
         line("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:
