@@ -245,11 +245,9 @@ def _opened(
             if not consolidated:
                 folder.tree.ignore_copies()
             found = detect(folder)
-    return (
-        open_ndarray(source, **opening)
-        if found is None
-        else open_node(found, Options())
-    )
+    if found is None:
+        return open_ndarray(source, **opening)
+    return open_node(found, Options())
 
 
 def _first_bytes(file: Any) -> bytes | None:

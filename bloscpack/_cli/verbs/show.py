@@ -7,7 +7,7 @@ rows of the text.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy
@@ -87,7 +87,10 @@ def _show(
         if bar is not None:
             bar.expect(content.nbytes)
         described["stats"] = [_statistics(each) for each in summaries(content, bar)]
-        lines = _statistics_lines(described["stats"])
+        columns = [["", *(found["name"] for found in described["stats"])]]
+        for key in COLUMNS:
+            columns.append([key, *(_shown(found[key]) for found in described["stats"])])
+        lines = fitted(columns)
     elif content.kind == "group":
         lines = member_lines(described)
     else:
@@ -152,13 +155,6 @@ def _number(value: float | None, dtype: DType) -> Json:
     if dtype.kind not in "mM" or value is None:
         return value
     return time_texts(numpy.array([value], "i8").view(dtype.newbyteorder("=")))[0]
-
-
-def _statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
-    """Yield a table with a line for each array."""
-    columns = [["", *(found["name"] for found in all_found)]]
-    columns += [[key, *(_shown(found[key]) for found in all_found)] for key in COLUMNS]
-    return fitted(columns)
 
 
 def _shown(value: Json) -> str:
