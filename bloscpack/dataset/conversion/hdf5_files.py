@@ -735,6 +735,8 @@ class _Items:
         Number of stored bytes.
     fill
         The fill value; None without one.
+    joined
+        The bytes that characters of netCDF are joined to; None for other items.
     """
 
     def __init__(
@@ -749,7 +751,7 @@ class _Items:
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.growing = [most is None for most in dataset.maxshape]
         self._filled: Array | None = None
-        self._joined: DType | None = None
+        self.joined: DType | None = None
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
         # The fields that are read; None for all.
@@ -787,18 +789,12 @@ class _Items:
         dtype = dtype if dtype.base == TEXT else _without_names(dtype)
         self.dtype, self.inner = dtype.base, dtype.shape
 
-    @property
-    def is_joined(self) -> bool:
-        """Whether the items are characters of netCDF, joined to texts."""
-        return self._joined is not None
-
     def join(self, length: int, encoding: str) -> None:
         """Make texts of characters along the last axis: of bytes without encoding."""
-        self._joined, self._encoding = text_dtype(length, "S"), encoding
+        self.dtype = self.joined = text_dtype(length, "S")
+        self._encoding = encoding
         if encoding:
             self.dtype = TEXT if self._tree.has_text else text_dtype(length)
-        else:
-            self.dtype = self._joined
 
     def _texts_of(self, characters: Array, joined: DType) -> Array:
         """Return the texts of characters along the last axis."""
@@ -865,8 +861,8 @@ class _Items:
             parts = []
             if not self.is_text:
                 part = self._read(dataset, key)
-                if self._joined is not None:
-                    part = self._texts_of(part, self._joined)
+                if self.joined is not None:
+                    part = self._texts_of(part, self.joined)
                 parts.append(part.astype(dtype, copy=False).view(dtype))
             for part in self._texts(dataset, key) if self.is_text else ():
                 values = decoded(part.ravel(), self.name)
@@ -1071,7 +1067,7 @@ class _Writer:
         The name of the axis is not `known`, and each axis has one.
         """
         dims, length = [*(array.dims or ())], array.dtype.itemsize
-        was_joined = isinstance(array.array, _Items) and array.array.is_joined
+        was_joined = getattr(array.array, "joined", None) is not None
         is_wanted = was_joined or self._is_netcdf
         is_free = array.dtype.kind == "S" and length and KIND not in array.attrs
         if not (is_wanted and is_free and all(dims) and len(dims) == len(array.shape)):

@@ -180,8 +180,9 @@ class _Column(Rows):
             array = _stored(_whole(array, self.file_name).flatten())
         with naming_column(self.file_name):
             array = _cast(array, self.dtype)
-        if self.has_mask:
-            array = array.fill_null(_zero(array.type))
+        if self.has_mask:  # the value in the place of a missing one
+            dtype = numpy.dtype(_dtype_name(array.type) or "i8")
+            array = array.fill_null(numpy.array(empty_item(dtype), dtype).item())
         elif self.dtype.kind not in "fmM":
             array = _whole(array, self.file_name)
         items = _items(array, self.dtype, self.file_name)
@@ -268,7 +269,8 @@ def read(path: str, request: Request) -> Content:
                 column.array = Field(Stream(read_column, {key: column}), key)
                 columns[key] = column
         attrs = _attributes(schema.metadata, path, "the table", request)
-        attrs = {**source.pandas_attrs, **attrs}
+        of_frame = source.pandas.get("attributes")
+        attrs = {**(of_frame if isinstance(of_frame, dict) else {}), **attrs}
     blocks = partial(_blocks, source, path, columns)
     return new_table(columns, length, blocks, attrs)
 
@@ -375,12 +377,6 @@ class _Source:
         pyarrow = _pyarrow()
         self._numbers[name] = numbers
         self.schema = self.schema.append(pyarrow.field(name, pyarrow.int64()))
-
-    @property
-    def pandas_attrs(self) -> JsonObject:
-        """The attributes of the DataFrame."""
-        found = self.pandas.get("attributes")
-        return found if isinstance(found, dict) else {}
 
     def _opened(self, name: str, once: Sequence[str] = ()) -> ParquetFile:
         """Open a file; each different text of the columns `once` is read once."""
@@ -565,10 +561,9 @@ def _is_numbers(source: _Source, number: int) -> bool:
         return False
     for batch in source.batches(SHARED_ROWS, [field.name]):
         array = batch[field.name]
-        stop = start + len(array)
-        if array.null_count or (numpy.arange(start, stop) != numbers_of(array)).any():
+        numbers = numpy.arange(start, start := start + len(array))
+        if array.null_count or (numbers != numbers_of(array)).any():
             return False
-        start = stop
     return True
 
 
@@ -786,13 +781,6 @@ def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
     except pyarrow.ArrowException as error:
         raise DoesNotFit("a value does not fit '%s': %s" % (dtype, error)) from error
     return array
-
-
-def _zero(found: pyarrow.DataType) -> object:
-    """Return the value in the place of a missing one."""
-    name = _dtype_name(found) or "i8"
-    dtype = numpy.dtype(name)
-    return numpy.array(empty_item(dtype), dtype).item()
 
 
 def _items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
