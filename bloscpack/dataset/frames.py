@@ -326,15 +326,10 @@ def shown_items(items: Items) -> list[str]:
         precision=6,
         formatter={"datetime": lambda time: repr(time_texts(numpy.array([time]))[0])},
     ):
-        if items.dtype.kind in "mM" and items.ndim == 1:
+        if items.ndim > 1:
+            texts = [" ".join(str(item).split()) for item in items]
+        elif items.dtype.kind in "mM":
             texts = time_texts(items)
-        else:
-            texts = [
-                " ".join(str(item).split())
-                if items.ndim > 1
-                else repr(item)  # escapes what a terminal would obey
-                if items.dtype.kind in "SUO"
-                else str(item)
-                for item in items
-            ]
+        else:  # repr escapes what a terminal would obey
+            texts = [*map(repr if items.dtype.kind == "O" else str, items)]
     return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]

@@ -311,11 +311,8 @@ def _write(
     `start` is the path of the outermost group, with a slash; or it is empty.
     """
     late: list[tuple[str, Any, dict[str, Any]]] = []
-    outer = {
-        "",
-        *(name for where in nodes for name in accumulate(where.split("/"), JOIN)),
-    }
-    for where in sorted(outer):
+    outer = {n for where in nodes for n in accumulate(where.split("/"), JOIN)}
+    for where in sorted({"", *outer}):
         node = nodes.get(where, Encoded({}, {}, {}))
         prefix = where + "/" if where else ""
         ZarrGroup.create(
@@ -422,9 +419,7 @@ def _change(
 ) -> None:
     """Write datasets to the groups of these paths in a group, in one change."""
     nodes = {where: node.compute() for where, node in nodes.items()}
-    there = {
-        where: node for where, node in nodes.items() if where in whole or not where
-    }
+    there = {where: nodes[where] for where in nodes if where in whole or not where}
     if there != nodes and (append_dim is not None or region is not None):
         raise UsageValueError(
             "append_dim and region change groups that exist, and there is no '%s'"

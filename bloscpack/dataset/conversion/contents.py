@@ -587,13 +587,11 @@ class Rows:
 
     def masked(self, block: Any) -> Columns:
         """Return a block of rows by visible columns; those with a mask are masked."""
-        masks = self.masks
-        return {
-            name: numpy.ma.array(block[name], mask=block[masks[name]])
-            if name in masks
-            else block[name]
-            for name in self.visible
-        }
+        found = {name: block[name] for name in self.visible}
+        for name, mask in self.masks.items():
+            if name in found:
+                found[name] = numpy.ma.array(found[name], mask=block[mask])
+        return found
 
     @property
     def missing(self) -> Array:

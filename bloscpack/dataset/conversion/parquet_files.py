@@ -455,12 +455,10 @@ class _Source:
         once = [name for name in once if name in stored]
         for path in self._paths:
             with _named(path), self._opened(path, once) as file:
-                count = file.metadata.num_rows
-                batches: Any = (
-                    file.iter_batches(min(step, MAX_ROWS), columns=stored)
-                    if stored
-                    else (range(count)[i : i + step] for i in range(0, count, step))
-                )
+                rows = range(file.metadata.num_rows)
+                batches: Any = (rows[i : i + step] for i in rows[::step])
+                if stored:
+                    batches = file.iter_batches(min(step, MAX_ROWS), columns=stored)
                 for batch in batches:
                     count, found = len(batch), {}
                     for name in names:
