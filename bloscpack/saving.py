@@ -242,8 +242,7 @@ def load(
             archive = loadz(file, **options)
         if archive is None:
             raise
-        metadata = archive.metadata
-        found = load_arrays(archive, begin), metadata
+        found = load_arrays(archive, begin), archive.metadata
         if fp is not None:
             fp.seek(0, os.SEEK_END)
     return found if return_metadata else found[0]

@@ -240,8 +240,7 @@ def run(
         clock.log(act(in_file, out_file))
         removals.add(in_file, before, out_file)
 
-    code = run_jobs(todo, work, size_of, args.progress)
-    return max(code, removals.finish())
+    return max(run_jobs(todo, work, size_of, args.progress), removals.finish())
 
 
 def run_jobs(

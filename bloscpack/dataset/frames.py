@@ -92,8 +92,7 @@ def items_by_name(
     levels = [i for i, name in enumerate(frame.index.names) if name is not None]
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
-    names = [column.name for column in series]
-    check_different(names)
+    check_different([column.name for column in series])
     found = {}
     for column in series:
         with naming_column(column.name):

@@ -357,8 +357,7 @@ def _checked(
     def checked(items: Items, given: Items) -> Items:
         with naming_column(name, "variable"):
             items = converted(items, dtype)
-            block = type(encoded)(dims, given, attrs)
-            _check_same(items, block, how)
+            _check_same(items, type(encoded)(dims, given, attrs), how)
         return items
 
     dims, attrs, dtype = encoded.dims, variable.attrs, encoded.dtype

@@ -700,8 +700,7 @@ class Rows:
             return found
 
         shape = len(rows), *self.shape[1:]
-        array = ByFunction(get)
-        return replace(self, shape=shape, array=array, order="C")
+        return replace(self, shape=shape, array=ByFunction(get), order="C")
 
     def only(self, names: Iterable[str] | Mapping[str, str]) -> Rows:
         """Return a table of some columns; the others are not read if possible.
@@ -762,9 +761,8 @@ def new_table(
     """
     if not columns:
         raise UsageValueError(NO_COLUMN)
-    dtype = dtype_of_rows(columns)
     # Copies, and no functions that know the table: a cycle would keep files open.
-    table = Rows(dtype, (length,), attrs=attrs or {})
+    table = Rows(dtype_of_rows(columns), (length,), attrs=attrs or {})
     table.columns = {name: replace(column) for name, column in columns.items()}
     if read is not None:
         table.array = Stream(read, columns)

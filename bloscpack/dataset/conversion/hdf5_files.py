@@ -398,8 +398,7 @@ class _Tree:
             raise UsageTypeError("the field '%s': %s" % next(iter(wrong.items())))
         for name, why in wrong.items():
             self._lose("the field '%s' of '%s' (%s)", name, path, why)
-        attrs = self._attributes(dataset, path)
-        whole = Members(columns, attrs)
+        whole = Members(columns, self._attributes(dataset, path))
         table = joined_arrays(whole)
         if table is None:  # each field has no axes
             return whole
@@ -569,8 +568,7 @@ def _with_masks(members: Mapping[str, Content]) -> dict[str, Content]:
 
 def _are_equal(array: Rows, value: Array, rows: Any) -> Array:
     """Return which items of rows are equal to a value."""
-    found: Array = numpy.asarray(array[rows] == value)
-    return found
+    return numpy.asarray(array[rows] == value)
 
 
 def _without_value(array: Rows, value: Array, rows: Any) -> Array:

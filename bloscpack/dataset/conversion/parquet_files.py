@@ -981,8 +981,7 @@ class Lengths:
         """
         found = text_dtype(self.most, kind)
         nbytes = self.count * found.itemsize
-        unit = found.itemsize // max(1, self.most)
-        stored = self.total * unit
+        stored = self.total * (found.itemsize // max(1, self.most))
         if nbytes > max(MAX_PADDED, MAX_TIMES_PADDED * stored):
             raise UsageValueError(
                 "column '%s': a text has '%d' characters, and '%d' texts of this "

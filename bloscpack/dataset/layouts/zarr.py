@@ -302,8 +302,7 @@ def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
     if array.dtype == TEXT:
         fill = array.fill_value
     grid = array.grid
-    cut = grid.chunk, grid.per_shard
-    return array.dtype, cut, fill, name
+    return array.dtype, (grid.chunk, grid.per_shard), fill, name
 
 
 def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
