@@ -433,8 +433,7 @@ def _decode(stored: object) -> DType:
             descr = only
     if isinstance(descr, tuple):
         raise ValueError("an array of arrays is no type of an item")
-    dtype: DType = numpy.lib.format.descr_to_dtype(descr)
-    return dtype
+    return numpy.lib.format.descr_to_dtype(descr)
 
 
 def shown(value: object) -> str:

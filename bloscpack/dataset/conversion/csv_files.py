@@ -601,8 +601,7 @@ def _are_missing(values: pyarrow.Array) -> pyarrow.Array:
     """Return which values are words for a missing one."""
     from pyarrow import compute
 
-    found: pyarrow.Array = compute.is_in(values, _as_arrow(MISSING))
-    return found
+    return compute.is_in(values, _as_arrow(MISSING))
 
 
 def _all_match(values: pyarrow.Array, pattern: str) -> bool:

@@ -543,8 +543,7 @@ class _Tree:
             return None
         if None in items or len(items) == 1:
             return items[0] if len(items) == 1 else None
-        nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
-        return nested
+        return numpy.array(items, object).reshape(value.shape).tolist()
 
 
 def _with_masks(members: Mapping[str, Content]) -> dict[str, Content]:

@@ -380,7 +380,7 @@ class _Source:
 
     def _opened(self, name: str, once: Sequence[str] = ()) -> ParquetFile:
         """Open a file; each different text of the columns `once` is read once."""
-        file: ParquetFile = _pyarrow("pyarrow.parquet").ParquetFile(
+        return _pyarrow("pyarrow.parquet").ParquetFile(
             self._handle or name,
             metadata=self._metadata.get(name),
             buffer_size=BUFFER_NBYTES,
@@ -389,7 +389,6 @@ class _Source:
             coerce_int96_timestamp_unit=self._unit,
             page_checksum_verification=True,
         )
-        return file
 
     def chunks(self, name: str) -> list[tuple[int, ColumnChunkMetaData]]:
         """Return the chunks of a column in the files, and their numbers of rows."""
