@@ -460,9 +460,6 @@ class RowLoss(findings.Record):
         )
         return "'%s': %s" % (self.member, text) if self.member else text
 
-    def __repr__(self) -> str:
-        return "<RowLoss %s>" % self
-
 
 @dataclass(eq=False, repr=False)
 class DatasetReport(findings.Report):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter, defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from ..._types import JsonObject
 from ...dataset.file_checks import DatasetRecovery
 from ...log import printable
 from ...recover import ArchiveRecovery, Recovery
-from ..args import add_options, number_of
+from ..args import number_of
 from ..console import console, descriptor_of, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
 from ..named import NamedFile, named_any
@@ -60,12 +60,7 @@ target <out_file>  file to be written, '-' for standard output; the folder
 | --drop  leave lost chunks out
 --json  print an object
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    fill = {"type": number_of("--fill", partial(int, base=0), 255)}
-    add_options(parser, OPTIONS, fill=fill)
+PROPERTIES = {"fill": {"type": number_of("--fill", partial(int, base=0), 255)}}
 
 
 def writes_data(args: Namespace) -> bool:
