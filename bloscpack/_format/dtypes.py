@@ -436,6 +436,17 @@ def _decode(stored: object) -> DType:
     return numpy.lib.format.descr_to_dtype(descr)
 
 
+def without_gaps(dtype: DType) -> DType:
+    """Return a dtype without what no item stores: gaps between fields, metadata."""
+    if dtype.subdtype is not None:
+        return numpy.dtype((without_gaps(dtype.base), dtype.shape))
+    if dtype.names is None:
+        return numpy.dtype(dtype.str)
+    # A list of fields would rename the one without a name.
+    formats = [without_gaps(dtype[name]) for name in dtype.names]
+    return numpy.dtype({"names": list(dtype.names), "formats": formats})
+
+
 def shown(value: object) -> str:
     """Return the beginning of the repr of a value, which may be large."""
     short = reprlib.Repr()

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy
 
 from ..._compat import import_extra
-from ..._format.dtypes import Array, DType, check_known, check_text
+from ..._format.dtypes import Array, DType, check_known, check_text, without_gaps
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.text import TEXT, empty_item
 from ..._format.zarr_metadata import MASK
@@ -677,15 +677,6 @@ def _check_objects(dtype: DType) -> None:
             raise UsageTypeError("its items have different lengths")
 
 
-def _without_names(dtype: DType) -> DType:
-    """Return a type without what NumPy does not store: padding, names of values."""
-    if dtype.subdtype is not None:
-        return numpy.dtype((_without_names(dtype.base), dtype.shape))
-    if dtype.names is not None:
-        return numpy.dtype([(n, _without_names(dtype[n])) for n in dtype.names])
-    return numpy.dtype(dtype.str)
-
-
 def _decode_times(array: Rows) -> None:
     """Make times of integers that `write`, or xarray, has made of times."""
     for kind, name in TIMES.items():
@@ -783,7 +774,7 @@ class _Items:
             else:  # its type is that of the longest value
                 base = lengths.dtype(self.name)
             dtype = numpy.dtype((base, dtype.shape))
-        dtype = dtype if dtype.base == TEXT else _without_names(dtype)
+        dtype = dtype if dtype.base == TEXT else without_gaps(dtype)
         self.dtype, self.inner = dtype.base, dtype.shape
 
     def join(self, length: int, encoding: str) -> None:
