@@ -157,13 +157,10 @@ class _Saver:
             return
         attributes = self._attributes(node, name)
         for file in blp_files(node.folder):
-            inner = joined_name(name, file)
-            self.recovery.losses.append(RowLoss(inner, None))
-            self._remark("'%s' is a file by itself: recover it separately" % inner)
+            why = "is a file by itself: recover it separately"
+            self._lose(joined_name(name, file), why)
         for lost in missing_members(node.folder):
-            inner = joined_name(name, lost)
-            self.recovery.losses.append(RowLoss(inner, None))
-            self._remark("'%s' is lost: its folder is missing" % inner)
+            self._lose(joined_name(name, lost), "is lost: its folder is missing")
         limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)
@@ -175,8 +172,12 @@ class _Saver:
                 try:
                     self.save(inner, new_name, "x")
                 except (FormatError, UsageError) as error:
-                    self.recovery.losses.append(RowLoss(inner, None))
-                    self._remark("'%s' could not be recovered: %s" % (inner, error))
+                    self._lose(inner, "could not be recovered: %s" % error)
+
+    def _lose(self, member: str, why: str) -> None:
+        """Note a member of which nothing is saved."""
+        self.recovery.losses.append(RowLoss(member, None))
+        self._remark("'%s' %s" % (member, why))
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)

@@ -784,11 +784,18 @@ def packed(rows: Any, dtype: DType) -> Array:
     return items
 
 
-def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
-    """Yield the contents and all members and columns, with slashes in their names."""
+def nodes_of(
+    content: Content, name: str = "", *, splits: bool = False
+) -> Iterator[tuple[str, Content]]:
+    """Yield the contents and all members and columns, with slashes in their names.
+
+    With `splits`, an array with fields has columns, too.
+    """
+    if splits and is_table(content):
+        content = as_table(content)
     yield name, content
     for inner, member in content.members.items():
-        yield from nodes_of(member, inside(name, inner))
+        yield from nodes_of(member, inside(name, inner), splits=splits)
 
 
 def member_of(content: Content, name: str) -> Content:
