@@ -55,6 +55,12 @@ from .xarray_values import (
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree, Variable
 
+# The part of a group that changes, by dimensions, and what a user gives for it.
+Parts = dict[Any, slice]
+Region = Mapping[str, slice | str] | str | None
+# What is added to a group, and what becomes of its other variables.
+Plan = tuple[list[str], "list[Step]"]
+
 # The name of the variable of a `DataArray` without one.
 DEFAULT_NAME = "data"
 # An attribute of a group: the dimensions that netCDF lets grow.
@@ -75,7 +81,7 @@ def from_xarray(
     mode: str = "x",
     group: str | None = None,
     append_dim: str | None = None,
-    region: Mapping[str, slice | str] | str | None = None,
+    region: Region = None,
     sync: bool = True,
     timeout: float | None = None,
     storage_options: StorageOptions | None = None,
@@ -415,7 +421,7 @@ def _change(
     encoding: Mapping[str, dict[str, dict[str, Any]]],
     settings: Mapping[str, object],
     append_dim: str | None,
-    region: Mapping[str, slice | str] | str | None,
+    region: Region,
 ) -> None:
     """Write datasets to the groups of these paths in a group, in one change."""
     nodes = {where: node.compute() for where, node in nodes.items()}
@@ -490,18 +496,15 @@ def _add_nodes(
 
 
 def _plans(
-    whole: Group,
-    nodes: Mapping[str, Dataset],
-    append_dim: str | None,
-    region: Mapping[str, slice | str] | str | None,
-) -> dict[str, tuple[list[str], list[Step]]]:
+    whole: Group, nodes: Mapping[str, Dataset], append_dim: str | None, region: Region
+) -> dict[str, Plan]:
     """Return what `plan` does for each group.
 
     In a tree, some groups may lack dimensions that change.
     """
     wanted = {append_dim} if append_dim is not None else set()
     wanted |= {*region} if isinstance(region, Mapping) else set()
-    plans, located = {}, dict[str, dict[Any, slice]]()
+    plans, located = {}, dict[str, Parts]()
     for where, node in nodes.items():
         dim, part = append_dim, region
         if len(nodes) > 1 and not wanted - {d for n in nodes.values() for d in n.dims}:
@@ -519,12 +522,8 @@ def _plans(
 
 
 def plan(
-    group: Group,
-    data: Dataset,
-    append_dim: str | None,
-    region: Mapping[str, slice | str] | str | None,
-    located: dict[Any, slice],
-) -> tuple[list[str], list[Step]]:
+    group: Group, data: Dataset, append_dim: str | None, region: Region, located: Parts
+) -> Plan:
     """Return the variables that a group lacks, and what becomes of the others.
 
     `located` has the parts of dimensions that the group around it has found by their
@@ -599,12 +598,7 @@ def plan(
     return added, steps
 
 
-def _located(
-    stored: Dataset,
-    data: Dataset,
-    region: Mapping[str, slice | str] | str | None,
-    located: dict[Any, slice],
-) -> dict[Any, slice]:
+def _located(stored: Dataset, data: Dataset, region: Region, located: Parts) -> Parts:
     """Return the part of each dimension that a region has."""
     if region is None:
         return {}
