@@ -48,7 +48,7 @@ from .exit_codes import (
     for_each_file,
     refuse_kinds_of_folders,
 )
-from .progress import shown_for_run
+from .progress import SizeOf, shown_for_run
 
 Job = tuple[str, str]
 # The values of a file that show a change of it; None for what can't be removed.
@@ -219,10 +219,7 @@ def plain_name(name: str, suffix: str = EXTENSION) -> str:
 
 
 def run(
-    args: Namespace,
-    todo: list[Job],
-    act: Callable[[str, str], int],
-    size_of: Callable[[str], int | None],
+    args: Namespace, todo: list[Job], act: Callable[[str, str], int], size_of: SizeOf
 ) -> int:
     """Call `act` with every input and output; return the highest exit code.
 
@@ -246,7 +243,7 @@ def run(
 def run_jobs(
     jobs: list[Job],
     act: Callable[[str, str], None],
-    size_of: Callable[[str], int | None],
+    size_of: SizeOf,
     progress: bool | None,
 ) -> int:
     """Call `act` with every input and output; return the highest exit code.

@@ -50,6 +50,8 @@ from .parquet_files import (
 if TYPE_CHECKING:
     import pyarrow
 
+# By the names of columns: the kind of most values, the place and the text of another.
+Odd = dict[str, tuple[str, str, str]]
 # Maximum size in bytes of a line, with the line ends in quotes: the size of an item.
 MAX_LINE = MAX_ITEM_NBYTES
 # Number of bytes that are read at a time, of a file with few columns.
@@ -119,7 +121,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
         file = _File(path, request)
-        odd: dict[str, tuple[str, str, str]] = {}
+        odd: Odd = {}
         scans = [_Scan(request, name, odd) for name in file.wanted]
         length = 0
         for batch, where in file.batches(file.wanted):
@@ -701,12 +703,7 @@ class _Scan:
         Whether there are words for a missing value, unless they are text.
     """
 
-    def __init__(
-        self,
-        request: contents.Request,
-        name: str,
-        odd: dict[str, tuple[str, str, str]],
-    ) -> None:
+    def __init__(self, request: contents.Request, name: str, odd: Odd) -> None:
         self._name, self._odd, self._is_mixed = name, odd, False
         self._given = given = request.dtypes.get(name)
         self._has_text = not request.fixed_text

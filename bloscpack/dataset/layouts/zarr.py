@@ -472,13 +472,7 @@ class ZarrArray(ArrayLayout):
         return new_grid(new)
 
     @classmethod
-    def create(
-        cls,
-        change: Change,
-        prefix: str,
-        new: NewArray,
-        blocks: Blocks,
-    ) -> None:
+    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
         document = _document_of(new)
