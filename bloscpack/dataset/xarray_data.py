@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 # The part of a group that changes, by dimensions, and what a user gives for it.
 Parts = dict[Any, slice]
 Region = Mapping[str, slice | str] | str | None
+# Options of `create_array` by the names of variables; a name, items and its options.
+Given = dict[str, dict[str, Any]]
+Named = tuple[str, Any, dict[str, Any]]
 # What is added to a group, and what becomes of its other variables.
 Plan = tuple[list[str], "list[Step]"]
 
@@ -223,7 +226,7 @@ def _check_settings(settings: Mapping[str, object]) -> None:
 
 def _nodes_of(
     data: Any, encoding: Mapping[str, Any] | None, where: str
-) -> tuple[dict[str, Dataset], dict[str, dict[str, dict[str, Any]]]]:
+) -> tuple[dict[str, Dataset], dict[str, Given]]:
     """Return datasets by the paths of their groups, and the encodings of each.
 
     Raises `UsageError` for an encoding of an unknown group or variable.
@@ -235,7 +238,7 @@ def _nodes_of(
         by_path = {key.strip("/"): found for key, found in (encoding or {}).items()}
         if unknown := by_path.keys() - nodes.keys():
             raise UsageValueError("encoding: there is no group '%s'" % min(unknown))
-    found, given = {}, dict[str, dict[str, dict[str, Any]]]()
+    found, given = {}, dict[str, Given]()
     for name, node in nodes.items():
         if isinstance(node, xarray.DataArray):
             node = node.to_dataset(name=node.name or DEFAULT_NAME)
@@ -265,7 +268,7 @@ class Encoded(NamedTuple):
 
     variables: dict[str, Variable]
     attrs: JsonObject
-    given: dict[str, dict[str, Any]]
+    given: Given
 
 
 def _all_encoded(
@@ -311,12 +314,12 @@ def _write(
     settings: Mapping[str, object],
     *,
     commits: bool = False,
-) -> list[tuple[str, Any, dict[str, Any]]]:
+) -> list[Named]:
     """Write groups that are new; return the variables of Dask, see `_write_from_dask`.
 
     `start` is the path of the outermost group, with a slash; or it is empty.
     """
-    late: list[tuple[str, Any, dict[str, Any]]] = []
+    late: list[Named] = []
     outer = {n for where in nodes for n in accumulate(where.split("/"), JOIN)}
     for where in sorted({"", *outer}):
         node = nodes.get(where, Encoded({}, {}, {}))
@@ -334,9 +337,7 @@ def _write(
     return late
 
 
-def _write_from_dask(
-    whole: Folder, variables: Iterable[tuple[str, Any, dict[str, Any]]], sync: bool
-) -> None:
+def _write_from_dask(whole: Folder, variables: Iterable[Named], sync: bool) -> None:
     """Add variables of Dask to a new group, each chunk computed once.
 
     They are names, arrays and options of `create_array`.
@@ -354,10 +355,8 @@ def _write_from_dask(
 
 
 def _arrays_of(
-    variables: Mapping[str, Variable],
-    given: Mapping[str, dict[str, Any]],
-    settings: Mapping[str, object],
-) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    variables: Mapping[str, Variable], given: Given, settings: Mapping[str, object]
+) -> Iterator[Named]:
     """Yield name and items of each encoded variable, and options of `create_array`."""
     widest: dict[Any, int] = {}  # the item size of numbers, by dimensions
     for variable in variables.values():
