@@ -356,7 +356,6 @@ class ZarrArray(ArrayLayout):
     has_text = True
     may_wait = True
     description_files = (ZARR_JSON,)
-    _own: OwnDocument
     _source: ShardFiles
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
