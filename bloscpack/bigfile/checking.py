@@ -7,7 +7,6 @@ finding names the rows that it affects.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +24,9 @@ from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
 from .attributes import AttributeSet
 from .block import Block, byte_sum
-from .file import File
+from .file import File, Progress
 from .header import FILE_NAME, MODULUS, PIECE_NBYTES, folded
 from .tree import Tree, is_data_file
-
-Progress = Callable[[int], object]
 
 # Where a name is used that no block can have: the finding is about the whole tree.
 ROOT = "."

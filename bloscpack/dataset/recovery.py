@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy
 
 from .._arrays.selection import Selection
+from .._check.findings import Pair
 from .._check.note import with_note
 from .._commit.access import FolderLimits, limits_of
 from .._commit.new_folder import NewName
@@ -236,12 +237,7 @@ class _Saver:
                 table_class(layout).create(change, columns, attributes)
 
     def _noted(
-        self,
-        attributes: JsonObject,
-        name: str,
-        lost: Rows,
-        behind: tuple[int, int],
-        value: str,
+        self, attributes: JsonObject, name: str, lost: Rows, behind: Pair, value: str
     ) -> JsonObject:
         """Return attributes with a note of the rows that are lost, if there are any.
 

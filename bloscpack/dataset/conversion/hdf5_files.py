@@ -73,6 +73,8 @@ if TYPE_CHECKING:
 # The address of the scale of an axis, or its label. A negative number stands for the id
 # that netCDF gives a dimension, -1 for 0.
 Axis = int | str | None
+# The most items along each axis of a dataset that is written; None for any number.
+Most = Sequence[int | None]
 MISSING = "HDF5 needs the package %s"
 # The errors of h5py about wrong bytes, and of filters that are missing.
 WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
@@ -1105,12 +1107,7 @@ class _Writer:
         return scales[dim]
 
     def _write_array(
-        self,
-        group: Group,
-        name: str,
-        array: Rows,
-        most: Sequence[int | None],
-        path: str,
+        self, group: Group, name: str, array: Rows, most: Most, path: str
     ) -> Dataset:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
