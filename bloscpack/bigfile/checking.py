@@ -17,7 +17,6 @@ import numpy
 
 from .._check.findings import Finding, Pair, Report, counted, failure_kind
 from .._engine.threads import ordered
-from .._format.names import listed
 from .._format.rows import Rows, common, text_of, union, without
 from .._types import Path
 from ..defaults import available_cpus
@@ -133,7 +132,7 @@ def verify(
             )
         elif files := _data_files(folder):
             text = "data files without a header: the block was never finished: "
-            report.add("header", "header", text + listed(files), block=shown)
+            report.add("header", "header", text + _some(files), block=shown)
     if groups and not (report.nblocks or report.findings or has_attributes):
         text = "'%s' has no block and no attributes, so it is no BigFile tree"
         raise NoSuchBlock(text % file.basename)
@@ -208,7 +207,7 @@ def _check_block(
     orphans = [file for file in _data_files(folder) if file not in named]
     if orphans:
         text = "%s not named in the header: " % counted(len(orphans), "data file")
-        report.note("files", "orphan", text + listed(orphans), block=name)
+        report.note("files", "orphan", text + _some(orphans), block=name)
 
 
 def _sum(block: Block, number: int, size: int, nthreads: int, count: Progress) -> int:
@@ -251,6 +250,10 @@ def _holes(tree: Tree, path: str, size: int) -> list[tuple[int, int]]:
 
 def _data_files(folder: str) -> list[str]:
     return sorted(filter(is_data_file, os.listdir(folder)))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + ", ..." * (len(names) > 4)
 
 
 def _text(error: Exception) -> str:
