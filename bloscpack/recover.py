@@ -165,8 +165,7 @@ def _write_intact(
             raise StorageError("the file changed while it was read") from error
         return compressed, digest
 
-    tasks = _tasks(plan)
-    ordered(tasks, work, lambda chunk: sink.store(0, *chunk), count)
+    ordered(_tasks(plan), work, lambda chunk: sink.store(0, *chunk), count)
     sink.finalize()
     return plan
 

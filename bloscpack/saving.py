@@ -242,7 +242,7 @@ def load(
             archive = loadz(file, **options)
         if archive is None:
             raise
-        metadata = archive.metadata
+        metadata = archive.metadata  # loading all arrays may close the archive
         found = load_arrays(archive, begin), metadata
         if fp is not None:
             fp.seek(0, os.SEEK_END)

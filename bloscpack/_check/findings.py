@@ -69,6 +69,9 @@ class Record:
             if value is not None or name not in self.optional
         }
 
+    def __repr__(self) -> str:
+        return "<%s %s>" % (type(self).__name__, self)
+
 
 def _as_json(value: object) -> Any:
     if isinstance(value, (list, tuple)):

@@ -111,9 +111,7 @@ class Sections(NamedTuple):
 def read_sections(storage: Storage, report: Report) -> Sections:
     """Read the sections where the header puts them; add the errors to `report`."""
     prefix = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
-    if has_undo_record(
-        prefix
-    ):  # without a valid record: `Inspection` has reported that
+    if has_undo_record(prefix):  # not a valid one: `Inspection` has reported that
         prefix = without_bit(prefix)
     if not prefix.startswith(MAGIC):  # the error names the format of the file
         prefix = storage.read_at(0, PREFIX_LENGTH)

@@ -79,9 +79,6 @@ class Loss(Record):
             text = "'%s': %s" % (self.member, text)
         return ", ".join([text, *plain_position(self.span, self.rows, self.region)])
 
-    def __repr__(self) -> str:
-        return "<Loss %s>" % self
-
 
 @dataclass(eq=False, repr=False)
 class Recovery(Record):

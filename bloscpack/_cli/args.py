@@ -131,19 +131,12 @@ OTHER_WORDS = {
 }
 # The options of gzip and zstd that replace a verb, by their long names.
 GZIP_OPTIONS = {
-    "stdout": "c",
-    "to-stdout": "c",
-    "decompress": "d",
-    "uncompress": "d",
-    "keep": "k",
-    "list": "l",
-    "test": "t",
+    **dict.fromkeys(("stdout", "to-stdout"), "c"),
+    **dict.fromkeys(("decompress", "uncompress"), "d"),
+    **{name: name[0] for name in ("force", "keep", "list", "quiet", "recursive")},
+    **{name: name[0] for name in ("test", "verbose")},
     "fast": "1",
     "best": "9",
-    "force": "f",
-    "quiet": "q",
-    "recursive": "r",
-    "verbose": "v",
 }
 
 
@@ -385,9 +378,8 @@ def _no(name: str, default: object = None) -> dict[str, object]:
 
 def _global_properties() -> dict[str, dict[str, Any]]:
     threads = min(defaults.available_cpus(), MAX_THREADS)
-    unset = {"dest": SUPPRESS, "default": SUPPRESS}
     return {
-        "V": {"action": _Version, "nargs": 0, **unset},
+        "V": {"action": _Version, "nargs": 0, "dest": SUPPRESS, "default": SUPPRESS},
         "nthreads": {"type": int, "default": threads},
         "sync": {"default": None},
         "no_sync": _no("sync"),
@@ -909,16 +901,14 @@ def _set_user_defaults(
     the options in the variable that hold.
     """
     verbs = parsers_in(parser)
-    own, before = [], dict[str, object]()
+    own, before, words = [], dict[str, object](), list[str]()
     try:
         # A user who has set the variable wrongly needs the help.
-        text = "" if word in (None, "help") else os.environ.get(DEFAULTS_VARIABLE, "")
+        text = "" if word in (None, "help") else os.environ.get(DEFAULTS_VARIABLE)
         if text:
             from shlex import split
 
             words = split(text)
-        else:
-            words = []
     except ValueError as error:
         raise WrongUsage("%s: %s" % (DEFAULTS_VARIABLE, error)) from error
     for known in (parser, verbs.get(word or ""), *(verbs[v.name] for v in VERBS)):
@@ -936,9 +926,8 @@ def _set_user_defaults(
                 is_list = isinstance(value, list)
                 known.set_defaults(**{name: value if is_list else _UserDefault(value)})
     if words:
-        fault = (
-            "can't be a default" if words[0] in NOT_ALLOWED else "is no option of blpk"
-        )
+        is_known = words[0] in NOT_ALLOWED
+        fault = "can't be a default" if is_known else "is no option of blpk"
         raise WrongUsage("%s: '%s' %s" % (DEFAULTS_VARIABLE, words[0], fault))
 
     def apply(args: Namespace) -> None:

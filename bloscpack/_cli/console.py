@@ -431,8 +431,7 @@ def warn_of_rest_in(in_file: str, path: str) -> None:
     from ..reader import Reader
 
     with open(path, "rb") as fp:
-        reader = Reader(fp)
-        behind = reader._peek_behind(len(MAGIC))
+        behind = Reader(fp)._peek_behind(len(MAGIC))
         warn_of_rest(in_file, behind, lambda: is_left_over(fp))
 
 

@@ -117,8 +117,7 @@ def with_advice(text: str, code: int) -> str:
     if code == EXIT_DAMAGED:
         return text + "; 'blpk recover FILE NEW' saves what is intact in a file"
     advice = "; without -d the bytes are packed, and 'blpk convert' reads other formats"
-    hint = "\n" + HINT
-    return text.replace(hint, "; " + HINT.lower()[:-1] + advice)
+    return text.replace("\n" + HINT, "; " + HINT.lower()[:-1] + advice)
 
 
 def _text_of(error: BaseException) -> str:

@@ -48,7 +48,7 @@ from .exit_codes import (
     for_each_file,
     refuse_kinds_of_folders,
 )
-from .progress import shown_for_run
+from .progress import SizeOf, shown_for_run
 
 Job = tuple[str, str]
 # The values of a file that show a change of it; None for what can't be removed.
@@ -219,10 +219,7 @@ def plain_name(name: str, suffix: str = EXTENSION) -> str:
 
 
 def run(
-    args: Namespace,
-    todo: list[Job],
-    act: Callable[[str, str], int],
-    size_of: Callable[[str], int | None],
+    args: Namespace, todo: list[Job], act: Callable[[str, str], int], size_of: SizeOf
 ) -> int:
     """Call `act` with every input and output; return the highest exit code.
 
@@ -240,14 +237,13 @@ def run(
         clock.log(act(in_file, out_file))
         removals.add(in_file, before, out_file)
 
-    code = run_jobs(todo, work, size_of, args.progress)
-    return max(code, removals.finish())
+    return max(run_jobs(todo, work, size_of, args.progress), removals.finish())
 
 
 def run_jobs(
     jobs: list[Job],
     act: Callable[[str, str], None],
-    size_of: Callable[[str], int | None],
+    size_of: SizeOf,
     progress: bool | None,
 ) -> int:
     """Call `act` with every input and output; return the highest exit code.

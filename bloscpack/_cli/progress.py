@@ -63,9 +63,8 @@ class Bar:
         # The plain bytes of the files before each file, and of all, if they are known.
         self._sums: list[int] = []
         self._number, self._name = 0, ""  # of the current file, from 1 on
-        self._before = self._done = (
-            0  # plain bytes of the files before, and of this one
-        )
+        # Plain bytes of the files before, and of this one.
+        self._before = self._done = 0
         self._total: int | None = None
         self._begun = time()
         self._next = -inf if forced else monotonic() + PATIENCE

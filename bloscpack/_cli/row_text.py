@@ -242,8 +242,7 @@ def json_values(items: Array) -> list[Json]:
         return block_values({name: items[name] for name in items.dtype.names})
     kind = items.dtype.kind
     if kind in "mM":
-        texts = time_texts(items)
-        return [None if text == "NaT" else text for text in texts]
+        return [None if text == "NaT" else text for text in time_texts(items)]
     if kind in "SU":
         return list(texts_of(items))
     if kind == "V":

@@ -24,9 +24,7 @@ from ..exceptions import BloscpackError, StorageError
 from .console import (
     STREAM,
     check_exists,
-    console,
     descriptor_of,
-    name_of_output,
     standard_input,
     why_missing,
 )
@@ -205,10 +203,8 @@ def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
         is_there = os.path.exists(path)
         return "no regular file" if is_there else "it %s" % why_missing(path)
     if path.endswith(suffix) != packed:
-        return "the name %s with '%s'" % (
-            "does not end" if packed else "already ends",
-            suffix,
-        )
+        ends = "does not end" if packed else "already ends"
+        return "the name %s with '%s'" % (ends, suffix)
     if LEFT_OVER.fullmatch(os.path.basename(path)):
         return "an unfinished file"
     return None
@@ -399,16 +395,3 @@ def check_no_terminal(
         raise WrongUsage(
             "%s are not written to a terminal; redirect them, or use --force" % what
         )
-
-
-def checked_stream(out_file: str, form: str, args: Namespace) -> str:
-    """Return the path of standard output for a file of a format.
-
-    A terminal gets text only.
-    """
-    if form != "csv":
-        check_no_terminal(out_file, args, "the bytes of '%s'" % form)
-    console.need_output()
-    path = name_of_output(out_file)
-    console.hidden["'%s'" % path] = "standard output"
-    return path

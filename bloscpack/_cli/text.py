@@ -222,12 +222,9 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
 
 
 def _size(nbytes: int) -> str:
-    text = "%d bytes" % nbytes
-    return (
-        text
-        if nbytes < 1024 or console.exact
-        else "%s (%s)" % (size_text(nbytes), text)
-    )
+    if nbytes < 1024 or console.exact:
+        return "%d bytes" % nbytes
+    return "%s (%d bytes)" % (size_text(nbytes), nbytes)
 
 
 def _shape(shape: list[int] | None) -> str:

@@ -431,8 +431,18 @@ def _decode(stored: object) -> DType:
             stored = only
     if isinstance(stored, tuple):
         raise ValueError("an array of arrays is no type of an item")
-    dtype: DType = numpy.lib.format.descr_to_dtype(_descr(stored))
-    return dtype
+    return numpy.lib.format.descr_to_dtype(_descr(stored))
+
+
+def without_gaps(dtype: DType) -> DType:
+    """Return a dtype without what no item stores: gaps between fields, metadata."""
+    if dtype.subdtype is not None:
+        return numpy.dtype((without_gaps(dtype.base), dtype.shape))
+    if dtype.names is None:
+        return numpy.dtype(dtype.str)
+    # A list of fields would rename the one without a name.
+    formats = [without_gaps(dtype[name]) for name in dtype.names]
+    return numpy.dtype({"names": list(dtype.names), "formats": formats})
 
 
 def shown(value: object) -> str:

@@ -25,8 +25,7 @@ def find_codec() -> ModuleType | None:
         from cramjam import snappy
     except ImportError:
         return None
-    module: ModuleType = snappy
-    return module
+    return snappy
 
 
 def decompress_into(

@@ -294,9 +294,7 @@ class HttpFile(RemoteFile):
         settings = dict(self.fs.kwargs)
         given = dict(settings.pop("headers", None) or {})
         condition = {}
-        if method == "get" and self._etag.startswith(
-            '"'
-        ):  # a weak one would never match
+        if method == "get" and self._etag.startswith('"'):  # a weak one never matches
             condition = {"If-Match": self._etag}
         if "timeout" not in (*settings, *self.fs.client_kwargs):
             settings["timeout"] = aiohttp.ClientTimeout(

@@ -177,8 +177,7 @@ def humane(attribute: Attribute) -> bytes:
         return b"... (Too Long) "
     name = attribute.dtype_name
     if name.lstrip("<>|=") in ("a1", "S1"):
-        text = attribute.data.split(b"\0")[0]
-        first, newline, _ = text.partition(b"\n")
+        first, newline, _ = attribute.data.split(b"\0")[0].partition(b"\n")
         return first + b"..." if newline else first
     show = FORMATS.get(name.lstrip("<>|="))
     if show is None:

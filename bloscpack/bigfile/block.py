@@ -47,6 +47,8 @@ from .tree import Tree, locked_folder
 
 # The sums of the bytes written to each data file, and the rows.
 Written = tuple[Counter[int], Rows]
+# The parts of a write that are done, and how each changes the sum of its file.
+Done = list[tuple[FileRows, int]]
 
 # Maximum number of data files of a block that stay open: it may have more files than a
 # process may open.
@@ -222,7 +224,7 @@ class Block:
                     # Other writers commit, too: look at the rows that they have left.
                     self._fresh = without(self._read_state()[2], self._written)
                 fresh = self._fresh
-            done: list[tuple[FileRows, int]] = []
+            done: Done = []
             try:
                 self._store(self.header, start, rows, fresh, done)
             finally:  # the write of some parts may have failed
@@ -241,12 +243,7 @@ class Block:
         self._fresh = [(0, self.header.size)]
 
     def _store(
-        self,
-        header: Header,
-        start: int,
-        rows: Array,
-        fresh: Rows,
-        done: list[tuple[FileRows, int]],
+        self, header: Header, start: int, rows: Array, fresh: Rows, done: Done
     ) -> None:
         """Write rows; add each part, and the change of the sum of its file, to `done`.
 
@@ -342,7 +339,7 @@ class Block:
             for number in range(len(found.rows), len(grown.rows)):
                 self._tree.create_file(self.path(number))
             new, sums = [(found.size, grown.size)], Counter[int]()
-            done: list[tuple[FileRows, int]] = []
+            done: Done = []
             if rows is None:
                 unwritten = union([*unwritten, *new])
             else:

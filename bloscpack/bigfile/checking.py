@@ -7,7 +7,6 @@ finding names the rows that it affects.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +23,9 @@ from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
 from .attributes import AttributeSet
 from .block import Block, byte_sum
-from .file import File
+from .file import File, Progress
 from .header import FILE_NAME, MODULUS, PIECE_NBYTES, folded
 from .tree import Tree, is_data_file
-
-Progress = Callable[[int], object]
 
 # Where a name is used that no block can have: the finding is about the whole tree.
 ROOT = "."
@@ -156,6 +153,12 @@ def _check_block(
         return
     block, row_nbytes = Block(tree, folder, header), header.row_nbytes
     holes: Rows = []
+
+    def count(nbytes: int) -> None:
+        report.nbytes += nbytes
+        if progress is not None:
+            progress(nbytes)
+
     for number, (first, stop) in enumerate(pairwise(header.starts)):
         add = partial(report.add, block=name, file=FILE_NAME % number)
         expected, rows = (stop - first) * row_nbytes, ((first, stop),)
@@ -163,7 +166,7 @@ def _check_block(
             found = block.nbytes(number)
             report.nfiles += 1
             size = min(found, expected)
-            total = _sum(report, block, number, size, nthreads, progress)
+            total = _sum(block, number, size, nthreads, count)
             in_holes = _holes(tree, block.path(number), size) if size else []
         except OSError as error:
             text = error.strerror or str(error)
@@ -207,16 +210,9 @@ def _check_block(
         report.note("files", "orphan", text + _some(orphans), block=name)
 
 
-def _sum(
-    report: TreeReport,
-    block: Block,
-    number: int,
-    size: int,
-    nthreads: int,
-    progress: Progress | None,
-) -> int:
-    """Return the sum of the first `size` bytes of a data file."""
-    total = 0
+def _sum(block: Block, number: int, size: int, nthreads: int, count: Progress) -> int:
+    """Return the sum of the first `size` bytes of a data file, which are counted."""
+    sums = [0]
 
     def work(offset: int) -> tuple[int, int]:
         piece = numpy.empty(min(PIECE_NBYTES, size - offset), "u1")
@@ -224,15 +220,12 @@ def _sum(
         return byte_sum(piece[:done]), done
 
     def deliver(result: tuple[int, int]) -> None:
-        nonlocal total
-        total = (total + result[0]) % MODULUS
-        report.nbytes += result[1]
-        if progress is not None:
-            progress(result[1])
+        sums.append(result[0])
+        count(result[1])
 
     nthreads = nthreads if size > PIECE_NBYTES else 1
     ordered(range(0, size, PIECE_NBYTES), work, deliver, nthreads)
-    return total
+    return sum(sums) % MODULUS
 
 
 def _holes(tree: Tree, path: str, size: int) -> list[tuple[int, int]]:

@@ -387,9 +387,8 @@ class File(Closing):
         for name in names:
             tree.create_file(os.path.join(folder, name))
         stale = {UNWRITTEN, LEGACY}
-        if (
-            tree.limits is not None
-        ):  # rows that are appended would be as public as these
+        if tree.limits is not None:
+            # Rows that are appended would be as public as these.
             stale.update(filter(is_data_file, os.listdir(folder)))
         for name in stale.difference(names):
             with suppress(FileNotFoundError):

@@ -140,10 +140,7 @@ def open(
         "timeout": timeout,
         "buffered": buffered,
     }
-    found: Array | Table | Group = _open(
-        None, create, path, mode, storage_options, **opening, **creation
-    )
-    return found
+    return _open(None, create, path, mode, storage_options, **opening, **creation)
 
 
 def open_array(path: Path, mode: str = "r", **options: Any) -> Array:

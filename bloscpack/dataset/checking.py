@@ -296,8 +296,7 @@ class DatasetCheck:
         if is_url(path):
             inner = path_of(path).removeprefix(path_of(self.report.path))
             return inner.strip("/") or "."
-        name = os.path.relpath(path, self.report.path)
-        return name.replace(os.sep, "/")
+        return os.path.relpath(path, self.report.path).replace(os.sep, "/")
 
     def _shown(self, folder: Folder, full: str) -> str:
         """Return the name that is shown of a file, whose name is `Folder.full`."""
@@ -318,15 +317,14 @@ class DatasetCheck:
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
+        name = self._name(node.folder.path(*node.description_files[:1]))
         if node.changed_elsewhere:
-            name = self._name(node.folder.path(node.description_files[0]))
             self.report.note("metadata", "changed", CHANGED, file=name)
         if node.folder.prefix[:-1] in node.folder.tree.stale:
             message = (
                 "the document around it has another copy of this one, which counts: "
                 "the next change writes it again"
             )
-            name = self._name(node.folder.path(node.description_files[0]))
             self.report.note("metadata", "copy", message, file=name)
         try:
             attributes = node.read_attributes()
@@ -337,7 +335,6 @@ class DatasetCheck:
             # A float in `MASK` is stored as text.
             found = None if key == MASK else unusual_json([key, value])
             if found is not None:
-                name = self._name(node.folder.path(node.description_files[0]))
                 message = (
                     "the attribute %a has %s, and TensorStore, for one, refuses the "
                     "document" % (key, found)

@@ -176,13 +176,10 @@ def _is_array(collection: object) -> bool:
         hasattr(found, "divisions") and hasattr(found, "select_dtypes")
     ):
         return False
+    advice = ": call to_frame()" * (found.__name__ in ("Series", "Index"))
     raise UsageTypeError(
         "expected an array or a DataFrame of Dask, found the type '%s' of '%s'%s"
-        % (
-            found.__name__,
-            found.__module__.partition(".")[0],
-            ": call to_frame()" if found.__name__ in ("Series", "Index") else "",
-        )
+        % (found.__name__, found.__module__.partition(".")[0], advice)
     )
 
 

@@ -58,8 +58,7 @@ def describe(
     >>> found['layout'], found['shape'], found['dtype'], found['nbytes']
     ('zarr', [2], '<f8', 16)
     """
-    found = detect(Folder.open(path, storage_options))
-    return _describe("", open_for_check(*found))
+    return _describe("", open_for_check(*detect(Folder.open(path, storage_options))))
 
 
 class DatasetInfo(dict[str, "Json"]):

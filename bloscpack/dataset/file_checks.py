@@ -34,6 +34,9 @@ from .layouts.base import ArrayLayout
 from .layouts.shard_files import ShardFiles
 from .layouts.shard_grid import ShardIndex, place_of
 
+# What differs, what an array needs, and what its file has.
+Difference = tuple[str, object, object]
+
 MISSING = "missing"
 SHORT = "short"
 # The kind of the finding about items that only the padding of a chunk has.
@@ -352,7 +355,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Compare an intact file with its array."""
     beginning = read_beginning(StorageCursor(storage))
     metadata, header, sharding = beginning.metadata, beginning.header, source.sharding
-    differences: list[tuple[str, object, object]] = [
+    differences: list[Difference] = [
         ("chunks in a file", source.slots, count_slots(header)),
         ("the checksum", DEFAULT_SHARD_CHECKSUM, header.checksum),
     ]
@@ -400,10 +403,7 @@ def _compare_damaged(
 
 
 def _refuse(
-    check: FileCheck,
-    source: ShardFiles,
-    differences: Sequence[tuple[str, object, object]],
-    state: str,
+    check: FileCheck, source: ShardFiles, differences: Sequence[Difference], state: str
 ) -> None:
     """Report how a file differs from its array: its chunks belong elsewhere."""
     if [name for name, *_ in differences] == ["the file"] and source.sharding.identity:
@@ -459,9 +459,6 @@ class RowLoss(findings.Record):
             or "all of it"
         )
         return "'%s': %s" % (self.member, text) if self.member else text
-
-    def __repr__(self) -> str:
-        return "<RowLoss %s>" % self
 
 
 @dataclass(eq=False, repr=False)

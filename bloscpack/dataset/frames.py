@@ -92,8 +92,7 @@ def items_by_name(
     levels = [i for i, name in enumerate(frame.index.names) if name is not None]
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
-    names = [column.name for column in series]
-    check_different(names)
+    check_different([column.name for column in series])
     found = {}
     for column in series:
         with naming_column(column.name):
@@ -326,15 +325,10 @@ def shown_items(items: Items) -> list[str]:
         precision=6,
         formatter={"datetime": lambda time: repr(time_texts(numpy.array([time]))[0])},
     ):
-        if items.dtype.kind in "mM" and items.ndim == 1:
+        if items.ndim > 1:
+            texts = [" ".join(str(item).split()) for item in items]
+        elif items.dtype.kind in "mM":
             texts = time_texts(items)
-        else:
-            texts = [
-                " ".join(str(item).split())
-                if items.ndim > 1
-                else repr(item)  # escapes what a terminal would obey
-                if items.dtype.kind in "SUO"
-                else str(item)
-                for item in items
-            ]
+        else:  # repr escapes what a terminal would obey
+            texts = [*map(repr if items.dtype.kind == "O" else str, items)]
     return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]

@@ -210,14 +210,9 @@ def labels_of(data: object, *, told: bool = False) -> tuple[Dims, JsonObject]:
     kept = {name: _text(value) for name, value in attrs.items() if name not in hidden}
     if library == "zarr" and hasattr(data, "dtype"):
         kept = with_mask(kept, data.dtype, decode_mask)
-        fill = getattr(data, "fill_value", None)
-        if (
-            is_old
-            and dims is not None
-            and fill is not None
-            and data.dtype.kind in "biuf"
-            and MASK not in kept
-        ):
+        is_marked = is_old and dims is not None and MASK not in kept
+        fill = getattr(data, "fill_value", None) if is_marked else None
+        if fill is not None and data.dtype.kind in "biuf":
             kept[MASK] = numpy.asarray(fill).item()
             if told:
                 log.notice(

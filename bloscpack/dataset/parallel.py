@@ -250,8 +250,7 @@ class FolderTarget(Target):
     hidden_path: str
 
     def __init__(self, path: Path, mode: str, sync: bool) -> None:
-        root = os.path.abspath(os.fsdecode(path))
-        super().__init__(root, mode, sync)
+        super().__init__(os.path.abspath(os.fsdecode(path)), mode, sync)
         name = self.name
         self.hidden_start = name.start + WRITING % crc32(os.fsencode(name.name))
         self.hidden_path = name.parent.path(self.hidden_start + os.urandom(8).hex())

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy
 
 from .._arrays.selection import Selection
+from .._check.findings import Pair
 from .._check.note import with_note
 from .._commit.access import FolderLimits, limits_of
 from .._commit.new_folder import NewName
@@ -157,13 +158,10 @@ class _Saver:
             return
         attributes = self._attributes(node, name)
         for file in blp_files(node.folder):
-            inner = joined_name(name, file)
-            self.recovery.losses.append(RowLoss(inner, None))
-            self._remark("'%s' is a file by itself: recover it separately" % inner)
+            why = "is a file by itself: recover it separately"
+            self._lose(joined_name(name, file), why)
         for lost in missing_members(node.folder):
-            inner = joined_name(name, lost)
-            self.recovery.losses.append(RowLoss(inner, None))
-            self._remark("'%s' is lost: its folder is missing" % inner)
+            self._lose(joined_name(name, lost), "is lost: its folder is missing")
         limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)
@@ -175,8 +173,12 @@ class _Saver:
                 try:
                     self.save(inner, new_name, "x")
                 except (FormatError, UsageError) as error:
-                    self.recovery.losses.append(RowLoss(inner, None))
-                    self._remark("'%s' could not be recovered: %s" % (inner, error))
+                    self._lose(inner, "could not be recovered: %s" % error)
+
+    def _lose(self, member: str, why: str) -> None:
+        """Note a member of which nothing is saved."""
+        self.recovery.losses.append(RowLoss(member, None))
+        self._remark("'%s' %s" % (member, why))
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
@@ -235,12 +237,7 @@ class _Saver:
                 table_class(layout).create(change, columns, attributes)
 
     def _noted(
-        self,
-        attributes: JsonObject,
-        name: str,
-        lost: Rows,
-        behind: tuple[int, int],
-        value: str,
+        self, attributes: JsonObject, name: str, lost: Rows, behind: Pair, value: str
     ) -> JsonObject:
         """Return attributes with a note of the rows that are lost, if there are any.
 

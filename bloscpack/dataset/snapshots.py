@@ -17,7 +17,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 
 from .._commit.change import PRIVATE, PRIVATE_FOLDER
@@ -150,10 +150,7 @@ class _Copy:
     """The files of a dataset in another folder, linked or copied."""
 
     def __init__(
-        self,
-        source: FolderStore,
-        target: FolderStore,
-        progress: Callable[[int], object],
+        self, source: FolderStore, target: FolderStore, progress: Progress
     ) -> None:
         self._source, self._target, self._progress = source, target, progress
         self._taken: dict[str, Status] = {}

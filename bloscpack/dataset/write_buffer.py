@@ -300,8 +300,7 @@ def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
             chunk[...] = ""  # the padding, too, is text
         is_box = all(isinstance(i, slice) for i in source)
         if not is_box or source != tuple(slice(0, n, 1) for n in shape):
-            part = tuple(map(slice, shape))
-            chunk[part] = array.reader.get(grid.box(number))
+            chunk[tuple(map(slice, shape))] = array.reader.get(grid.box(number))
         found[number] = chunk
     return found
 

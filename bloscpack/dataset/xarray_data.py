@@ -55,6 +55,15 @@ from .xarray_values import (
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree, Variable
 
+# The part of a group that changes, by dimensions, and what a user gives for it.
+Parts = dict[Any, slice]
+Region = Mapping[str, slice | str] | str | None
+# Options of `create_array` by the names of variables; a name, items and its options.
+Given = dict[str, dict[str, Any]]
+Named = tuple[str, Any, dict[str, Any]]
+# What is added to a group, and what becomes of its other variables.
+Plan = tuple[list[str], "list[Step]"]
+
 # The name of the variable of a `DataArray` without one.
 DEFAULT_NAME = "data"
 # An attribute of a group: the dimensions that netCDF lets grow.
@@ -75,7 +84,7 @@ def from_xarray(
     mode: str = "x",
     group: str | None = None,
     append_dim: str | None = None,
-    region: Mapping[str, slice | str] | str | None = None,
+    region: Region = None,
     sync: bool = True,
     timeout: float | None = None,
     storage_options: StorageOptions | None = None,
@@ -217,7 +226,7 @@ def _check_settings(settings: Mapping[str, object]) -> None:
 
 def _nodes_of(
     data: Any, encoding: Mapping[str, Any] | None, where: str
-) -> tuple[dict[str, Dataset], dict[str, dict[str, dict[str, Any]]]]:
+) -> tuple[dict[str, Dataset], dict[str, Given]]:
     """Return datasets by the paths of their groups, and the encodings of each.
 
     Raises `UsageError` for an encoding of an unknown group or variable.
@@ -229,7 +238,7 @@ def _nodes_of(
         by_path = {key.strip("/"): found for key, found in (encoding or {}).items()}
         if unknown := by_path.keys() - nodes.keys():
             raise UsageValueError("encoding: there is no group '%s'" % min(unknown))
-    found, given = {}, dict[str, dict[str, dict[str, Any]]]()
+    found, given = {}, dict[str, Given]()
     for name, node in nodes.items():
         if isinstance(node, xarray.DataArray):
             node = node.to_dataset(name=node.name or DEFAULT_NAME)
@@ -259,7 +268,7 @@ class Encoded(NamedTuple):
 
     variables: dict[str, Variable]
     attrs: JsonObject
-    given: dict[str, dict[str, Any]]
+    given: Given
 
 
 def _all_encoded(
@@ -305,17 +314,14 @@ def _write(
     settings: Mapping[str, object],
     *,
     commits: bool = False,
-) -> list[tuple[str, Any, dict[str, Any]]]:
+) -> list[Named]:
     """Write groups that are new; return the variables of Dask, see `_write_from_dask`.
 
     `start` is the path of the outermost group, with a slash; or it is empty.
     """
-    late: list[tuple[str, Any, dict[str, Any]]] = []
-    outer = {
-        "",
-        *(name for where in nodes for name in accumulate(where.split("/"), JOIN)),
-    }
-    for where in sorted(outer):
+    late: list[Named] = []
+    outer = {n for where in nodes for n in accumulate(where.split("/"), JOIN)}
+    for where in sorted({"", *outer}):
         node = nodes.get(where, Encoded({}, {}, {}))
         prefix = where + "/" if where else ""
         ZarrGroup.create(
@@ -331,9 +337,7 @@ def _write(
     return late
 
 
-def _write_from_dask(
-    whole: Folder, variables: Iterable[tuple[str, Any, dict[str, Any]]], sync: bool
-) -> None:
+def _write_from_dask(whole: Folder, variables: Iterable[Named], sync: bool) -> None:
     """Add variables of Dask to a new group, each chunk computed once.
 
     They are names, arrays and options of `create_array`.
@@ -351,10 +355,8 @@ def _write_from_dask(
 
 
 def _arrays_of(
-    variables: Mapping[str, Variable],
-    given: Mapping[str, dict[str, Any]],
-    settings: Mapping[str, object],
-) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    variables: Mapping[str, Variable], given: Given, settings: Mapping[str, object]
+) -> Iterator[Named]:
     """Yield name and items of each encoded variable, and options of `create_array`."""
     widest: dict[Any, int] = {}  # the item size of numbers, by dimensions
     for variable in variables.values():
@@ -418,13 +420,11 @@ def _change(
     encoding: Mapping[str, dict[str, dict[str, Any]]],
     settings: Mapping[str, object],
     append_dim: str | None,
-    region: Mapping[str, slice | str] | str | None,
+    region: Region,
 ) -> None:
     """Write datasets to the groups of these paths in a group, in one change."""
     nodes = {where: node.compute() for where, node in nodes.items()}
-    there = {
-        where: node for where, node in nodes.items() if where in whole or not where
-    }
+    there = {where: nodes[where] for where in nodes if where in whole or not where}
     if there != nodes and (append_dim is not None or region is not None):
         raise UsageValueError(
             "append_dim and region change groups that exist, and there is no '%s'"
@@ -495,18 +495,15 @@ def _add_nodes(
 
 
 def _plans(
-    whole: Group,
-    nodes: Mapping[str, Dataset],
-    append_dim: str | None,
-    region: Mapping[str, slice | str] | str | None,
-) -> dict[str, tuple[list[str], list[Step]]]:
+    whole: Group, nodes: Mapping[str, Dataset], append_dim: str | None, region: Region
+) -> dict[str, Plan]:
     """Return what `plan` does for each group.
 
     In a tree, some groups may lack dimensions that change.
     """
     wanted = {append_dim} if append_dim is not None else set()
     wanted |= {*region} if isinstance(region, Mapping) else set()
-    plans, located = {}, dict[str, dict[Any, slice]]()
+    plans, located = {}, dict[str, Parts]()
     for where, node in nodes.items():
         dim, part = append_dim, region
         if len(nodes) > 1 and not wanted - {d for n in nodes.values() for d in n.dims}:
@@ -524,12 +521,8 @@ def _plans(
 
 
 def plan(
-    group: Group,
-    data: Dataset,
-    append_dim: str | None,
-    region: Mapping[str, slice | str] | str | None,
-    located: dict[Any, slice],
-) -> tuple[list[str], list[Step]]:
+    group: Group, data: Dataset, append_dim: str | None, region: Region, located: Parts
+) -> Plan:
     """Return the variables that a group lacks, and what becomes of the others.
 
     `located` has the parts of dimensions that the group around it has found by their
@@ -604,12 +597,7 @@ def plan(
     return added, steps
 
 
-def _located(
-    stored: Dataset,
-    data: Dataset,
-    region: Mapping[str, slice | str] | str | None,
-    located: dict[Any, slice],
-) -> dict[Any, slice]:
+def _located(stored: Dataset, data: Dataset, region: Region, located: Parts) -> Parts:
     """Return the part of each dimension that a region has."""
     if region is None:
         return {}

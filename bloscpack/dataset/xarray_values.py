@@ -357,8 +357,7 @@ def _checked(
     def checked(items: Items, given: Items) -> Items:
         with naming_column(name, "variable"):
             items = converted(items, dtype)
-            block = type(encoded)(dims, given, attrs)
-            _check_same(items, block, how)
+            _check_same(items, type(encoded)(dims, given, attrs), how)
         return items
 
     dims, attrs, dtype = encoded.dims, variable.attrs, encoded.dtype
@@ -490,8 +489,7 @@ def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Item
     floats = [a.dtype for a in (given, again) if a.dtype.kind == "f"]
     eps = max((numpy.finfo(dtype).eps for dtype in floats), default=0)
     sizes = abs(again.astype(float)) + abs(float(offset))
-    errors: Items = abs(float(step)) / 2 * (1 + 1e-6) + 4 * eps * sizes
-    return errors
+    return abs(float(step)) / 2 * (1 + 1e-6) + 4 * eps * sizes
 
 
 # Decoding
@@ -639,8 +637,7 @@ def calendar_of(variable: Variable) -> str | None:
     if variable.dtype.kind != "O" or not variable.size:
         return None
     item = variable[(0,) * variable.ndim].values.item()
-    calendar: str | None = getattr(item, "calendar", None)
-    return calendar
+    return getattr(item, "calendar", None)
 
 
 def items_of_variable(variable: Variable) -> Variable | Items:

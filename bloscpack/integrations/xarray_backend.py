@@ -56,6 +56,7 @@ from ..lazy_array import LazyArray, open_ndarray
 from ..log import notice
 
 Stored = dataset.Array | dataset.Table | dataset.Group
+Source = LazyArray | dataset.Array
 
 # The classes of datasets.
 STORED = dataset.Array, dataset.Table, dataset.Group
@@ -245,11 +246,9 @@ def _opened(
             if not consolidated:
                 folder.tree.ignore_copies()
             found = detect(folder)
-    return (
-        open_ndarray(source, **opening)
-        if found is None
-        else open_node(found, Options())
-    )
+    if found is None:
+        return open_ndarray(source, **opening)
+    return open_node(found, Options())
 
 
 def _first_bytes(file: Any) -> bytes | None:
@@ -294,10 +293,7 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
 
 
 def _variable(
-    dims: Sequence[str],
-    array: LazyArray | dataset.Array,
-    attrs: object,
-    blocks: tuple[int, ...],
+    dims: Sequence[str], array: Source, attrs: object, blocks: tuple[int, ...]
 ) -> Variable:
     """Return a variable that reads an array, best in blocks of a shape."""
     data = indexing.LazilyIndexedArray(_LazyItems(array))
@@ -346,7 +342,7 @@ def _check_coordinate(size: int, dtype: DType) -> None:
         raise ValueError("the coordinate is too large")
 
 
-def _labels_of(array: LazyArray | dataset.Array) -> tuple[Any, JsonObject]:
+def _labels_of(array: Source) -> tuple[Any, JsonObject]:
     """Return the names of the axes of an array, None if it has none, and attributes."""
     if isinstance(array, LazyArray):
         labels = Labels(array.metadata, array.ndim)
@@ -357,7 +353,7 @@ def _labels_of(array: LazyArray | dataset.Array) -> tuple[Any, JsonObject]:
 class _LazyItems(BackendArray):  # type: ignore[misc]
     """What xarray needs of an array: indexing of each axis by itself."""
 
-    def __init__(self, array: LazyArray | dataset.Array) -> None:
+    def __init__(self, array: Source) -> None:
         self._array = array
         self.shape = array.shape
         self.dtype = array.dtype

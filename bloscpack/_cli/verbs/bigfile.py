@@ -198,7 +198,7 @@ def _plain(value: Any) -> Any:
 def _create(args: Namespace) -> None:
     name, *more = args.names
     dtype = more[0] if more else args.dtype
-    row = None if dtype is None else _row_dtype(_dtype(dtype), args.nmemb)
+    row = None if dtype is None else _dtype(dtype, args.nmemb)
     tree = _open(args, create=True)
     _check_free(tree, name, args)
     if row is None:
@@ -232,20 +232,17 @@ def _create(args: Namespace) -> None:
         tree.create_filled(tree._full(name), header, fill).close()
 
 
-def _dtype(name: str) -> DType:
+def _dtype(name: str, nmemb: int | None = None) -> DType:
+    """Return the type of an item, or of a row of `nmemb` items."""
+    fault = "'%s' is no type of NumPy" % name
     try:
         dtype: DType = numpy.dtype(name)
+        if nmemb is not None:
+            fault = "--nmemb: a row can't have %d items" % nmemb
+            dtype = numpy.dtype((dtype, (nmemb,)))
         return dtype
     except (TypeError, ValueError) as error:
-        raise WrongUsage("'%s' is no type of NumPy" % name) from error
-
-
-def _row_dtype(dtype: DType, nmemb: int) -> DType:
-    try:
-        row: DType = numpy.dtype((dtype, (nmemb,)))
-        return row
-    except ValueError as error:
-        raise WrongUsage("--nmemb: a row can't have %d items" % nmemb) from error
+        raise WrongUsage(fault) from error
 
 
 def _check_no_file_of(folder: str, fp: BinaryIO) -> None:

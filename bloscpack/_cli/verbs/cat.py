@@ -158,8 +158,7 @@ def _write_rows(found: Any, rows: slice) -> None:
 def _plain(items: Any) -> bytes:
     """Return the bytes of items; raise `UsageError` for text of any length."""
     if items.dtype.hasobject:
-        text = "text of any length, and other objects, have no plain bytes"
-        raise UsageError(text)
+        raise UsageError("text of any length, and other objects, have no plain bytes")
     found: bytes = items.tobytes()
     return found
 

@@ -19,6 +19,7 @@ from ..args import (
 )
 from ..console import (
     check_exists,
+    console,
     descriptor_of,
     name_of_input,
     name_of_output,
@@ -30,7 +31,7 @@ from ..console import (
 from ..exit_codes import WrongUsage
 from ..jobs import Clock
 from ..progress import shown
-from ..target import check_free, checked_stream
+from ..target import check_free, check_no_terminal
 from ..text import say_json
 
 # Maximum number of earlier recoveries that are shown.
@@ -136,7 +137,10 @@ def _check_target(args: Namespace) -> None:
             raise WrongUsage("--to must name the format of standard output")
         if args.json:
             raise WrongUsage("--json and the data can't both go to standard output")
-        checked_stream(args.target, args.to, args)
+        if args.to != "csv":  # a terminal gets text only
+            check_no_terminal(args.target, args, "the bytes of '%s'" % args.to)
+        console.need_output()
+        console.hidden["'%s'" % name_of_output(args.target)] = "standard output"
     elif not os.path.isdir(args.target):
         check_free(args.target, args)
     elif not args.force:

@@ -74,10 +74,8 @@ def run(args: Namespace) -> None:
     if is_input(args.file_):
         raise WrongUsage("a file to change can't be standard input")
     edit = _edit(args) if args.set_ is None else _replacement(args.set_)
-    change = (
-        _change_file if isinstance(named(args.file_), NamedFile) else _change_dataset
-    )
-    change(args, edit)
+    is_file = isinstance(named(args.file_), NamedFile)
+    (_change_file if is_file else _change_dataset)(args, edit)
 
 
 def _metadata_of(path: str) -> Json:
@@ -130,10 +128,8 @@ def _parse_update(argument: str) -> tuple[str, Json]:
     key, equals, text = argument.partition("=")
     if not equals:
         raise WrongUsage("--update: expected KEY=JSON, found '%s'" % argument)
-    hint = "; text needs JSON quotes inside the quotes of the shell: '%s=\"%s\"'" % (
-        key,
-        text.strip("\"'"),
-    )
+    hint = "; text needs JSON quotes inside the quotes of the shell: '%s=\"%s\"'"
+    hint %= key, text.strip("\"'")
     try:
         return key, parse_json(text, "--update %s" % key)
     except ValueError as error:

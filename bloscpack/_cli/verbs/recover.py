@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter, defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from ..._types import JsonObject
 from ...dataset.file_checks import DatasetRecovery
 from ...log import printable
 from ...recover import ArchiveRecovery, Recovery
-from ..args import add_options, number_of
+from ..args import number_of
 from ..console import console, descriptor_of, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, WrongUsage, for_each_file
 from ..named import NamedFile, named_any
@@ -60,12 +60,7 @@ target <out_file>  file to be written, '-' for standard output; the folder
 | --drop  leave lost chunks out
 --json  print an object
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    fill = {"type": number_of("--fill", partial(int, base=0), 255)}
-    add_options(parser, OPTIONS, fill=fill)
+PROPERTIES = {"fill": {"type": number_of("--fill", partial(int, base=0), 255)}}
 
 
 def writes_data(args: Namespace) -> bool:
@@ -91,9 +86,8 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         target = os.path.join(args.target, os.path.relpath(path, args.damaged))
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        code = _recover(
-            Namespace(**{**vars(args), "damaged": path, "target": target}), done
-        )
+        own = {**vars(args), "damaged": path, "target": target}
+        code = _recover(Namespace(**own), done)
         codes[code] += 1
         return code
 
@@ -102,16 +96,9 @@ def run(args: Namespace) -> int:
     if args.json:
         say_json(done)
     elif worst or not args.quiet:
-        failed = len(paths) - codes.total()
-        console.say(
-            "%s: %d complete, %d with losses, %d not saved"
-            % (
-                counted(len(paths), "input"),
-                codes[EXIT_OK],
-                codes[EXIT_DAMAGED],
-                failed,
-            )
-        )
+        counts = codes[EXIT_OK], codes[EXIT_DAMAGED], len(paths) - codes.total()
+        text = "%s: %d complete, %d with losses, %d not saved"
+        console.say(text % (counted(len(paths), "input"), *counts))
     return worst
 
 
@@ -149,15 +136,12 @@ def _tell(
         line("  " + printable(str(finding)))
     if len(found) > FINDINGS_SHOWN:
         line("  and more damage, which 'blpk verify' shows")
-    for loss in recovery.losses[:LOSSES_SHOWN]:
-        line("  lost: %s" % printable(str(loss)))
-    if len(recovery.losses) > LOSSES_SHOWN:
-        line("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
     lost_members = getattr(recovery, "lost_members", ())
-    for member in lost_members[:LOSSES_SHOWN]:
-        line("  lost: the member '%s'" % printable(member))
-    if len(lost_members) > LOSSES_SHOWN:
-        line("  and %d more" % (len(lost_members) - LOSSES_SHOWN))
+    for losses in (recovery.losses, ["the member '%s'" % n for n in lost_members]):
+        for loss in losses[:LOSSES_SHOWN]:
+            line("  lost: %s" % printable(str(loss)))
+        if len(losses) > LOSSES_SHOWN:
+            line("  and %d more" % (len(losses) - LOSSES_SHOWN))
     for member in getattr(recovery, "lost_attributes", ()):
         line("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:

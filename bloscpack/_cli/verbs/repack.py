@@ -58,18 +58,35 @@ def run(args: Namespace) -> int:
     """Rewrite the files."""
     if STREAM in args.files:
         raise WrongUsage("a file to rewrite can't be standard input")
+    from ...repacking import repack
+
     settings = _settings(args)
 
     def act(name: str, _: str) -> None:
-        _repack(args, name, settings)
+        check_exists("file", name)
+        if args.no_metadata and not args.force and NamedFile(name).is_array():
+            raise Refusal(
+                "'%s' holds an array: without metadata its dtype and shape are lost; "
+                "--force removes them" % name
+            )
+        log.verbose("rewriting '%s'" % name)
+        with shown(name, None, args.progress) as bar:
+            repack(
+                name,
+                nthreads=args.nthreads,
+                sync=args.sync is not False,
+                progress=bar,
+                expect=None if bar is None else bar.expect,
+                **settings,
+            )
 
     jobs = [(name, name) for name in args.files]
     return run_jobs(jobs, act, plain_size_of, args.progress)
 
 
-def _settings(args: Namespace) -> dict[str, object]:
+def _settings(args: Namespace) -> dict[str, Any]:
     """Return the settings that are to change."""
-    settings: dict[str, object] = {name: getattr(args, name) for name in SETTINGS}
+    settings: dict[str, Any] = {name: getattr(args, name) for name in SETTINGS}
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
@@ -89,24 +106,3 @@ def _settings(args: Namespace) -> dict[str, object]:
                 "removes the metadata" % args.metadata
             )
     return settings
-
-
-def _repack(args: Namespace, name: str, settings: dict[str, Any]) -> None:
-    from ...repacking import repack
-
-    check_exists("file", name)
-    if args.no_metadata and not args.force and NamedFile(name).is_array():
-        raise Refusal(
-            "'%s' holds an array: without metadata its dtype and shape are lost; "
-            "--force removes them" % name
-        )
-    log.verbose("rewriting '%s'" % name)
-    with shown(name, None, args.progress) as bar:
-        repack(
-            name,
-            nthreads=args.nthreads,
-            sync=args.sync is not False,
-            progress=bar,
-            expect=None if bar is None else bar.expect,
-            **settings,
-        )

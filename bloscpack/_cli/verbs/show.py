@@ -7,7 +7,7 @@ rows of the text.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy
@@ -22,8 +22,8 @@ from ...dataset.frames import time_texts
 from ...log import printable
 from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import console, shown_input, warn_of_unread
-from ..contents import Opened, check_options, describe, opened, rows_of, selected
-from ..progress import Bar, shown
+from ..contents import check_options, describe, opened, rows_of, selected
+from ..progress import shown
 from ..row_text import MOST_ROWS, fitted, json_rows, row_lines, shown_spans
 from ..text import UNKNOWN, member_lines, say_json, short, size_text
 from .cat import parse_rows
@@ -67,47 +67,38 @@ def run(args: Namespace) -> None:
         opened(args.file_, args.nthreads, options) as found,
     ):
         check_options(options, found)
-        _show(args, found, rows, fields, bar)
-        warn_of_unread(found.name, found.lost)
-
-
-def _show(
-    args: Namespace,
-    found: Opened,
-    rows: slice | None,
-    fields: list[str] | None,
-    bar: Bar | None,
-) -> None:
-    """Show the description, and then statistics, members or rows."""
-    lines: Iterable[str]
-    content, described = found.content, describe(found)
-    if rows or fields:
-        content = selected(rows_of(found), rows or slice(None), fields)
-    if args.stats:
-        if bar is not None:
-            bar.expect(content.nbytes)
-        described["stats"] = [_statistics(each) for each in summaries(content, bar)]
-        lines = _statistics_lines(described["stats"])
-    elif content.kind == "group":
-        lines = member_lines(described)
-    else:
-        source = rows_of(found)
-        spans = shown_spans(source, rows)
-        is_cut = len(spans[0]) > MOST_ROWS
-        spans[0] = spans[0][:MOST_ROWS]
-        keys = [slice(span.start, span.stop, span.step) for span in spans]
-        parts = [
-            (span, selected(source, key, fields))
-            for span, key in zip(spans, keys, strict=True)
-        ]
-        lines = row_lines(parts, is_cut)
+        lines: Iterable[str]
+        content, described = found.content, describe(found)
+        if rows or fields:
+            content = selected(rows_of(found), rows or slice(None), fields)
+        if args.stats:
+            if bar is not None:
+                bar.expect(content.nbytes)
+            described["stats"] = [_statistics(each) for each in summaries(content, bar)]
+            columns = [["", *(each["name"] for each in described["stats"])]]
+            for key in COLUMNS:
+                texts = [_shown(each[key]) for each in described["stats"]]
+                columns.append([key, *texts])
+            lines = fitted(columns)
+        elif content.kind == "group":
+            lines = member_lines(described)
+        else:
+            source = rows_of(found)
+            spans = shown_spans(source, rows)
+            is_cut = len(spans[0]) > MOST_ROWS
+            spans[0] = spans[0][:MOST_ROWS]
+            keys = [slice(span.start, span.stop, span.step) for span in spans]
+            pieces = [selected(source, key, fields) for key in keys]
+            parts = [*zip(spans, pieces, strict=True)]
+            lines = row_lines(parts, is_cut)
+            if args.json:
+                described["parts"] = [_part(*part) for part in parts]
+                described["is_cut"] = is_cut
         if args.json:
-            described["parts"] = [_part(*part) for part in parts]
-            described["is_cut"] = is_cut
-    if args.json:
-        say_json(described)
-        return
-    console.say_all(chain(_head(described), [""], lines))
+            say_json(described)
+        else:
+            console.say_all(chain(_head(described), [""], lines))
+        warn_of_unread(found.name, found.lost)
 
 
 def _part(span: range, part: Rows) -> JsonObject:
@@ -152,13 +143,6 @@ def _number(value: float | None, dtype: DType) -> Json:
     if dtype.kind not in "mM" or value is None:
         return value
     return time_texts(numpy.array([value], "i8").view(dtype.newbyteorder("=")))[0]
-
-
-def _statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
-    """Yield a table with a line for each array."""
-    columns = [["", *(found["name"] for found in all_found)]]
-    columns += [[key, *(_shown(found[key]) for found in all_found)] for key in COLUMNS]
-    return fitted(columns)
 
 
 def _shown(value: Json) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from ... import log
-from ..args import add_options, number_of
+from ..args import number_of
 from ..console import check_exists, quoted_input
 from ..progress import shown
 
@@ -25,12 +25,7 @@ OPTIONS = """\
 source <source>  folder of a dataset
 target <target>  new folder
 """
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options of the verb."""
-    seconds = {"type": number_of("--timeout", float), "default": 60.0}
-    add_options(parser, OPTIONS, timeout=seconds)
+PROPERTIES = {"timeout": {"type": number_of("--timeout", float), "default": 60.0}}
 
 
 def run(args: Namespace) -> None:

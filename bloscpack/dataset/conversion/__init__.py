@@ -222,8 +222,7 @@ def source_format(path: str) -> Format:
         store = find_any(Folder.open(path))
         if store is not None:
             return FORMATS.get(store.layout, FOLDER)
-        inside = os.listdir(path) if os.path.isdir(path) else ()
-        known = name_folder(inside)
+        known = name_folder(os.listdir(path) if os.path.isdir(path) else ())
         expected = "expected a dataset, a Zarr store or a BigFile tree, found %s" % (
             known or "another folder"
         )

@@ -177,8 +177,7 @@ def read_raw(path: str, request: Request) -> Rows:
             "no array of dtype '%s' has the shape %s" % (dtype, shape)
         )
     if UNKNOWN_LENGTH in shape:
-        length = size // row
-        shape = tuple(length if n == UNKNOWN_LENGTH else n for n in shape)
+        shape = tuple(size // row if n == UNKNOWN_LENGTH else n for n in shape)
     if math.prod(shape) * dtype.itemsize != size:
         raise UsageValueError(
             "'%s': expected %s'%d' bytes for dtype '%s' and shape %s, found '%d'"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -48,10 +48,8 @@ from .contents import (
     Members,
     Request,
     Rows,
-    as_table,
-    inside,
     is_same_json,
-    is_table,
+    nodes_of,
 )
 
 # Its keys for a block: type of the items, items in a row, rows of each data file.
@@ -168,7 +166,7 @@ def check_name(name: str, kind: str, request: Request) -> None:
 
 def write(content: Content, request: Request) -> None:
     """Write a tree, which gets its name when it is complete."""
-    members = dict(_blocks_of(content))
+    members = dict(nodes_of(content, splits=True))
     plans = {name: _plan(name, member) for name, member in members.items()}
     mode, sync = "w" if request.force else "x", request.syncs_folder
     with building(request.target, mode, sync, is_only_tree, request.limits) as path:
@@ -190,15 +188,6 @@ def write(content: Content, request: Request) -> None:
                 tree._tree.replace_text(os.path.join(folder, file), text)
             if layout is not None and ATTRIBUTES not in files:
                 os.unlink(os.path.join(folder, ATTRIBUTES))
-
-
-def _blocks_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
-    """Yield all arrays and groups with their names; a table is a group of columns."""
-    if is_table(content):
-        content = as_table(content)
-    yield name, content
-    for key, member in content.members.items():
-        yield from _blocks_of(member, inside(name, key))
 
 
 def _plan(name: str, content: Content) -> header.Header | None:

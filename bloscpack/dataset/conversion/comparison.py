@@ -182,14 +182,9 @@ class Comparison:
             streams.append(RowStream(blocks, side.dtype, shape[1:]))
         found: dict[str, Items] = {}
         for start in range(0, length, step):
-            count = min(step, length - start)
-            rows = [stream.take(count) for stream in streams]
-            found_leaves = (
-                leaves_of(side, block, name)
-                for side, block in zip((a, b), rows, strict=True)
-            )
-            pairs = zip(*found_leaves, strict=True)
-            for (leaf, left), (_, right) in pairs:
+            rows = [stream.take(min(step, length - start)) for stream in streams]
+            both = (leaves_of(*side, name) for side in zip((a, b), rows, strict=True))
+            for (leaf, left), (_, right) in zip(*both, strict=True):
                 if leaf not in found:
                     found[leaf] = Items(leaf, length * prod(left.shape[1:]))
                     self.items.append(found[leaf])
@@ -223,8 +218,7 @@ def _differ(a: Array, b: Array) -> Array:
     if numpy.ma.isMaskedArray(a) or numpy.ma.isMaskedArray(b):
         x, y = are_missing(a), are_missing(b)
         found = _differ(numpy.ma.getdata(a), numpy.ma.getdata(b))
-        found = numpy.where(x | y, x != y, found)
-        return found
+        return numpy.where(x | y, x != y, found)
     kind, kinds = a.dtype.kind, a.dtype.kind + b.dtype.kind
     if kind == "V":
         a, b = (numpy.ascontiguousarray(side) for side in (a, b))

@@ -587,13 +587,11 @@ class Rows:
 
     def masked(self, block: Any) -> Columns:
         """Return a block of rows by visible columns; those with a mask are masked."""
-        masks = self.masks
-        return {
-            name: numpy.ma.array(block[name], mask=block[masks[name]])
-            if name in masks
-            else block[name]
-            for name in self.visible
-        }
+        found = {name: block[name] for name in self.visible}
+        for name, mask in self.masks.items():
+            if name in found:
+                found[name] = numpy.ma.array(found[name], mask=block[mask])
+        return found
 
     @property
     def missing(self) -> Array:
@@ -702,8 +700,7 @@ class Rows:
             return found
 
         shape = len(rows), *self.shape[1:]
-        array = ByFunction(get)
-        return replace(self, shape=shape, array=array, order="C")
+        return replace(self, shape=shape, array=ByFunction(get), order="C")
 
     def only(self, names: Iterable[str] | Mapping[str, str]) -> Rows:
         """Return a table of some columns; the others are not read if possible.
@@ -764,9 +761,8 @@ def new_table(
     """
     if not columns:
         raise UsageValueError(NO_COLUMN)
-    dtype = dtype_of_rows(columns)
     # Copies, and no functions that know the table: a cycle would keep files open.
-    table = Rows(dtype, (length,), attrs=attrs or {})
+    table = Rows(dtype_of_rows(columns), (length,), attrs=attrs or {})
     table.columns = {name: replace(column) for name, column in columns.items()}
     if read is not None:
         table.array = Stream(read, columns)
@@ -788,11 +784,18 @@ def packed(rows: Any, dtype: DType) -> Array:
     return items
 
 
-def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
-    """Yield the contents and all members and columns, with slashes in their names."""
+def nodes_of(
+    content: Content, name: str = "", *, splits: bool = False
+) -> Iterator[tuple[str, Content]]:
+    """Yield the contents and all members and columns, with slashes in their names.
+
+    With `splits`, an array with fields has columns, too.
+    """
+    if splits and is_table(content):
+        content = as_table(content)
     yield name, content
     for inner, member in content.members.items():
-        yield from nodes_of(member, inside(name, inner))
+        yield from nodes_of(member, inside(name, inner), splits=splits)
 
 
 def member_of(content: Content, name: str) -> Content:

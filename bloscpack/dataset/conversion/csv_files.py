@@ -50,6 +50,8 @@ from .parquet_files import (
 if TYPE_CHECKING:
     import pyarrow
 
+# By the names of columns: the kind of most values, the place and the text of another.
+Odd = dict[str, tuple[str, str, str]]
 # Maximum size in bytes of a line, with the line ends in quotes: the size of an item.
 MAX_LINE = MAX_ITEM_NBYTES
 # Number of bytes that are read at a time, of a file with few columns.
@@ -119,7 +121,7 @@ def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
     with contents.naming_file(path):
         file = _File(path, request)
-        odd: dict[str, tuple[str, str, str]] = {}
+        odd: Odd = {}
         scans = [_Scan(request, name, odd) for name in file.wanted]
         length = 0
         for batch, where in file.batches(file.wanted):
@@ -311,6 +313,7 @@ class _File:
         column.
         """
         import pyarrow.csv
+        from pyarrow import compute
 
         parse = pyarrow.csv.ParseOptions(
             delimiter=self._delimiter,
@@ -337,7 +340,8 @@ class _File:
             try:
                 table = parsed(text)
                 # pyarrow takes a line of blanks for a value, and drops an empty line.
-                if len(self.names) == 1 and _has_blank(table.column(0)):
+                is_single = len(self.names) == 1
+                if is_single and compute.any(compute.utf8_is_space(table[0])).as_py():
                     table = parsed(_without_blank_lines(text))
             except pyarrow.ArrowInvalid as error:
                 with suppress(csv.Error):
@@ -402,22 +406,19 @@ class _File:
         self, name: str, dtypes: Mapping[str, DType], length: int
     ) -> Iterator[Array]:
         """Yield blocks of rows of a column; keep some of the columns behind it."""
-        for masked, mask in self.masks.items():
-            if name == mask:
-                for block in self.blocks({masked: dtypes[masked]}):
-                    yield block[mask]
-                return
-        if name not in self._kept:
+        # A mask is made of the values of its column.
+        source = next((n for n, mask in self.masks.items() if mask == name), name)
+        if name == source and name not in self._kept:
             names = self.wanted[self.wanted.index(name) :]
             sizes = accumulate(length * item_nbytes(dtypes[each]) for each in names)
-            count = sum(1 for _ in takewhile(COLUMNS_NBYTES.__ge__, sizes))
-            if count < 2:
-                for block in self.blocks({name: dtypes[name]}):
-                    yield block[name]
-                return
-            blocks = list(self.blocks({each: dtypes[each] for each in names[:count]}))
-            self._kept = {each: [b[each] for b in blocks] for each in names[:count]}
-        yield from self._kept[name]
+            names = names[: sum(1 for _ in takewhile(COLUMNS_NBYTES.__ge__, sizes))]
+            if len(names) > 1:
+                blocks = list(self.blocks({each: dtypes[each] for each in names}))
+                self._kept = {each: [b[each] for b in blocks] for each in names}
+        if name in self._kept:
+            yield from self._kept[name]
+        else:
+            yield from (b[name] for b in self.blocks({source: dtypes[source]}))
 
     def _items(self, values: pyarrow.Array, dtype: DType, name: str) -> Array:
         """Return values as items; raise an error for those that would change."""
@@ -602,16 +603,7 @@ def _are_missing(values: pyarrow.Array) -> pyarrow.Array:
     """Return which values are words for a missing one."""
     from pyarrow import compute
 
-    found: pyarrow.Array = compute.is_in(values, _as_arrow(MISSING))
-    return found
-
-
-def _has_blank(values: pyarrow.Array) -> bool:
-    """Return whether any of the values has nothing but blanks."""
-    from pyarrow import compute
-
-    found: bool = compute.any(compute.utf8_is_space(values)).as_py()
-    return found
+    return compute.is_in(values, _as_arrow(MISSING))
 
 
 def _all_match(values: pyarrow.Array, pattern: str) -> bool:
@@ -711,12 +703,7 @@ class _Scan:
         Whether there are words for a missing value, unless they are text.
     """
 
-    def __init__(
-        self,
-        request: contents.Request,
-        name: str,
-        odd: dict[str, tuple[str, str, str]],
-    ) -> None:
+    def __init__(self, request: contents.Request, name: str, odd: Odd) -> None:
         self._name, self._odd, self._is_mixed = name, odd, False
         self._given = given = request.dtypes.get(name)
         self._has_text = not request.fixed_text
@@ -829,25 +816,20 @@ class _Scan:
         self._has_zone.update(has_zone[~numpy.isnat(found)].tolist())
         return "M"
 
-    def _check_times(self, name: str) -> None:
-        """Find out why a column with times can't become one of times."""
-        advice = "; convert --dtype '%s=M8[us]' " % name
-        is_near = (self._farthest + 1) * TIME_UNITS[self._unit] < 2**63
-        if self.kinds != {"M"} or not is_near:
-            why = "not all of its values are times that one unit holds"
-            self.why_no_times = why + advice + "names the first other one"
-        elif len(self._has_zone) > 1:
-            why = "only some of its times have a time zone"
-            self.why_no_times = why + advice + "names the first other one"
-
     def dtype(self, name: str) -> DType:
         """Return the type that holds all values, the given one if there is one."""
         if self._given is not None and self._given not in UNSIZED:
             return self._given
         if self._finds_times and "M" in self.kinds:
-            self._check_times(name)
-            if not self.why_no_times:
+            is_near = (self._farthest + 1) * TIME_UNITS[self._unit] < 2**63
+            if self.kinds != {"M"} or not is_near:
+                why = "not all of its values are times that one unit holds"
+            elif len(self._has_zone) > 1:
+                why = "only some of its times have a time zone"
+            else:
                 return numpy.dtype("M8[%s]" % self._unit)
+            advice = "; convert --dtype '%s=M8[us]' names the first other one"
+            self.why_no_times = why + advice % name
         if self.kinds == {"?"}:
             return BOOL
         # Integers beside missing ones become floats if these hold them.

@@ -194,9 +194,7 @@ def _text_content(array: Array, path: str, is_fixed: bool) -> Rows:
     def rows() -> Iterator[Items]:
         for block in blocks():
             values = block.ravel().tolist()
-            made = (
-                fixed(values, dtype, path) if is_fixed else numpy.array(values, dtype)
-            )
+            made = fixed(values, dtype, path) if is_fixed else block.astype(dtype)
             yield made.reshape(block.shape)
 
     attrs = array.attrs.asdict()

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy
 
 from ..._compat import import_extra
-from ..._format.dtypes import Array, DType, check_known, check_text
+from ..._format.dtypes import Array, DType, check_known, check_text, without_gaps
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.text import TEXT, empty_item
 from ..._format.zarr_metadata import MASK
@@ -73,6 +73,8 @@ if TYPE_CHECKING:
 # The address of the scale of an axis, or its label. A negative number stands for the id
 # that netCDF gives a dimension, -1 for 0.
 Axis = int | str | None
+# The most items along each axis of a dataset that is written; None for any number.
+Most = Sequence[int | None]
 MISSING = "HDF5 needs the package %s"
 # The errors of h5py about wrong bytes, and of filters that are missing.
 WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
@@ -398,8 +400,7 @@ class _Tree:
             raise UsageTypeError("the field '%s': %s" % next(iter(wrong.items())))
         for name, why in wrong.items():
             self._lose("the field '%s' of '%s' (%s)", name, path, why)
-        attrs = self._attributes(dataset, path)
-        whole = Members(columns, attrs)
+        whole = Members(columns, self._attributes(dataset, path))
         table = joined_arrays(whole)
         if table is None:  # each field has no axes
             return whole
@@ -544,8 +545,7 @@ class _Tree:
             return None
         if None in items or len(items) == 1:
             return items[0] if len(items) == 1 else None
-        nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
-        return nested
+        return numpy.array(items, object).reshape(value.shape).tolist()
 
 
 def _with_masks(members: Mapping[str, Content]) -> dict[str, Content]:
@@ -569,8 +569,7 @@ def _with_masks(members: Mapping[str, Content]) -> dict[str, Content]:
 
 def _are_equal(array: Rows, value: Array, rows: Any) -> Array:
     """Return which items of rows are equal to a value."""
-    found: Array = numpy.asarray(array[rows] == value)
-    return found
+    return numpy.asarray(array[rows] == value)
 
 
 def _without_value(array: Rows, value: Array, rows: Any) -> Array:
@@ -680,15 +679,6 @@ def _check_objects(dtype: DType) -> None:
             raise UsageTypeError("its items have different lengths")
 
 
-def _without_names(dtype: DType) -> DType:
-    """Return a type without what NumPy does not store: padding, names of values."""
-    if dtype.subdtype is not None:
-        return numpy.dtype((_without_names(dtype.base), dtype.shape))
-    if dtype.names is not None:
-        return numpy.dtype([(n, _without_names(dtype[n])) for n in dtype.names])
-    return numpy.dtype(dtype.str)
-
-
 def _decode_times(array: Rows) -> None:
     """Make times of integers that `write`, or xarray, has made of times."""
     for kind, name in TIMES.items():
@@ -735,6 +725,8 @@ class _Items:
         Number of stored bytes.
     fill
         The fill value; None without one.
+    joined
+        The bytes that characters of netCDF are joined to; None for other items.
     """
 
     def __init__(
@@ -749,7 +741,7 @@ class _Items:
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.growing = [most is None for most in dataset.maxshape]
         self._filled: Array | None = None
-        self._joined: DType | None = None
+        self.joined: DType | None = None
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
         # The fields that are read; None for all.
@@ -784,21 +776,15 @@ class _Items:
             else:  # its type is that of the longest value
                 base = lengths.dtype(self.name)
             dtype = numpy.dtype((base, dtype.shape))
-        dtype = dtype if dtype.base == TEXT else _without_names(dtype)
+        dtype = dtype if dtype.base == TEXT else without_gaps(dtype)
         self.dtype, self.inner = dtype.base, dtype.shape
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether the items are characters of netCDF, joined to texts."""
-        return self._joined is not None
 
     def join(self, length: int, encoding: str) -> None:
         """Make texts of characters along the last axis: of bytes without encoding."""
-        self._joined, self._encoding = text_dtype(length, "S"), encoding
+        self.dtype = self.joined = text_dtype(length, "S")
+        self._encoding = encoding
         if encoding:
             self.dtype = TEXT if self._tree.has_text else text_dtype(length)
-        else:
-            self.dtype = self._joined
 
     def _texts_of(self, characters: Array, joined: DType) -> Array:
         """Return the texts of characters along the last axis."""
@@ -865,8 +851,8 @@ class _Items:
             parts = []
             if not self.is_text:
                 part = self._read(dataset, key)
-                if self._joined is not None:
-                    part = self._texts_of(part, self._joined)
+                if self.joined is not None:
+                    part = self._texts_of(part, self.joined)
                 parts.append(part.astype(dtype, copy=False).view(dtype))
             for part in self._texts(dataset, key) if self.is_text else ():
                 values = decoded(part.ravel(), self.name)
@@ -1071,7 +1057,7 @@ class _Writer:
         The name of the axis is not `known`, and each axis has one.
         """
         dims, length = [*(array.dims or ())], array.dtype.itemsize
-        was_joined = isinstance(array.array, _Items) and array.array.is_joined
+        was_joined = getattr(array.array, "joined", None) is not None
         is_wanted = was_joined or self._is_netcdf
         is_free = array.dtype.kind == "S" and length and KIND not in array.attrs
         if not (is_wanted and is_free and all(dims) and len(dims) == len(array.shape)):
@@ -1121,12 +1107,7 @@ class _Writer:
         return scales[dim]
 
     def _write_array(
-        self,
-        group: Group,
-        name: str,
-        array: Rows,
-        most: Sequence[int | None],
-        path: str,
+        self, group: Group, name: str, array: Rows, most: Most, path: str
     ) -> Dataset:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)

@@ -180,8 +180,9 @@ class _Column(Rows):
             array = _stored(_whole(array, self.file_name).flatten())
         with naming_column(self.file_name):
             array = _cast(array, self.dtype)
-        if self.has_mask:
-            array = array.fill_null(_zero(array.type))
+        if self.has_mask:  # the value in the place of a missing one
+            dtype = numpy.dtype(_dtype_name(array.type) or "i8")
+            array = array.fill_null(numpy.array(empty_item(dtype), dtype).item())
         elif self.dtype.kind not in "fmM":
             array = _whole(array, self.file_name)
         items = _items(array, self.dtype, self.file_name)
@@ -268,7 +269,8 @@ def read(path: str, request: Request) -> Content:
                 column.array = Field(Stream(read_column, {key: column}), key)
                 columns[key] = column
         attrs = _attributes(schema.metadata, path, "the table", request)
-        attrs = {**source.pandas_attrs, **attrs}
+        of_frame = source.pandas.get("attributes")
+        attrs = {**(of_frame if isinstance(of_frame, dict) else {}), **attrs}
     blocks = partial(_blocks, source, path, columns)
     return new_table(columns, length, blocks, attrs)
 
@@ -376,15 +378,9 @@ class _Source:
         self._numbers[name] = numbers
         self.schema = self.schema.append(pyarrow.field(name, pyarrow.int64()))
 
-    @property
-    def pandas_attrs(self) -> JsonObject:
-        """The attributes of the DataFrame."""
-        found = self.pandas.get("attributes")
-        return found if isinstance(found, dict) else {}
-
     def _opened(self, name: str, once: Sequence[str] = ()) -> ParquetFile:
         """Open a file; each different text of the columns `once` is read once."""
-        file: ParquetFile = _pyarrow("pyarrow.parquet").ParquetFile(
+        return _pyarrow("pyarrow.parquet").ParquetFile(
             self._handle or name,
             metadata=self._metadata.get(name),
             buffer_size=BUFFER_NBYTES,
@@ -393,7 +389,6 @@ class _Source:
             coerce_int96_timestamp_unit=self._unit,
             page_checksum_verification=True,
         )
-        return file
 
     def chunks(self, name: str) -> list[tuple[int, ColumnChunkMetaData]]:
         """Return the chunks of a column in the files, and their numbers of rows."""
@@ -459,12 +454,10 @@ class _Source:
         once = [name for name in once if name in stored]
         for path in self._paths:
             with _named(path), self._opened(path, once) as file:
-                count = file.metadata.num_rows
-                batches: Any = (
-                    file.iter_batches(min(step, MAX_ROWS), columns=stored)
-                    if stored
-                    else (range(count)[i : i + step] for i in range(0, count, step))
-                )
+                rows = range(file.metadata.num_rows)
+                batches: Any = (rows[i : i + step] for i in rows[::step])
+                if stored:
+                    batches = file.iter_batches(min(step, MAX_ROWS), columns=stored)
                 for batch in batches:
                     count, found = len(batch), {}
                     for name in names:
@@ -565,10 +558,9 @@ def _is_numbers(source: _Source, number: int) -> bool:
         return False
     for batch in source.batches(SHARED_ROWS, [field.name]):
         array = batch[field.name]
-        stop = start + len(array)
-        if array.null_count or (numpy.arange(start, stop) != numbers_of(array)).any():
+        numbers = numpy.arange(start, start := start + len(array))
+        if array.null_count or (numbers != numbers_of(array)).any():
             return False
-        start = stop
     return True
 
 
@@ -788,13 +780,6 @@ def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
     return array
 
 
-def _zero(found: pyarrow.DataType) -> object:
-    """Return the value in the place of a missing one."""
-    name = _dtype_name(found) or "i8"
-    dtype = numpy.dtype(name)
-    return numpy.array(empty_item(dtype), dtype).item()
-
-
 def _items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
     """Return an array of Arrow as items of its own type, or as text of `dtype`."""
     if dtype.kind in "USO":
@@ -995,8 +980,7 @@ class Lengths:
         """
         found = text_dtype(self.most, kind)
         nbytes = self.count * found.itemsize
-        unit = found.itemsize // max(1, self.most)
-        stored = self.total * unit
+        stored = self.total * (found.itemsize // max(1, self.most))
         if nbytes > max(MAX_PADDED, MAX_TIMES_PADDED * stored):
             raise UsageValueError(
                 "column '%s': a text has '%d' characters, and '%d' texts of this "

@@ -161,8 +161,7 @@ def _per_shard(shape: Shape, chunk: Shape, most: int) -> Shape:
     """
     found = [1] * len(chunk)
     while chunk and 2 * math.prod(found) <= min(SLOTS, most):
-        shard = tuple(map(int.__mul__, chunk, found))
-        counts = cut(shape, shard)
+        counts = cut(shape, tuple(map(int.__mul__, chunk, found)))
         # Any array may get more rows.
         axis = counts.index(max(counts)) if max(counts) > 1 else 0
         if len(chunk) >= AXES_OF_PLANES:

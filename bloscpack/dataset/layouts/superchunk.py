@@ -49,6 +49,7 @@ from ..._format.dtypes import (
     decode_dtype,
     encode_dtype,
     refuse,
+    without_gaps,
 )
 from ..._format.grid import Grid, Shape
 from ..._format.identity import KEY, Identity, check_identity, identified
@@ -140,17 +141,6 @@ def leaves_of(
 
 def _sizes_of_leaves(dtype: DType) -> list[int]:
     return [math.prod(shape) * base.itemsize for _, base, shape in leaves_of(dtype)]
-
-
-def packed(dtype: DType) -> DType:
-    """Return a dtype without gaps between the fields, in which nothing is stored."""
-    if dtype.subdtype is not None:
-        return numpy.dtype((packed(dtype.base), dtype.shape))
-    if dtype.fields is None or dtype.names is None:
-        return dtype
-    formats = [packed(dtype.fields[name][0]) for name in dtype.names]
-    # A list of fields would rename the one without a name.
-    return numpy.dtype({"names": list(dtype.names), "formats": formats})
 
 
 def encode_name(name: str) -> str:
@@ -272,7 +262,7 @@ def new_storage(new: NewArray) -> Storage:
     encode_dtype(new.dtype)  # raises the error for objects
     new.check_settings(SETTINGS, "superchunk")
     settings = checked_settings({**new.usual_settings, **new.settings})
-    dtype = packed(new.dtype)
+    dtype = without_gaps(new.dtype)
     is_read = False
     with suppress(FormatError):
         is_read = bool([*leaves_of(decode_dtype(encode_dtype(dtype)))])

@@ -302,8 +302,7 @@ def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
     if array.dtype == TEXT:
         fill = array.fill_value
     grid = array.grid
-    cut = grid.chunk, grid.per_shard
-    return array.dtype, cut, fill, name
+    return array.dtype, (grid.chunk, grid.per_shard), fill, name
 
 
 def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
@@ -357,7 +356,6 @@ class ZarrArray(ArrayLayout):
     has_text = True
     may_wait = True
     description_files = (ZARR_JSON,)
-    _own: OwnDocument
     _source: ShardFiles
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
@@ -473,13 +471,7 @@ class ZarrArray(ArrayLayout):
         return new_grid(new)
 
     @classmethod
-    def create(
-        cls,
-        change: Change,
-        prefix: str,
-        new: NewArray,
-        blocks: Blocks,
-    ) -> None:
+    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
         document = _document_of(new)

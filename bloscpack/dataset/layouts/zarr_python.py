@@ -339,8 +339,7 @@ class ZarrChunks(SingleChunks):
                 parts.append(box)
         if len(parts) > count // FEW:
             return None
-        shape = lengths(index)
-        items: Array = numpy.zeros(shape, self.dtype)
+        items: Array = numpy.zeros(lengths(index), self.dtype)
         if fill is not None:
             items[...] = fill
         for box in parts:
@@ -415,8 +414,7 @@ class OtherArray(ArrayLayout):
                 "this array of format 3 needs zarr 3, found zarr %s: '%s'"
                 % (zarr.__version__, folder.path())
             )
-        buffer = _register_blosc(is_zarr_3)
-        files = Files(folder, buffer)
+        files = Files(folder, _register_blosc(is_zarr_3))
         with _named(path, opens=True), warnings.catch_warnings():
             # Data types that are no part of the standard.
             warnings.simplefilter("ignore")
