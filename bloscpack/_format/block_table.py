@@ -183,12 +183,14 @@ def is_table(table: Buffer, index_crc: Buffer) -> bool:
     return _digest_of(covered, index_crc) == digest
 
 
-def raw_rows(table: Buffer) -> list[bytes]:
-    """Return the rows of a table whose size was checked."""
+def raw_row(table: bytes, slot: int) -> bytes:
+    """Return a row of a table whose size was checked; empty if it has none."""
+    if not table:
+        return b""
     _, nrows, nblocks = HEAD.unpack_from(table)
     size = row_length(nblocks)
-    view = memoryview(table)[HEAD.size : HEAD.size + nrows * size]
-    return [bytes(view[at : at + size]) for at in range(0, nrows * size, size)]
+    start = HEAD.size + slot * size
+    return table[start : start + size] if slot < nrows else b""
 
 
 def _digest_of(table: Buffer, index_crc: Buffer) -> bytes:
