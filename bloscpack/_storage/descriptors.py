@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from itertools import count
-from weakref import WeakValueDictionary
+from weakref import ref
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ MOST_KEPT = 1024
 PART_KEPT = 3
 
 # What is open, by `id`.
-_open: WeakValueDictionary[int, Reopenable] = WeakValueDictionary()
+_open: dict[int, ref[Reopenable]] = {}
 # Numbers the uses.
 _uses = count(1)
 
@@ -70,7 +71,8 @@ class Reopenable:
     def _keep(self) -> None:
         """Let it be closed, from now on, when there are too many."""
         self._use()
-        _open[id(self)] = self
+        # When it is freed, its entry is removed: `pop` gets the reference as default.
+        _open[id(self)] = ref(self, partial(_open.pop, id(self)))
         if len(_open) > _most():
             release()
 
@@ -99,7 +101,8 @@ def _most() -> int:
 
 def release() -> bool:
     """Close the less recently used half of the pool; return whether any was closed."""
-    found = [each for ref in _open.valuerefs() if (each := ref()) is not None]
+    kept = list(_open.values())
+    found = [each for known in kept if (each := known()) is not None]
     found.sort(key=lambda each: each._last_use)
     released = 0
     for each in found:
