@@ -530,8 +530,8 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
         stored = special[stored]
     if type(stored) not in (int, float):
         raise TypeError
-    with numpy.errstate(over="ignore"):  # by text: `float` refuses large ints
-        return numpy.array(float(str(stored))).astype(dtype)[()]
+    # By text: `float` refuses large ints.
+    return numpy.array(float(str(stored))).astype(dtype)[()]
 
 
 # Decoding
