@@ -177,7 +177,9 @@ def is_table(table: Buffer, index_crc: Buffer) -> bool:
     """Return whether bytes are an intact table in front of an index with a digest."""
     view = memoryview(table)
     nbytes = table_nbytes(view)
-    if not nbytes or nbytes != len(view) or table_nbytes_before(view) != nbytes:
+    if not nbytes or nbytes != len(view):
+        return False
+    if HEAD.unpack_from(view)[1:] != TAIL.unpack_from(view, nbytes - TAIL.size)[:2]:
         return False
     covered, digest = view[:-NUMBER_LENGTH], view[-NUMBER_LENGTH:]
     return _digest_of(covered, index_crc) == digest

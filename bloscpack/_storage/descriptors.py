@@ -36,8 +36,8 @@ PART_KEPT = 3
 
 # What is open, by `id`.
 _open: dict[int, ref[Reopenable]] = {}
-# Numbers the uses.
-_uses = count(1)
+# Returns the number of a use, for `Reopenable.last_use`.
+next_use = count(1).__next__
 
 
 class Descriptor:
@@ -62,15 +62,11 @@ class Descriptor:
 class Reopenable:
     """What keeps a descriptor, which may be closed while it is not used."""
 
-    _last_use = 0
-
-    def _use(self) -> None:
-        """Note that it is used now."""
-        self._last_use = next(_uses)
+    last_use = 0
 
     def _keep(self) -> None:
         """Let it be closed, from now on, when there are too many."""
-        self._use()
+        self.last_use = next_use()
         # When it is freed, its entry is removed: `pop` gets the reference as default.
         _open[id(self)] = ref(self, partial(_open.pop, id(self)))
         if len(_open) > _most():
@@ -103,7 +99,7 @@ def release() -> bool:
     """Close the less recently used half of the pool; return whether any was closed."""
     kept = list(_open.values())
     found = [each for known in kept if (each := known()) is not None]
-    found.sort(key=lambda each: each._last_use)
+    found.sort(key=lambda each: each.last_use)
     released = 0
     for each in found:
         if 2 * released >= len(found):

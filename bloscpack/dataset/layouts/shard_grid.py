@@ -375,12 +375,7 @@ class ShardIndex:
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
         at, size = numpy.frombuffer(index, "<u8", 2 * used).reshape(-1, 2).T
-        # The usual case, for speed. Without the first comparison, a sum might overflow.
-        if used and not (
-            (at.max() <= end and (at + size).max() <= end)
-            and (size.min() >= LEAST_FRAME and size.max() <= most)
-        ):
-            size = _sizes_of_chunks(at, size, end, most)
+        size = _sizes_of_chunks(at, size, end, most)
         unused = [0] * (slots - used)
         self.starts: list[int] = at.tolist() + unused
         self.sizes: list[int] = size.tolist() + unused
@@ -444,6 +439,8 @@ def _sizes_of_chunks(at: Array, size: Array, end: int, most: int) -> Array:
     `most` bytes.
     """
     is_chunk = (at <= end) & (size <= end - at) & (size >= LEAST_FRAME) & (size <= most)
+    if is_chunk.all():  # the usual case, for speed
+        return size
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
         slot = int(is_wrong.argmax())

@@ -699,7 +699,7 @@ def sharding_of(document: ArrayDocument, identity: str | None) -> Sharding:
 
 def shard_names(grid: Grid) -> FileNames:
     """Return the names of the shards of an array."""
-    return FileNames(SHARDS, counts=tuple(max(1, n) for n in grid.counts))
+    return FileNames(SHARDS, counts=tuple([max(1, n) for n in grid.counts]))
 
 
 def args_of(document: ArrayDocument) -> BloscArgs:
