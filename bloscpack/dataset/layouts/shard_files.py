@@ -479,10 +479,9 @@ class ShardFiles(ChunkFiles):
         if not (size and (file.shape is None or self._has_items(file, (number,)))):
             return None
         cache, key = self._cache, (number, file.storage.identity)
-        if cache:
-            plain = cache.get(key, briefly=True)
-            if plain is not None:
-                return memoryview(plain)[start:stop]
+        plain = cache.get(key, briefly=True)
+        if plain is not None:
+            return memoryview(plain)[start:stop]
         row = file.row(number) if self.sharding.has_blocks else None
         if row is not None:
             runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)

@@ -216,7 +216,7 @@ class Sharding:
         place, or if it is no file of chunks.
         """
         try:
-            _check_header(front[:BLOSCPACK_HEADER_LENGTH])
+            _decode_header(front[:BLOSCPACK_HEADER_LENGTH])  # raises its errors
             behind = front.partition(b'"shape":[')[2]
             lengths = behind.partition(b"]")[0].split(b",") if self.grid.shape else []
             is_stated = len(lengths) == len(self.grid.shape)
@@ -264,9 +264,8 @@ class Sharding:
                 yield field, expected, value
 
 
-@lru_cache(256)  # most shards of an array have the same one
-def _check_header(header: bytes) -> None:
-    BloscpackHeader.decode(header)  # raises its errors
+# Most shards of an array have the same header.
+_decode_header = lru_cache(256)(BloscpackHeader.decode)
 
 
 def _is_sound(front: bytes, text: bytes, size: int) -> bool:
