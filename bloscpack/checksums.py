@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from functools import cache
 
 from .exceptions import NoSuchChecksum
 
@@ -33,10 +32,10 @@ class Hash:
     ) -> None:
         self.name = name
         self.size = size
-        self._function = function
+        self.function = function
 
     def __call__(self, data: Buffer) -> bytes:
-        return self._function(data)
+        return self.function(data)
 
     def __repr__(self) -> str:
         return "<Hash %s>" % self.name
@@ -84,15 +83,11 @@ def _named_hash(name: str, size: int) -> Hash:
     return Hash(name, size, hash_)
 
 
-@cache
-def _crc32c_function() -> Callable[[Buffer], int]:
-    from ._format.crc32c import crc32c  # its tables and packages are rarely needed
-
-    return crc32c
-
-
 def _crc32c(data: Buffer) -> bytes:
-    return _crc32c_function()(data).to_bytes(4, "little")
+    from ._format.crc32c import digest  # its tables and packages are rarely needed
+
+    CHECKSUMS_LOOKUP["crc32c"].function = digest  # later calls do not import it
+    return digest(data)
 
 
 # All checksums; the index of a checksum is its number in a file header.

@@ -288,8 +288,11 @@ def _fill_boxes(
         target[to] = (box.transpose(order) if is_moved else box)[of]
 
     whole = tuple(slice(0, n, 1) for n in chunk)
-    may_place = decode is None and size == itemsize
-    may_place &= all(isinstance(a, range) for a in selection.axes)
+    may_place = (
+        (decode is None and size == itemsize)
+        and all(isinstance(axis, range) for axis in selection.axes)
+        and any(of == whole for _, of in pieces.values())
+    )
 
     def room(number: int) -> memoryview | None:
         to, of = pieces[number]

@@ -144,10 +144,6 @@ class ChunkSource(ChunkSpans, ABC):
                 view[: stop - start] = memoryview(plain)[start - begin : stop - begin]
                 return stop - start
 
-        def needed(number: int) -> tuple[int, int]:
-            begin, after = self.span(number)
-            return max(begin, start) - begin, min(after, stop) - begin
-
         def room(number: int) -> memoryview | None:
             if size and first < number < last:
                 position = number * size - start
@@ -156,10 +152,15 @@ class ChunkSource(ChunkSpans, ABC):
             inside = start <= begin and after <= stop
             return view[begin - start : after - start] if inside else None
 
-        def use(number: int, plain: memoryview) -> None:
-            begin, after = needed(number)
-            position = self.span(number)[0] + begin - start
-            view[position : position + after - begin] = plain[begin:after]
+        def needs(number: int) -> list[tuple[int, int]]:
+            begin, after = self.span(number)
+            return [(max(begin, start) - begin, min(after, stop) - begin)]
 
-        self.load(numbers, use, room=room, needs=lambda number: [needed(number)])
+        def use(number: int, plain: memoryview) -> None:
+            begin = self.span(number)[0]
+            found = plain[max(start - begin, 0) : stop - begin]
+            position = max(begin - start, 0)
+            view[position : position + len(found)] = found
+
+        self.load(numbers, use, room=room, needs=needs)
         return stop - start

@@ -17,7 +17,7 @@ from .._format.block_table import (
     HEAD,
     BlockRow,
     is_table,
-    raw_rows,
+    raw_row,
     table_nbytes,
 )
 from .._format.blosc_header import decode_header
@@ -342,13 +342,12 @@ class _TrailerCheck:
             message = "the digest of the table of blocks does not fit it and the index"
             self._add(message, start, self.index_start)
             return nbytes
-        rows = raw_rows(table)
-        none = bytes(len(rows[0]))
         pairs = zip(extents[::2], extents[1::2], strict=True)
         where = dict(zip(self.slots, pairs, strict=False))
         nslots = (self.stop - CRC_LENGTH - self.index_start) // ENTRY.size
-        for slot, found in enumerate(rows):
-            if found == none and slot < nslots:
+        for slot in range(HEAD.unpack_from(table)[1]):
+            found = raw_row(table, slot)
+            if not any(found) and slot < nslots:
                 continue
             offset, size = where.get(slot, (0, 0))
             chunk = whole.read_at(offset, max(0, size - CRC_LENGTH))

@@ -111,13 +111,14 @@ def replacing(
             # Raises nothing if another program has created the file meanwhile.
             os.stat(name)
         how = bool(sync), like, access, times, model
+        remove_leftovers(real)
         with _new_file(name, real, None, *how) as fp:
             yield fp
         return
     status = os.stat(name)
     if not is_stream(name):
         with (
-            _replaced(name) as replaced,
+            _replaced(name, real) as replaced,
             _new_file(
                 name, real, replaced, sync is not False, like, access, times
             ) as fp,
@@ -131,9 +132,10 @@ def replacing(
 
 
 @contextmanager
-def _replaced(name: str) -> Iterator[FileAccess]:
+def _replaced(name: str, real: str) -> Iterator[FileAccess]:
     """Lock the file that is going to be replaced; yield its attributes.
 
+    Temporary files of `real`, its real path, are removed if their writers have died.
     Locking needs read permission. Appending does too, so without it no writer can be
     appending to the file.
     """
@@ -141,6 +143,7 @@ def _replaced(name: str) -> Iterator[FileAccess]:
         with open_locked(name, mode="rb") as locked_file:
             yield FileAccess(locked_file.fp.fileno())
     else:
+        remove_leftovers(real)
         yield FileAccess(name)
 
 
@@ -155,7 +158,6 @@ def _new_file(
     times: bool,
     model: FileAccess | None = None,
 ) -> Iterator[BinaryIO]:
-    remove_leftovers(target)
     source = replaced or model
     if source is None and access and isinstance(like, FileAccess):
         source = like

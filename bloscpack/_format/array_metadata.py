@@ -263,7 +263,9 @@ def are_lengths(found: object, least: int = 0) -> TypeGuard[Sequence[int]]:
     """Return whether a value from a file is a list of lengths of axes."""
     if not isinstance(found, (list, tuple)) or len(found) > NUMPY_NDIM:
         return False
-    return all(type(n) is int and least <= n <= MAX_NBYTES for n in found)
+    return {*map(type, found)} <= {int} and (
+        not found or (min(found) >= least and max(found) <= MAX_NBYTES)
+    )
 
 
 def new_array(

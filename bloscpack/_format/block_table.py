@@ -177,18 +177,22 @@ def is_table(table: Buffer, index_crc: Buffer) -> bool:
     """Return whether bytes are an intact table in front of an index with a digest."""
     view = memoryview(table)
     nbytes = table_nbytes(view)
-    if not nbytes or nbytes != len(view) or table_nbytes_before(view) != nbytes:
+    if not nbytes or nbytes != len(view):
+        return False
+    if HEAD.unpack_from(view)[1:] != TAIL.unpack_from(view, nbytes - TAIL.size)[:2]:
         return False
     covered, digest = view[:-NUMBER_LENGTH], view[-NUMBER_LENGTH:]
     return _digest_of(covered, index_crc) == digest
 
 
-def raw_rows(table: Buffer) -> list[bytes]:
-    """Return the rows of a table whose size was checked."""
+def raw_row(table: bytes, slot: int) -> bytes:
+    """Return a row of a table whose size was checked; empty if it has none."""
+    if not table:
+        return b""
     _, nrows, nblocks = HEAD.unpack_from(table)
     size = row_length(nblocks)
-    view = memoryview(table)[HEAD.size : HEAD.size + nrows * size]
-    return [bytes(view[at : at + size]) for at in range(0, nrows * size, size)]
+    start = HEAD.size + slot * size
+    return table[start : start + size] if slot < nrows else b""
 
 
 def _digest_of(table: Buffer, index_crc: Buffer) -> bytes:

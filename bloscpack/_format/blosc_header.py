@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BLOSC_HEADER = struct.Struct("<BBBBIII")
 # The field `nbytes` alone.
 PLAIN_SIZE = struct.Struct("<4xI")
+# The field `blocksize`.
+BLOCK_SIZE = struct.Struct("<8xI")
 # The fields `nbytes` and `ctbytes`.
 SIZES = struct.Struct("<4xI4xI")
 FIELDS = (

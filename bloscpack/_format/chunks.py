@@ -29,6 +29,7 @@ from ..exceptions import (
 from ..headers import decode_header as decode_file_header
 from .block_table import blocks_of
 from .blosc_header import (
+    BLOCK_SIZE,
     BLOCK_START_LENGTH,
     BLOSC_FLAG_SPLIT,
     BLOSC_HEADER,
@@ -99,7 +100,7 @@ def verified_chunk(frame: memoryview, checksum: Hash, nbytes: int) -> memoryview
     """
     end = max(0, len(frame) - checksum.size)
     chunk = frame[:end]
-    if checksum.size and checksum(chunk) != frame[end:]:
+    if checksum.size and checksum.function(chunk) != frame[end:]:
         check_digest(chunk, frame[end:], checksum)
     if not is_like_last(chunk, nbytes):
         check_plain_size(_check_whole(chunk, None), nbytes)
@@ -217,14 +218,14 @@ def decompress_into(
     is damaged, its codec is missing, or its plain size is not that of `destination`,
     whose content is then undefined.
     """
-    _check_whole(compressed, known)
+    check_plain_size(_check_whole(compressed, known), destination.nbytes)
     decompress_verified(compressed, destination)
 
 
 def decompress_verified(
     compressed: Buffer, destination: memoryview, part: Part | None = None
 ) -> bool:
-    """Write the plain bytes of a chunk whose header and size were checked.
+    """Write the plain bytes of a chunk whose header and sizes were checked.
 
     `part` returns the spans of the bytes that are needed: if they are in at most half
     of the blocks, Blosc gets chunks of these blocks alone, and the other bytes are
@@ -235,10 +236,7 @@ def decompress_verified(
     `FormatError` if the chunk is damaged, or its codec is missing; the content of
     `destination` is undefined then.
     """
-    size = destination.nbytes
-    if plain_size(compressed) != size:
-        check_plain_size(unpack_header(compressed), size)
-    if not size:
+    if not len(destination):
         return True
     if part is not None and _decompress_part(compressed, destination, part):
         return False
@@ -262,9 +260,9 @@ def _decompress_part(
 
     Return whether this was possible, and worth it.
     """
-    header = unpack_header(compressed)
-    if header.nblocks < 2:
+    if BLOCK_SIZE.unpack_from(compressed)[0] >= len(destination):
         return False
+    header = unpack_header(compressed)
     runs = blocks_of(part(), header.blocksize, header.nblocks)
     if not runs:
         return False

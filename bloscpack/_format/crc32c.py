@@ -37,6 +37,11 @@ def crc32c(data: Buffer, value: int = 0) -> int:
     return checksum
 
 
+def digest(data: Buffer) -> bytes:
+    """Return the checksum of a buffer as it is stored."""
+    return crc32c(data).to_bytes(4, "little")
+
+
 def _import() -> None:
     global _extend, _frombuffer
     import google_crc32c  # type: ignore[import-not-found,unused-ignore]

@@ -52,18 +52,13 @@ class Grid:
         self.chunk = chunk
         self.per_shard = (1,) * len(chunk) if per_shard is None else per_shard
         pairs = zip(chunk, self.per_shard, strict=True)
-        self.shard = tuple(n * count for n, count in pairs)
+        self.shard = tuple([n * count for n, count in pairs])
         self.slots = math.prod(self.per_shard)
         self.counts = cut(shape, self.shard)
         self.nshards = math.prod(self.counts)
-        self.is_rows = bool(shape) and all(
-            max(1, n) == size and count == 1
-            for n, size, count in zip(
-                shape[1:], chunk[1:], self.per_shard[1:], strict=True
-            )
-        )
-
         self._inner_corner = (0,) * (len(shape) - 1)
+        is_whole = chunk[1:] == tuple([max(1, n) for n in shape[1:]])
+        self.is_rows = bool(shape) and is_whole and self.shard[1:] == chunk[1:]
 
     @classmethod
     def of_rows(cls, shape: Shape, rows: int, slots: int = 1) -> Grid:
@@ -159,7 +154,7 @@ class Grid:
 
 def cut(shape: Shape, size: Shape) -> Shape:
     """Return the number of parts of a size along each axis."""
-    return tuple(-(-n // m) for n, m in zip(shape, size, strict=True))
+    return tuple([-(-n // m) for n, m in zip(shape, size, strict=True)])
 
 
 def strides(counts: Shape) -> list[int]:
@@ -197,15 +192,13 @@ def boxes_of(first: int, stop: int, counts: Shape) -> Iterator[tuple[int, int]]:
 
 def part(corner: Shape, size: Shape, shape: Shape) -> Box:
     """Return the part of a box that is inside an array."""
-    return tuple(
-        slice(min(start, n), min(start + length, n))
-        for start, length, n in zip(corner, size, shape, strict=True)
-    )
+    pairs = zip(corner, size, shape, strict=True)
+    return tuple([slice(min(i, n), min(i + length, n)) for i, length, n in pairs])
 
 
 def lengths(box: Box) -> Shape:
     """Return the shape of a box."""
-    return tuple(each.stop - each.start for each in box)
+    return tuple([each.stop - each.start for each in box])
 
 
 def inside(box: Box, corner: Shape) -> Box:

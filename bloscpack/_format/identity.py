@@ -194,7 +194,7 @@ def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:
     if found is None:
         return None, False
     name, others, digest = found.groups()
-    words = dict(word.split("=") for word in others.split())
+    words = dict([word.split("=") for word in others.split()])
     identity = Identity(name, words.get("column"))
     end = content.rfind(value.encode()) + len(value)
     same = content[: end - len(digest)] + ZEROS.encode() + content[end:]

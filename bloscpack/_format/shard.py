@@ -292,7 +292,7 @@ class Trailer:
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
         index = encode_entries(numbers, self._nslots, self._slots)
-        crc = crc_of(index)
+        crc = CHECKSUM(index)
         table = b"" if self._last else encode_table(self.rows, crc)
         return [SEPARATOR, copy or table, index + crc]
 
@@ -343,13 +343,6 @@ def encode_entries(
         flat.byteswap()
     # There may be millions of entries: no list of Python's numbers.
     return flat.tobytes() + NO_ENTRY * nmissing
-
-
-def crc_of(index: Buffer) -> bytes:
-    """Return the checksum of an index."""
-    from .crc32c import crc32c
-
-    return crc32c(index).to_bytes(CRC_LENGTH, "little")
 
 
 # Finding it again

@@ -530,8 +530,8 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
         stored = special[stored]
     if type(stored) not in (int, float):
         raise TypeError
-    with numpy.errstate(over="ignore"):  # by text: `float` refuses large ints
-        return numpy.array(float(str(stored))).astype(dtype)[()]
+    # By text: `float` refuses large ints.
+    return numpy.array(float(str(stored))).astype(dtype)[()]
 
 
 # Decoding
@@ -582,7 +582,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     chunk, per_shard, dtype = stored["chunk"], stored["per_shard"], stored["dtype"]
     if len(chunk) != len(shape):
         refuse("chunks and shards of '%d' axes" % len(shape), [*chunk])
-    nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
+    nbytes = math.prod([n or 1 for n in shape]) * dtype.itemsize
     if nbytes > MAX_NBYTES:
         refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
     cut = Grid(shape, chunk, per_shard)
@@ -592,7 +592,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     if names is not None and (
         not isinstance(names, list)
         or len(names) != len(shape)
-        or any(not isinstance(name, (str, type(None))) for name in names)
+        or not {type(name) for name in names} <= {str, type(None)}
     ):
         refuse("'dimension_names' for %d axes" % len(shape), names)
     attributes = document.get("attributes", {})

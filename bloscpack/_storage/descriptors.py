@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from itertools import count
-from weakref import WeakValueDictionary
+from weakref import ref
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ MOST_KEPT = 1024
 PART_KEPT = 3
 
 # What is open, by `id`.
-_open: WeakValueDictionary[int, Reopenable] = WeakValueDictionary()
-# Numbers the uses.
-_uses = count(1)
+_open: dict[int, ref[Reopenable]] = {}
+# Returns the number of a use, for `Reopenable.last_use`.
+next_use = count(1).__next__
 
 
 class Descriptor:
@@ -61,16 +62,13 @@ class Descriptor:
 class Reopenable:
     """What keeps a descriptor, which may be closed while it is not used."""
 
-    _last_use = 0
-
-    def _use(self) -> None:
-        """Note that it is used now."""
-        self._last_use = next(_uses)
+    last_use = 0
 
     def _keep(self) -> None:
         """Let it be closed, from now on, when there are too many."""
-        self._use()
-        _open[id(self)] = self
+        self.last_use = next_use()
+        # When it is freed, its entry is removed: `pop` gets the reference as default.
+        _open[id(self)] = ref(self, partial(_open.pop, id(self)))
         if len(_open) > _most():
             release()
 
@@ -99,8 +97,9 @@ def _most() -> int:
 
 def release() -> bool:
     """Close the less recently used half of the pool; return whether any was closed."""
-    found = [each for ref in _open.valuerefs() if (each := ref()) is not None]
-    found.sort(key=lambda each: each._last_use)
+    kept = list(_open.values())
+    found = [each for known in kept if (each := known()) is not None]
+    found.sort(key=lambda each: each.last_use)
     released = 0
     for each in found:
         if 2 * released >= len(found):

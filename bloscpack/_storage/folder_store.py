@@ -22,7 +22,7 @@ from .._engine.threads import ordered
 from .._format.names import check_name, is_safe_part, is_short
 from ..exceptions import StorageError
 from .base import Storage
-from .descriptors import Descriptor, Reopenable, read_into, with_room
+from .descriptors import Descriptor, Reopenable, next_use, read_into, with_room
 from .disk import NameInFolder, disk
 from .paths import is_missing
 from .store import Store, too_deep, too_long
@@ -231,7 +231,7 @@ class FolderStore(Store, Reopenable):
         """
         held = self._held
         if held is not None:
-            self._use()
+            self.last_use = next_use()
         else:
             held = self._find()
             found = held.status.st_dev, held.status.st_ino
@@ -650,7 +650,7 @@ class OpenFile(Storage, Reopenable):
         """Return the file, open until nothing refers to the result."""
         file = self._file
         if file is not None:
-            self._use()
+            self.last_use = next_use()
             return file
         if not self._may_close:
             raise StorageError(errno.EBADF, "the file was closed", self.path)

@@ -13,7 +13,7 @@ import stat
 
 from ..exceptions import StorageError, UsageTypeError
 from .base import Closing, FileObjectStorage, Storage, StorageFile
-from .descriptors import Descriptor, Reopenable, read_into, with_room
+from .descriptors import Descriptor, Reopenable, next_use, read_into, with_room
 from .disk import disk
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -120,7 +120,7 @@ class NamedFile(Reopenable, Closing):
         """Return the file, open until nothing refers to the result."""
         file = self._file
         if file is not None:
-            self._use()
+            self.last_use = next_use()
             return file
         if self._closed:
             raise ValueError("read of closed file")

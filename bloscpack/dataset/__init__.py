@@ -271,7 +271,8 @@ def _open(
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
-    options = Options(**{n: creation.pop(n) for n in OPENING & creation.keys()})
+    found: Any = {n: creation.pop(n) for n in OPENING & creation.keys()}
+    options = Options(**found, writable=mode != "r")
     known_settings(creation, CREATION, others=("shared", "timeout", "allow_pickle"))
     if options.shared and mode != "r+":
         raise UsageValueError("shared=True needs the mode 'r+', not %r" % mode)
@@ -293,8 +294,7 @@ def _open(
         creation |= {"mode": "w" if mode == "w" else "x", "sync": options.sync}
         creation |= {"buffered": True} if options.buffered else {}
         return create(path, storage_options=storage_options, **creation)
-    found: Any = detect(Folder.open(path, storage_options))
-    found = open_node(found, options._replace(writable=mode != "r"))
+    found = open_node(detect(Folder.open(path, storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

@@ -15,7 +15,7 @@ from bloscpack._format.block_table import (
     blocks_of,
     encode_table,
     is_table,
-    raw_rows,
+    raw_row,
     table_nbytes,
     table_nbytes_before,
 )
@@ -171,8 +171,9 @@ def test_table():
     table = encode_table({**rows, 7: b"", 9: bytes(32)}, CRC)
     assert len(table) == table_nbytes(table[:16]) == table_nbytes_before(table[-12:])
     assert is_table(table, CRC)
-    assert [*rows.values()] == raw_rows(table)[5:]
-    assert not any(map(any, raw_rows(table)[:5]))
+    found = [raw_row(table, slot) for slot in range(9)]
+    assert [*rows.values(), b"", b""] == found[5:]
+    assert not any(map(any, found[:5]))
     for at in range(0, len(table), 7):
         wrong = bytearray(table)
         wrong[at] ^= 1
@@ -184,7 +185,8 @@ def test_table():
 
 def test_rows_of_the_most_frequent_number_of_blocks():
     one = BlockRow.of_chunk(compressed()).raw
-    assert [one] * 2 == raw_rows(encode_table({0: one, 1: one, 2: bytes(999)}, CRC))
+    table = encode_table({0: one, 1: one, 2: bytes(999)}, CRC)
+    assert [one, one, b""] == [raw_row(table, slot) for slot in range(3)]
 
 
 def test_limit(monkeypatch):

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -134,8 +133,7 @@ def test_a_group_of_more_members_than_descriptors(tmp_path):
 @pytest.fixture
 def own_files(monkeypatch):
     """Without the files of other tests that nothing has closed yet."""
-    opened = WeakValueDictionary()
-    monkeypatch.setattr("bloscpack._storage.descriptors._open", opened)
+    monkeypatch.setattr("bloscpack._storage.descriptors._open", {})
 
 
 @pytest.fixture

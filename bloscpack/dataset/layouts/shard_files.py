@@ -20,7 +20,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import suppress
 from functools import partial
 from itertools import count, repeat
 
@@ -157,10 +156,11 @@ class ShardFiles(ChunkFiles):
             whole = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
             if nchunks <= 2 * len(chunks) and whole <= 2 * REMOTE_RUN_NBYTES:
                 end = whole
-        storage = None
         for _ in range(2):
-            with suppress(FileNotFoundError):
+            try:
                 storage = self.storage(name, end)
+            except FileNotFoundError:
+                storage = None
             self._check_description()
             if storage is not None:
                 break
@@ -453,32 +453,35 @@ class ShardFiles(ChunkFiles):
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
         number, begin = divmod(start, self.chunk_size)
         if 0 < len(view) <= self.chunk_size - begin and not self.is_far:
-            plain = None
-            with suppress(StorageError):  # it was closed, and may have been replaced
-                plain = self._plain_in_open_file(number, begin, begin + len(view))
-            if plain is not None:
-                view[:] = plain
-                return len(view)
+            try:
+                plain = self._plain_of(number, begin, begin + len(view))
+                if plain is not None:
+                    view[:] = plain
+                    return len(view)
+            except StorageError:  # it was closed, and may have been replaced
+                pass
         return super().read_into(view, start)
 
-    def _plain_in_open_file(self, number: int, start: int, stop: int) -> Buffer | None:
-        """Return plain bytes of a chunk in an open file: the usual case, for speed.
+    def _plain_of(self, number: int, start: int, stop: int) -> Buffer | None:
+        """Return plain bytes of a chunk in a file: the usual case, for speed.
 
         Return None if `load` has to read them.
         """
-        kept = self._open.get(number // self.slots)
-        if kept is None or kept[0] is None or number in self._waiting:
+        if number in self._waiting:
             return None
-        file: ShardIndex = kept[0]
+        shard = number // self.slots
+        kept = self._open.get(shard)
+        file = self.file(shard, (number,)) if kept is None else kept[0]
+        if file is None:
+            return None
         slot = number % self.slots
         size = file.sizes[slot]
         if not (size and (file.shape is None or self._has_items(file, (number,)))):
             return None
         cache, key = self._cache, (number, file.storage.identity)
-        if cache:
-            plain = cache.get(key, briefly=True)
-            if plain is not None:
-                return memoryview(plain)[start:stop]
+        plain = cache.get(key, briefly=True)
+        if plain is not None:
+            return memoryview(plain)[start:stop]
         row = file.row(number) if self.sharding.has_blocks else None
         if row is not None:
             runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
@@ -630,7 +633,7 @@ class ShardFiles(ChunkFiles):
                     raise self._explain(error, lost)
                 version, cached = file.storage.identity, {}
                 if self._cache:
-                    found = ((n, self._cache.get((n, version))) for n in run)
+                    found = [(n, self._cache.get((n, version))) for n in run]
                     cached = {n: plain for n, plain in found if plain is not None}
                     for i, number in enumerate(run if cached else ()):
                         sizes[i] = 0 if number in cached else sizes[i]

@@ -43,7 +43,7 @@ from ..._format.block_table import (
     BlockRow,
     is_table,
     nbytes_ahead,
-    raw_rows,
+    raw_row,
     table_nbytes_before,
 )
 from ..._format.dtypes import Array, DType
@@ -53,7 +53,6 @@ from ..._format.shard import (
     CHECKSUM,
     ENTRY,
     MISSING,
-    crc_of,
     index_size,
     with_rows,
 )
@@ -217,7 +216,7 @@ class Sharding:
         place, or if it is no file of chunks.
         """
         try:
-            BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH])  # raises its errors
+            _decode_header(front[:BLOSCPACK_HEADER_LENGTH])  # raises its errors
             behind = front.partition(b'"shape":[')[2]
             lengths = behind.partition(b"]")[0].split(b",") if self.grid.shape else []
             is_stated = len(lengths) == len(self.grid.shape)
@@ -263,6 +262,10 @@ class Sharding:
         for field, (expected, value) in pairs.items():
             if expected != value:
                 yield field, expected, value
+
+
+# Most shards of an array have the same header.
+_decode_header = lru_cache(256)(BloscpackHeader.decode)
 
 
 def _is_sound(front: bytes, text: bytes, size: int) -> bool:
@@ -370,24 +373,17 @@ class ShardIndex:
         end = storage.size - index_size(slots)
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
-        words = struct.unpack_from("<%dQ" % (2 * used), index)
-        starts, sizes = [*words[::2]], [*words[1::2]]
-        # A table of chunks that are all right takes no NumPy, which takes longer.
-        if used and not (
-            max(map(int.__add__, starts, sizes)) <= end
-            and (min(sizes) >= LEAST_FRAME and max(sizes) <= most)
-        ):
-            sizes = _sizes_of_chunks(starts, sizes, end, most)
+        at, size = numpy.frombuffer(index, "<u8", 2 * used).reshape(-1, 2).T
+        size = _sizes_of_chunks(at, size, end, most)
         unused = [0] * (slots - used)
-        self.starts: list[int] = starts + unused
-        self.sizes: list[int] = sizes + unused
+        self.starts: list[int] = at.tolist() + unused
+        self.sizes: list[int] = size.tolist() + unused
         self.foreign = not used or 0 in self.starts[:used]
         self.has_rows = bool(table)
         self._chunk_nbytes = sharding.chunk_nbytes
-        # The rows of the table, as bytes until they are needed.
-        self._rows: dict[int, bytes | BlockRow | None] = dict(
-            enumerate(raw_rows(table) if table else ())
-        )
+        self._table = table
+        # The rows that were needed.
+        self._rows: dict[int, BlockRow | None] = {}
         self.shape: Shape | None = None
         if check_front is not None and checks:
             self.shape, self._check_front = check_front(self, front), None
@@ -395,11 +391,11 @@ class ShardIndex:
     def row(self, number: int) -> BlockRow | None:
         """Return the row of a chunk in the table of blocks; None if it has none."""
         slot = number % len(self.starts)
-        row = self._rows.get(slot)
-        if type(row) is bytes:
-            ctbytes = self.sizes[slot] - CHECKSUM.size
-            row = self._rows[slot] = BlockRow.decode(row, self._chunk_nbytes, ctbytes)
-        return row  # type: ignore[return-value]
+        if slot not in self._rows:
+            raw = raw_row(self._table, slot)
+            sizes = self._chunk_nbytes, self.sizes[slot] - CHECKSUM.size
+            self._rows[slot] = BlockRow.decode(raw, *sizes) if raw else None
+        return self._rows[slot]
 
     def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of extents, after a check of the beginning of the file."""
@@ -435,26 +431,25 @@ def largest_frame(nbytes: int) -> int:
     return nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
 
 
-def _sizes_of_chunks(
-    starts: list[int], sizes: list[int], end: int, most: int
-) -> list[int]:
+def _sizes_of_chunks(at: Array, size: Array, end: int, most: int) -> Array:
     """Return the sizes, 0 for a missing chunk; raise `FormatError` for a wrong extent.
 
     A chunk ends at `end` or in front of it. With its digest it has `LEAST_FRAME` to
     `most` bytes.
     """
-    at, size = numpy.array([starts, sizes], "u8")
     is_chunk = (at <= end) & (size <= end - at) & (size >= LEAST_FRAME) & (size <= most)
+    if is_chunk.all():  # the usual case, for speed
+        return size
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
         slot = int(is_wrong.argmax())
         raise DamageError(
             "the index of the shard has the extent %d to %d, which is no chunk in it"
-            % (starts[slot], starts[slot] + sizes[slot]),
+            % (at[slot], int(at[slot]) + int(size[slot])),
             section="chunks",
             chunk=slot,
         )
-    found: list[int] = (size * is_chunk).tolist()
+    found: Array = size * is_chunk
     return found
 
 
@@ -471,7 +466,7 @@ def _read_index(storage: Storage, slots: int, ahead: int) -> tuple[bytes, bytes]
     found = storage.read_at(start - ahead, size + ahead) if start >= 0 else b""
     before, found = found[:ahead], found[ahead:]
     index, crc = found[: ENTRY.size * slots], found[ENTRY.size * slots :]
-    if len(found) != size or crc != crc_of(index):
+    if len(found) != size or crc != CHECKSUM(index):
         raise DamageError(
             "expected the index of a shard of '%d' chunks in the last '%d' bytes, "
             "found another content" % (slots, size),

@@ -45,6 +45,7 @@ from ..._format.identity import (
     Identity,
     check_attributes,
     column_word,
+    find_identity,
     holder_of,
     identified,
     read_identity,
@@ -149,9 +150,9 @@ def detect(folder: Folder) -> str | None:
     """
     try:
         content, document = folder.read_document(ZARR_JSON)
-        node = decode_node(folder, content, document)
-        kind, attributes = node.kind, node.attributes
-        if kind == "array" and not node.is_own and why_not_native(document):
+        kind, attributes = _kind_of(folder, content, document)
+        is_own = kind != "array" or find_identity(content, document) is not None
+        if not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
             is_copy = is_unsharded(document) or not seems_signed(content)
             kind = "" if is_copy else kind
@@ -193,7 +194,20 @@ def read_node(folder: Folder) -> NodeDocument:
 
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
-    """Return the document of a node; raise `FormatError` for any other.
+    """Return the document of a node; raise `FormatError` for any other."""
+    kind, _ = _kind_of(folder, content, value)
+    document, stored = take_identity(value)
+    attributes = document["attributes"]
+    attributes.pop(MEMBERS, None)  # a document that is changed lists no members
+    attributes.pop(PENDING, None)
+    identity, is_own = read_identity(content, stored)
+    if not is_own:
+        document.pop(CONSOLIDATED, None)
+    return NodeDocument(kind, document, attributes, identity, is_own)
+
+
+def _kind_of(folder: Folder, content: bytes, value: Json) -> tuple[str, JsonObject]:
+    """Return kind and attributes of a node; raise `FormatError` for any other document.
 
     A document that was never signed may be one of another format, and no damage.
     """
@@ -214,14 +228,7 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
         raise (Unsupported if is_other else DamageError)(
             message, section="metadata", filename=folder.path(ZARR_JSON)
         )
-    document, stored = take_identity(value)
-    attributes = document["attributes"]
-    attributes.pop(MEMBERS, None)  # a document that is changed lists no members
-    attributes.pop(PENDING, None)
-    identity, is_own = read_identity(content, stored)
-    if not is_own:
-        document.pop(CONSOLIDATED, None)
-    return NodeDocument(str(kind), document, attributes, identity, is_own)
+    return str(kind), attributes
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
@@ -684,7 +691,7 @@ def sharding_of(document: ArrayDocument, identity: str | None) -> Sharding:
 
 def shard_names(grid: Grid) -> FileNames:
     """Return the names of the shards of an array."""
-    return FileNames(SHARDS, counts=tuple(max(1, n) for n in grid.counts))
+    return FileNames(SHARDS, counts=tuple([max(1, n) for n in grid.counts]))
 
 
 def args_of(document: ArrayDocument) -> BloscArgs:
