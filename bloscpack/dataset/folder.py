@@ -226,6 +226,15 @@ class Folder:
         """Return a value that changes when a file is replaced; None if unknown."""
         return self.store.identity(self.full(name))
 
+    def seen(self, name: str) -> tuple[object, Json]:
+        """Return values of a description that differ when it is another one.
+
+        They are the identity of the file, and the copy in the document that commits it,
+        which a change replaces before the file; None for no copy.
+        """
+        members = self.tree.state.members
+        return self.identity(name), (members or {}).get(self.prefix[:-1])
+
     def version_of(self, name: str) -> object:
         """Return the `identity` of the file that has the content of a file now."""
         full, known = self.full(name), self.tree.state

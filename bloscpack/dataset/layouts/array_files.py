@@ -25,7 +25,7 @@ from ..._format.grid import MAX_SLOTS, Grid, Shape, digits
 from ..._storage.base import Storage
 from ..._storage.folder_store import StaleDataset
 from ..._storage.store import too_long
-from ..._types import Buffer, Json
+from ..._types import Buffer
 from ...abstract_io import effective_nthreads
 from ...exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..folder import Folder
@@ -287,77 +287,52 @@ def allocate_checked(
 # Whether an array is still the one that was opened
 
 
-class DescriptionCheck:
-    """Call it after a file of items is opened, and before the items are decoded.
+def description_check(
+    folder: Folder,
+    name: str,
+    seen: object,
+    read: Callable[[], object],
+    expected: object,
+) -> Callable[[], None]:
+    """Return a function that raises `StorageError` if there is another array now.
 
     A writer may have removed the array since it was opened, and put one with other
-    items under its name. The call raises `StorageError` then. As long as the file of
-    the description is the same, and so is its copy in a document that commits it, a
-    call costs one look at an inode.
-
-    Make it before the description is read, and then call `expect`.
+    items under its name. Call the function after a file of items is opened, and before
+    the items are decoded: as long as the description is the one that was `seen`, a call
+    costs one look at an inode.
 
     Parameters
     ----------
     folder, name
         The file of the description.
-
-    Attributes
-    ----------
-    identity
-        The version of the file when it was read, or what `Folder.identity` returns
-        for it; None at a URL.
-    copy
-        The copy in the document that commits it, which a change replaces before the
-        file; None for none.
+    seen
+        What `Folder.seen` has returned for it before it was read.
+    read
+        Returns how the items are stored now, according to the file.
+    expected
+        The value that `read` must return.
     """
 
-    def __init__(self, folder: Folder, name: str) -> None:
-        self._folder = folder
-        self._name = name
-        known = folder.tree.state
-        is_read = known.name == folder.full(name)
-        self.identity = known.version if is_read else folder.identity(name)
-        self.copy = self._copy_now()
-        self._path = folder.path()
-        self._expected: object = None
-        self._read: Callable[[], object] = object
-
-    def _copy_now(self) -> Json:
-        members = self._folder.tree.state.members
-        return members.get(self._folder.prefix[:-1]) if members else None
-
-    def expect(self, path: str, read: Callable[[], object], expected: object) -> None:
-        """Set how the items are stored.
-
-        Parameters
-        ----------
-        path
-            The folder of the array.
-        read
-            Returns how the items are stored now, according to the file.
-        expected
-            The value that `read` must return.
-        """
-        self._path, self._read, self._expected = path, read, expected
-
-    def __call__(self) -> None:
+    def check() -> None:
+        nonlocal seen
         # At a URL, a look at the file would be a round trip.
-        if self._folder.is_remote or self._folder.tree.is_draft:
+        if folder.is_remote or folder.tree.is_draft:
             return
-        identity, copy = self._folder.identity(self._name), self._copy_now()
-        if identity is not None and (identity, copy) == (self.identity, self.copy):
+        now = folder.seen(name)
+        if now[0] is not None and now == seen:
             return
         try:
-            if self._read() == self._expected:
-                self.identity, self.copy = identity, copy
+            if read() == expected:
+                seen = now
                 return
         except (FileNotFoundError, NotADirectoryError, Unsupported):
             pass
         except FormatError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-        raise StaleDataset(self._path)
+        raise StaleDataset(folder.path())
+
+    return check
 
 
 # Open files

@@ -39,7 +39,7 @@ from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
 from ...serializers import encode_document
 from ..folder import Folder, check_member_name
-from .array_files import DescriptionCheck, allocate_checked
+from .array_files import allocate_checked, description_check
 from .base import (
     ArrayLayout,
     Blocks,
@@ -255,10 +255,9 @@ class BcolzArray(BcolzNode, ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         self.allow_pickle = allow_pickle
-        self._check = DescriptionCheck(folder, STORAGE)
+        seen, read = folder.seen(STORAGE), partial(read_types, folder)
         self.storage = storage = folder.read_description(STORAGE)
-        read = partial(read_types, folder)
-        self._check.expect(folder.path(), read, read(storage))
+        self._check = description_check(folder, STORAGE, seen, read, read(storage))
         with naming_errors(folder.path(STORAGE)):
             self.dtype = _decode_dtype(storage.get("dtype"))
         self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))

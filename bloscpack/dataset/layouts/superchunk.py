@@ -26,7 +26,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,7 +67,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from ..folder import Folder
-from .array_files import DescriptionCheck, FileNames, allocate_checked
+from .array_files import FileNames, allocate_checked, description_check
 from .base import (
     DEFAULT_SETTINGS,
     ArrayLayout,
@@ -330,8 +329,8 @@ class Documents:
         How each array is stored, by name.
     length
         Number of rows when the documents were read.
-    check
-        Raises `StorageError` if ``meta/storage`` was replaced since it was read.
+    seen
+        What `Folder.seen` has returned for ``meta/storage`` before it was read.
     """
 
     def __init__(
@@ -344,7 +343,7 @@ class Documents:
         self.identity = identity
         self.arrays = dict(arrays or {})
         self.length = 0
-        self.check = DescriptionCheck(folder, STORAGE)
+        self.seen: object = None
         self._cbytes: dict[str, int] = {}  # of the files of arrays
 
     def read(self, *kinds: str) -> Documents:
@@ -352,7 +351,7 @@ class Documents:
 
         Raises `FormatError` if the dataset is damaged, or of none of the `kinds`.
         """
-        self.check = DescriptionCheck(self.folder, STORAGE)
+        self.seen = self.folder.seen(STORAGE)
         self._cbytes.clear()
         sizes = self._document(SIZES)  # it may say where the other documents are
         with naming_errors(self.folder.path(STORAGE)):
@@ -523,9 +522,10 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         if column:
             self.folder, self.description_files = self._data, ()
         self.storage = storage = documents.arrays[column]
-        self._check = copy(documents.check)
-        stated = storage.encode(), storage.identity
-        self._check.expect(self.folder.path(), partial(_stated, folder, column), stated)
+        stated, read = (storage.encode(), storage.identity), partial(_stated, folder)
+        self._check = description_check(
+            folder, STORAGE, documents.seen, partial(read, column), stated
+        )
         self.dtype, self.fill_value = storage.dtype, storage.fill[()]
         self.chunks = (storage.grid.chunk[0], *storage.inner)
         self.shards = (storage.grid.shard[0], *storage.inner)

@@ -89,7 +89,7 @@ from ...exceptions import (
 from ...numpy_io import typesize_of
 from ..folder import Folder, check_member_name, is_member_name
 from ..labels import ROW, stored_dims
-from .array_files import DescriptionCheck, FileNames
+from .array_files import FileNames, description_check
 from .base import (
     ArrayLayout,
     Blocks,
@@ -323,7 +323,7 @@ def check_present(
     """Raise `StorageError` if an array has lost rows, or another one is in its place.
 
     `known` and `expected` are the arguments and the result of `storage_of`. In a folder
-    `DescriptionCheck` compares them; at a URL, the document is read again for it.
+    `description_check` compares them; at a URL, the document is read again for it.
     """
     try:
         if folder.is_remote:
@@ -372,12 +372,11 @@ class ZarrArray(ArrayLayout):
 
     def _open(self) -> None:
         """Take over the document in the file, and read the files of this state."""
-        check = DescriptionCheck(self.folder, ZARR_JSON)
-        own = read_array_document(self.folder)
+        folder, seen = self.folder, self.folder.seen(ZARR_JSON)
+        own = read_array_document(folder)
         known = None if own.identity is None else own.identity.name
-        read = partial(read_storage, self.folder, known)
-        storage = storage_of(own, known)
-        check.expect(self.folder.path(), read, storage)
+        read, storage = partial(read_storage, folder, known), storage_of(own, known)
+        self._check = description_check(folder, ZARR_JSON, seen, read, storage)
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
         # A checksum of the name, if this was made as a column of a table.
@@ -394,10 +393,7 @@ class ZarrArray(ArrayLayout):
         is_sparse = MISSING_SHARDS in document.others[OWN]
         self.may_lack_files = is_sparse or not own.is_own
         self.leaves_out = NEW_ITEMS not in document.others[OWN]
-        self._check = check
-        self._check_present = partial(
-            check_present, self.folder, self.shape, known, storage
-        )
+        self._check_present = partial(check_present, folder, self.shape, known, storage)
         self.renew()
 
     @property
