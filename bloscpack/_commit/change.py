@@ -153,8 +153,9 @@ class Change:
         self._token = os.urandom(8).hex()
         self.new_folders: set[str] = set()
         self.disturbed: set[str] = set()
-        # By folder: the names that it has staged inside, and the members of the draft.
-        self._inside: dict[str, set[str]] = {}
+        # By folder: the names that it has staged inside, and the members of the draft;
+        # None until they are used.
+        self._names: dict[str, set[str]] | None = None
         # The folders whose files the change replaces, and those that are gone after it.
         self._replaced: set[str] = set()
         self._dropped: list[str] = []
@@ -170,16 +171,24 @@ class Change:
             return tree  # type: ignore[return-value]
         with self._lock:
             if self._draft is None:
-                for path in tree.state.members or ():
-                    self._note(path)
                 known = self._documents, self._files, self._removed, self._inside
                 self._draft = Draft(tree, *known)
         return self._draft
 
     def _note(self, name: str) -> None:
         """Note where a file, a document or a member is."""
-        for folder in folders_of(name):
-            self._inside.setdefault(folder, set()).add(name)
+        if self._names is not None:
+            for folder in folders_of(name):
+                self._names.setdefault(folder, set()).add(name)
+
+    def _inside(self, folder: str) -> list[str]:
+        """Return the names of what is in a folder: staged, or a member of the draft."""
+        if self._names is None:
+            assert self._draft is not None
+            self._names, members = {}, self._draft.before.state.members or {}
+            for name in (*members, *self._files, *self._documents):
+                self._note(name)
+        return sorted(self._names.get(folder, ()))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -264,7 +273,7 @@ class Change:
     def _forget(self, path: str) -> list[str]:
         """Forget what is staged at a path; return the members of the old state."""
         assert self.tree is not None  # a new dataset has no members
-        draft, inside = self.draft_of(self.tree), sorted(self._inside.get(path, ()))
+        draft, inside = self.draft_of(self.tree), self._inside(path)
         for name in inside:
             if name in self._files:
                 self._take(name, None, is_early=False)

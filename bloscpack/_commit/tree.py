@@ -463,8 +463,7 @@ class Draft(Tree):
     files, removed
         As those of `TreeState`.
     inside
-        By folder: the names of these inside of it, and of members. The change adds to
-        all four.
+        Returns the names of these in a folder, and of members. The change adds to all.
     """
 
     is_draft = True
@@ -475,7 +474,7 @@ class Draft(Tree):
         documents: Mapping[str, bytes | None],
         files: dict[str, str],
         removed: set[str],
-        inside: Mapping[str, set[str]],
+        inside: Callable[[str], Iterable[str]],
     ) -> None:
         self.store, self.before = before.store, before
         self.uses_copies = before.uses_copies
@@ -503,7 +502,7 @@ class Draft(Tree):
 
     def will_have(self, folder: str) -> bool:
         """Return whether the change may make a folder, or it belongs to a member."""
-        known, inside = self.state, tuple(self._inside.get(folder, ()))
+        known, inside = self.state, self._inside(folder)
         return any(n in known.files or n in (known.members or ()) for n in inside)
 
     def take(self, name: str) -> None:

@@ -24,6 +24,7 @@ from binascii import crc32
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
+from json.encoder import encode_basestring_ascii
 from typing import NoReturn
 
 from .._types import Json, JsonObject
@@ -293,7 +294,7 @@ class Root:
                 return encode_document(shown, 2 if "zarr_format" in shown else None)
             front, end = _around(shown)
             copies = ",\n".join(
-                "      %s: %s" % (json.dumps(name), texts[name])
+                "      %s: %s" % (encode_basestring_ascii(name), texts[name])
                 for name in sorted(texts, key=_level)
             )
             inner = "{\n%s\n    }" % copies if copies else "{}"
@@ -315,7 +316,7 @@ class Root:
             return None
         parts = text[len(start) : -len(stop)].split(',\n      "')
         parts[1:] = map('"'.__add__, parts[1:])
-        starts = [json.dumps(name) + ": " for name in stored]
+        starts = [encode_basestring_ascii(name) + ": " for name in stored]
         if len(parts) != len(starts) or not all(map(str.startswith, parts, starts)):
             return None
         parts = list(map(str.removeprefix, parts, starts))
