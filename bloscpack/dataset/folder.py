@@ -226,14 +226,17 @@ class Folder:
         """Return a value that changes when a file is replaced; None if unknown."""
         return self.store.identity(self.full(name))
 
-    def seen(self, name: str) -> tuple[object, Json]:
+    def seen(self, name: str, *, looks: bool = True) -> tuple[object, Json]:
         """Return values of a description that differ when it is another one.
 
         They are the identity of the file, and the copy in the document that commits it,
-        which a change replaces before the file; None for no copy.
+        which a change replaces before the file; None for no copy. If it does not look
+        at the file, the identity is that of the document which was read.
         """
-        members = self.tree.state.members
-        return self.identity(name), (members or {}).get(self.prefix[:-1])
+        known = self.tree.state
+        is_read = not looks and known.name == self.full(name)
+        identity = known.version if is_read else self.identity(name)
+        return identity, (known.members or {}).get(self.prefix[:-1])
 
     def version_of(self, name: str) -> object:
         """Return the `identity` of the file that has the content of a file now."""

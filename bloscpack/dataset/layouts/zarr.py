@@ -372,7 +372,7 @@ class ZarrArray(ArrayLayout):
 
     def _open(self) -> None:
         """Take over the document in the file, and read the files of this state."""
-        folder, seen = self.folder, self.folder.seen(ZARR_JSON)
+        folder, seen = self.folder, self.folder.seen(ZARR_JSON, looks=False)
         own = read_array_document(folder)
         known = None if own.identity is None else own.identity.name
         read, storage = partial(read_storage, folder, known), storage_of(own, known)
