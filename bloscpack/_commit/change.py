@@ -153,9 +153,10 @@ class Change:
         self._token = os.urandom(8).hex()
         self.new_folders: set[str] = set()
         self.disturbed: set[str] = set()
-        # By folder: the names that it has staged inside, and the members of the draft;
-        # None until they are used.
-        self._names: dict[str, set[str]] | None = None
+        # By folder: the names that it has staged inside, and the members of the state
+        # before, which are None until they are used.
+        self._staged: dict[str, set[str]] = {}
+        self._members: dict[str, list[str]] | None = None
         # The folders whose files the change replaces, and those that are gone after it.
         self._replaced: set[str] = set()
         self._dropped: list[str] = []
@@ -177,18 +178,19 @@ class Change:
 
     def _note(self, name: str) -> None:
         """Note where a file, a document or a member is."""
-        if self._names is not None:
-            for folder in folders_of(name):
-                self._names.setdefault(folder, set()).add(name)
+        for folder in folders_of(name):
+            self._staged.setdefault(folder, set()).add(name)
 
-    def _inside(self, folder: str) -> list[str]:
+    def _inside(self, folder: str) -> set[str]:
         """Return the names of what is in a folder: staged, or a member of the draft."""
-        if self._names is None:
+        if self._members is None:
             assert self._draft is not None
-            self._names, members = {}, self._draft.before.state.members or {}
-            for name in (*members, *self._files, *self._documents):
-                self._note(name)
-        return sorted(self._names.get(folder, ()))
+            members: dict[str, list[str]] = {}
+            for path in self._draft.before.state.members or ():
+                for around in folders_of(path):
+                    members.setdefault(around, []).append(path)
+            self._members = members  # complete, for other threads
+        return {*self._staged.get(folder, ()), *self._members.get(folder, ())}
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -273,7 +275,7 @@ class Change:
     def _forget(self, path: str) -> list[str]:
         """Forget what is staged at a path; return the members of the old state."""
         assert self.tree is not None  # a new dataset has no members
-        draft, inside = self.draft_of(self.tree), self._inside(path)
+        draft, inside = self.draft_of(self.tree), sorted(self._inside(path))
         for name in inside:
             if name in self._files:
                 self._take(name, None, is_early=False)
