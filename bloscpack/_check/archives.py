@@ -240,8 +240,12 @@ class ArchiveChecker:
         report = inspection.report
         self.report.include(report, member, start)
         if report.ok and inspection.geometry.array is None:
-            message = "not read: the metadata of the member describe no array"
-            self._add("unsupported", member, message, True, extent=(start, stop))
+            message = "the metadata of the member describe no array"
+            # For a shard, the document of the array states one.
+            kind, is_note = (
+                ("unsupported", True) if member.endswith(BLP) else ("chunks", False)
+            )
+            self._add(kind, member, message, is_note, extent=(start, stop))
         return inspection if report.ok and inspection.geometry.array else None
 
 

@@ -164,9 +164,9 @@ def check_options(options: Iterable[str], *found: Opened) -> None:
     for name in options:
         if not any(name in each.used for each in found):
             names = " and ".join(quoted_input(each.name) for each in found)
-            texts = names, "are" if found[1:] else "is"
-            use = option_name(name), USES.get(name, "CSV")
-            raise WrongUsage("--%s is for %s: %s %s none" % (*use, *texts))
+            verb, use = "are" if found[1:] else "is", USES.get(name, "CSV")
+            texts = option_name(name), use, names, verb
+            raise WrongUsage("--%s is for %s: %s %s none" % texts)
 
 
 def _split(path: str) -> tuple[str, list[str]]:

@@ -263,6 +263,7 @@ def are_lengths(found: object, least: int = 0) -> TypeGuard[Sequence[int]]:
     """Return whether a value from a file is a list of lengths of axes."""
     if not isinstance(found, (list, tuple)) or len(found) > NUMPY_NDIM:
         return False
+    # Each open of an array asks this several times: the calls below are of C code.
     return {*map(type, found)} <= {int} and (
         not found or (min(found) >= least and max(found) <= MAX_NBYTES)
     )

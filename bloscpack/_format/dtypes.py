@@ -492,9 +492,11 @@ def _descr(value: Any) -> Any:
             return _simple_type(value)
         case [*fields] if isinstance(value, list):
             return [_field(each) for each in fields]
-        case (kind, shape) if isinstance(value, tuple):
+        case (kind, [*shape]) if isinstance(value, tuple):
+            return _descr(kind), tuple(shape)
+        case (kind, int(length)) if isinstance(value, tuple):
             # Of a number, NumPy makes the size of an item of the kind S, U or V.
-            return _descr(kind), (shape,) if isinstance(shape, int) else tuple(shape)
+            return _descr(kind), (length,)
     raise ValueError("expected a type or a list of fields")
 
 

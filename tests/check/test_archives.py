@@ -167,6 +167,11 @@ CHANGES = {
         ("document", "a/zarr.json"),
         "",
     ),
+    "no array": (
+        lambda data: {"a/c/0": bp.pack_bytes_to_bytes(b"text")},
+        ("chunks", "a/c/0"),
+        "a",
+    ),
     "no file": (lambda data: {"step.blp": bytes(9)}, ("chunks", "step.blp"), "step"),
 }
 

@@ -616,6 +616,7 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "dtype-unit-divided": ("A5", array(dtype="'<M8[s/2]'")),
     "dtype-pair": ("A5", array(dtype="('<i4', (1,))")),
     "dtype-single-pair": ("A2", array(dtype="[('', ('<i4', (1,)))]")),
+    "dtype-text-shape": ("A5", array(dtype="[('a', ('<i4', ''))]")),
     "dtype-strings": ("A5", array(dtype="'' '<i4'")),
     "dtype-escape": ("A5", array(dtype="'\\74i4'")),
     "dtype-no-shape": ("A17", array(dtype="[('a', '|S0', ()), ('b', '<i4')]")),

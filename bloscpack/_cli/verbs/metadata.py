@@ -75,7 +75,8 @@ def run(args: Namespace) -> None:
         raise WrongUsage("a file to change can't be standard input")
     edit = _edit(args) if args.set_ is None else _replacement(args.set_)
     is_file = isinstance(named(args.file_), NamedFile)
-    (_change_file if is_file else _change_dataset)(args, edit)
+    change = _change_file if is_file else _change_dataset
+    change(args, edit)
 
 
 def _metadata_of(path: str) -> Json:

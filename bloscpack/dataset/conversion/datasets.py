@@ -193,9 +193,11 @@ def _text_content(array: Array, path: str, is_fixed: bool) -> Rows:
 
     def rows() -> Iterator[Items]:
         for block in blocks():
-            values = block.ravel().tolist()
-            made = fixed(values, dtype, path) if is_fixed else block.astype(dtype)
-            yield made.reshape(block.shape)
+            if is_fixed:
+                made = fixed(block.ravel().tolist(), dtype, path)
+                yield made.reshape(block.shape)
+            else:
+                yield block.astype(dtype)
 
     attrs = array.attrs.asdict()
     found = Rows(dtype, array.shape, None, attrs, fill, array.dims)
