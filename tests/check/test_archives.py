@@ -561,3 +561,15 @@ def test_flipped_bits_of_names_in_the_directory(tmp_path):
             for name, array in arrays.items():
                 assert array.tolist() == found[name].tolist()
             saved.unlink()
+
+
+def test_losses_of_two_members_are_added():
+    values = np.random.default_rng(1).random((1000, 5))
+    fp = io.BytesIO()
+    bp.savez(fp, a=values, b=values, c=np.arange(9), settings={"chunk_size": "8K"})
+    data = bytearray(fp.getvalue())
+    for name in "a/c/0/0", "b/c/0/0":
+        at = header_of(data, name) + 20_000
+        data[at : at + 4] = b"????"
+    result, _ = recovered(data)
+    assert (2, False) == (result.nlost, result.complete)
