@@ -82,7 +82,7 @@ def test_sizes_that_the_header_does_not_tell(folder, length):
 
 
 @pytest.mark.parametrize("entry", [-1, 0, 2**62])
-def test_table_that_can_not_be_true(folder, entry):
+def test_table_that_can_not_be_true(folder, entry, run):
     data = bytearray((folder / "b.blp").read_bytes())
     count = describe("b.blp")["offsets"]["count"]
     first_at = data.index(b"\x02\x01", 100)
@@ -90,6 +90,8 @@ def test_table_that_can_not_be_true(folder, entry):
     data[second : second + 8] = entry.to_bytes(8, "little", signed=True)
     (folder / "b.blp").write_bytes(data)
     assert not describe("b.blp")["offsets"]["plausible"]
+    code, out, _ = run("info", "b.blp")
+    assert (0, True) == (code, "the offsets are wrong: see 'blpk verify'" in out)
 
 
 def test_first_chunk_that_is_not_what_the_header_says(folder):
