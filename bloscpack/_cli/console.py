@@ -141,10 +141,6 @@ class Console:
             if not self.is_optional:
                 raise
 
-    def put_line(self, line: str) -> None:
-        """Write a line to standard output, also where that carries data."""
-        self.put(encodable(printable(line), sys.stdout) + "\n")
-
     def put_bytes(self, data: bytes, flush: bool = False) -> None:
         """Write bytes to standard output, and flush it if more may come much later.
 
@@ -222,11 +218,8 @@ class Console:
     # Messages
 
     def say(self, line: str = "") -> None:
-        """Print a line for a person, without a prefix."""
-        if self.is_data:
-            self.put_error(encodable(printable(line), sys.stderr) + "\n")
-        else:
-            self.put_line(line)
+        """Write a line to standard output, without a prefix."""
+        self.put(encodable(printable(line), sys.stdout) + "\n")
 
     def say_all(self, lines: Iterable[str]) -> None:
         """Print lines for a person, without a prefix."""

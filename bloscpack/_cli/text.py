@@ -1,10 +1,10 @@
 """What the command shows of files and datasets: lines, tables, JSON, sizes, versions.
 
 Contract: no control character, and no mark that changes the direction of text, reaches
-the terminal from a file name, an option or a file. `say`, `put_line` and the functions
-of `log` replace unprintable characters by escape sequences (`printable`), and so
-characters that the encoding of the terminal lacks. `json_text` and `say_json` use the
-escape sequences of JSON, so that their output stays valid JSON.
+the terminal from a file name, an option or a file. `say` and the functions of `log`
+replace unprintable characters by escape sequences (`printable`), and so characters that
+the encoding of the terminal lacks. `json_text` and `say_json` use the escape sequences
+of JSON, so that their output stays valid JSON.
 
 `FACTS` is the table of all lines of ``blpk info``, in order. A description of a file is
 brought into the form of one of a dataset, so that both are drawn by the same table.

@@ -153,15 +153,10 @@ class _HeadAndRest(io.RawIOBase):
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._parts: list[Readable] = [io.BytesIO(head), rest]
-        self._rest = rest
 
     def readable(self) -> bool:
         """Return True."""
         return True
-
-    def fileno(self) -> int:
-        """Return the descriptor of the pipe."""
-        return self._rest.fileno()
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
         """Read into a buffer; return the number of bytes."""

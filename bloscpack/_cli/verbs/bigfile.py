@@ -349,7 +349,7 @@ def _get_attr(args: Namespace) -> None:
         if not names:
             fields = name, attribute.dtype_name, attribute.nmemb, text
             text = "%s %s %d [ %s ]" % fields
-        console.put_line(text)
+        console.say(text)
 
 
 def _set_attr(args: Namespace) -> None:
