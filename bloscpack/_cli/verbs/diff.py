@@ -83,8 +83,6 @@ def run(args: Namespace) -> int:
                 if not each.member:
                     warn_of_rest_in(each.name, each.path)
             _show(args, found, a, b)
-    except BrokenPipeError:
-        raise
     except (BloscpackError, OSError) as error:
         if exit_codes.exit_code(error) != exit_codes.EXIT_COULD_NOT:
             raise
