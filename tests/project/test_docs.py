@@ -575,6 +575,6 @@ def test_the_extras_that_all_leaves_out_are_named():
     assert names is not None
     # The extra `s3` includes `remote`.
     left_out = described - {*names[1].split(","), "remote"}
-    sentence = re.search(r"installs all of them except(.*?):\n", text, re.S)
+    sentence = re.search(r"of all optional features except(.*?):\n", text, re.S)
     assert sentence is not None
     assert left_out == set(re.findall(r"``(\w+)``", sentence[1]))
