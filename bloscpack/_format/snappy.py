@@ -25,7 +25,8 @@ def find_codec() -> ModuleType | None:
         from cramjam import snappy
     except ImportError:
         return None
-    return snappy
+    module: ModuleType = snappy
+    return module
 
 
 def decompress_into(
