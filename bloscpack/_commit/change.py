@@ -153,10 +153,8 @@ class Change:
         self._token = os.urandom(8).hex()
         self.new_folders: set[str] = set()
         self.disturbed: set[str] = set()
-        # By folder: the names that it has staged inside, and the members of the state
-        # before, which are None until they are used.
+        # By folder: the names that it has staged inside.
         self._staged: dict[str, set[str]] = {}
-        self._members: dict[str, list[str]] | None = None
         # The folders whose files the change replaces, and those that are gone after it.
         self._replaced: set[str] = set()
         self._dropped: list[str] = []
@@ -172,7 +170,7 @@ class Change:
             return tree  # type: ignore[return-value]
         with self._lock:
             if self._draft is None:
-                known = self._documents, self._files, self._removed, self._inside
+                known = self._documents, self._files, self._removed, self._staged
                 self._draft = Draft(tree, *known)
         return self._draft
 
@@ -180,17 +178,6 @@ class Change:
         """Note where a file, a document or a member is."""
         for folder in folders_of(name):
             self._staged.setdefault(folder, set()).add(name)
-
-    def _inside(self, folder: str) -> set[str]:
-        """Return the names of what is in a folder: staged, or a member of the draft."""
-        if self._members is None:
-            assert self._draft is not None
-            members: dict[str, list[str]] = {}
-            for path in self._draft.before.state.members or ():
-                for around in folders_of(path):
-                    members.setdefault(around, []).append(path)
-            self._members = members  # complete, for other threads
-        return {*self._staged.get(folder, ()), *self._members.get(folder, ())}
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -275,7 +262,8 @@ class Change:
     def _forget(self, path: str) -> list[str]:
         """Forget what is staged at a path; return the members of the old state."""
         assert self.tree is not None  # a new dataset has no members
-        draft, inside = self.draft_of(self.tree), sorted(self._inside(path))
+        draft = self.draft_of(self.tree)
+        inside = sorted(draft.inside(path))
         for name in inside:
             if name in self._files:
                 self._take(name, None, is_early=False)

@@ -23,7 +23,7 @@ from .._format.committed import (
     in_own_file,
 )
 from .._format.identity import CONSOLIDATED, is_copy, stated_identity
-from .._format.names import is_within
+from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, StaleDataset
 from .._storage.store import Store
@@ -462,8 +462,8 @@ class Draft(Tree):
         The documents that the change has staged, by name; None for one that it removes.
     files, removed
         As those of `TreeState`.
-    inside
-        Returns the names of these in a folder, and of members. The change adds to all.
+    staged
+        By folder: the names of these inside of it. The change adds to all four.
     """
 
     is_draft = True
@@ -474,14 +474,17 @@ class Draft(Tree):
         documents: Mapping[str, bytes | None],
         files: dict[str, str],
         removed: set[str],
-        inside: Callable[[str], Iterable[str]],
+        staged: Mapping[str, set[str]],
     ) -> None:
         self.store, self.before = before.store, before
         self.uses_copies = before.uses_copies
         self._documents, self._files, self._removed = documents, files, removed
         self._values: dict[str, Json] = {}
-        self._inside = inside
+        self._staged = staged
         known = before.state
+        # The members of the state before; by folder, and None until they are used.
+        self._before = known.members or {}
+        self._members: dict[str, list[str]] | None = None
         self.state = found = known.again(known.version, None)
         # The only state that changes: no other object refers to it.
         found.files, found.removed = files, removed  # type: ignore[assignment]
@@ -500,10 +503,20 @@ class Draft(Tree):
 
     renew = now = read
 
+    def inside(self, folder: str) -> set[str]:
+        """Return the names of what is in a folder: staged, or a member before."""
+        if self._members is None:
+            members: dict[str, list[str]] = {}
+            for path in self._before:
+                for around in folders_of(path):
+                    members.setdefault(around, []).append(path)
+            self._members = members  # complete, for other threads
+        return {*self._staged.get(folder, ()), *self._members.get(folder, ())}
+
     def will_have(self, folder: str) -> bool:
         """Return whether the change may make a folder, or it belongs to a member."""
-        known, inside = self.state, self._inside(folder)
-        return any(n in known.files or n in (known.members or ()) for n in inside)
+        known, names = self.state, self.inside(folder)
+        return any(n in known.files or n in (known.members or ()) for n in names)
 
     def take(self, name: str) -> None:
         """Take over a document that the change has staged."""
