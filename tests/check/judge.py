@@ -66,8 +66,9 @@ def judge(damaged, hangs=HANGS):
     outcome = {"chunks": len(copies), "intact": intact, "saved": [], "placed": []}
     outcome |= {"certain": False, "complete": False, "wrong": [], "excused": []}
     start = time.monotonic()
-    signal.signal(signal.SIGALRM, _raise_timeout)
-    signal.alarm(hangs)
+    if hangs:
+        signal.signal(signal.SIGALRM, _raise_timeout)
+        signal.alarm(hangs)
     try:
         _, dropped, _ = recovered(damaged.data, drop=True)
         new, filled, recovery = recovered(damaged.data)
@@ -77,7 +78,8 @@ def judge(damaged, hangs=HANGS):
     except Exception as error:
         return outcome | {"raised": repr(error)[:300]}
     finally:
-        signal.alarm(0)
+        if hangs:
+            signal.alarm(0)
         elapsed = time.monotonic() - start
         if elapsed > SLOW:
             outcome["seconds"] = round(elapsed, 1)

@@ -15,4 +15,4 @@ def content(found):
         return attributes, {name: content(found[name]) for name in found}
     if isinstance(found, dataset.Table):
         return attributes, [(name, content(found[name])) for name in found.names]
-    return attributes, found[...].tolist(), str(found.dtype)
+    return attributes, found.shape, found[...].tolist(), str(found.dtype)

@@ -470,8 +470,8 @@ def test_attributes_that_no_reader_takes(layout):
         assert numbers(10).tolist() == array[:].tolist()
 
 
-def deep_list(depth, found=()):
-    found = [] if isinstance(found, tuple) else found
+def deep_list(depth, found=None):
+    found = [] if found is None else found
     for _ in range(depth):
         found = [found]
     return found

@@ -665,7 +665,9 @@ def test_columns_of_different_lengths_are_made_equal(tmp_path):
         assert {400} == {len(column) for column in table.columns.values()}
 
 
-@pytest.mark.parametrize(("mode", "error"), [("x", FileExistsError), ("w", OSError)])
+@pytest.mark.parametrize(
+    ("mode", "error"), [("x", FileExistsError), ("w", StorageError)]
+)
 def test_a_dataset_made_meanwhile_is_not_replaced(tmp_path, mode, error):
     """With "w" it is open for changes."""
     made = []
@@ -678,8 +680,11 @@ def test_a_dataset_made_meanwhile_is_not_replaced(tmp_path, mode, error):
 
     with pytest.raises(error):
         dataset.create_array(tmp_path / "a", blocks(), mode=mode)
-    assert (mode == "x") == made.pop().closed
     assert [7, 8] == dataset.open(tmp_path / "a")[:].tolist()
+    if mode == "w":
+        made[0].append([9])
+        assert [7, 8, 9] == dataset.open(tmp_path / "a")[:].tolist()
+    assert (mode == "x") == made.pop().closed
     assert ["a"] == os.listdir(tmp_path)
 
 

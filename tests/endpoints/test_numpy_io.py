@@ -639,7 +639,7 @@ def test_long_text_takes_no_time(text):
         "try: bp.unpack_ndarray_from_bytes(packed, limits=limits)\n"
         "except bp.FormatError as error: assert len(str(error)) < 10_000" % text
     )
-    done = run_python("-c", code)
+    done = run_python("-c", code, timeout=120)
     assert 0 == done.returncode, done.stderr
 
 
