@@ -26,7 +26,7 @@ from .._format.names import listed
 from .._format.other_formats import name_folder
 from .._format.rows import union
 from .._format.zarr_metadata import MASK, ZARR_JSON, unusual_json
-from .._storage.folder_store import LinkFound
+from .._storage.folder_store import LinkFound, StaleDataset
 from .._storage.paths import is_url
 from .._storage.urls import path_of
 from .._types import Path, StorageOptions
@@ -52,7 +52,7 @@ from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .layouts.zarr import ZarrArray
 
 # Maximum number of times that an array or a table is checked while writers change it.
-ATTEMPTS = 10
+ATTEMPTS = 20
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 # A note about a document.
@@ -649,7 +649,13 @@ def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, 
     `used` has names in the dataset, `prefix` is a name in the folder. No link is
     followed.
     """
-    for last, kind in folder.entries(prefix):
+    try:
+        entries = folder.entries(prefix)
+    except StaleDataset:
+        if not prefix:
+            raise
+        return  # a writer has removed the folder since it was listed
+    for last, kind in entries:
         name = prefix + "/" + last if prefix else last
         if folder.prefix + name in used or name == STAGING:
             continue
