@@ -241,10 +241,9 @@ class ArchiveChecker:
         self.report.include(report, member, start)
         if report.ok and inspection.geometry.array is None:
             message = "the metadata of the member describe no array"
-            # For a shard, the document of the array states one.
-            kind, is_note = (
-                ("unsupported", True) if member.endswith(BLP) else ("chunks", False)
-            )
+            # The document beside a shard states an array, so its absence is damage.
+            is_note = member.endswith(BLP)
+            kind = "unsupported" if is_note else "chunks"
             self._add(kind, member, message, is_note, extent=(start, stop))
         return inspection if report.ok and inspection.geometry.array else None
 

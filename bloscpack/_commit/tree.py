@@ -504,7 +504,7 @@ class Draft(Tree):
     renew = now = read
 
     def inside(self, folder: str) -> set[str]:
-        """Return the names of what is in a folder: staged, or a member before."""
+        """Return the staged names, and the old members, that are in a folder."""
         if self._members is None:
             members: dict[str, list[str]] = {}
             for path in self._before:

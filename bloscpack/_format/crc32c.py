@@ -38,7 +38,7 @@ def crc32c(data: Buffer, value: int = 0) -> int:
 
 
 def digest(data: Buffer) -> bytes:
-    """Return the checksum of a buffer as it is stored."""
+    """Return the checksum of a buffer in its 4 bytes of a file, little-endian."""
     return crc32c(data).to_bytes(4, "little")
 
 

@@ -212,7 +212,7 @@ def _check_block(
 
 def _sum(block: Block, number: int, size: int, nthreads: int, count: Progress) -> int:
     """Return the sum of the first `size` bytes of a data file, which are counted."""
-    sums = [0]
+    total = 0
 
     def work(offset: int) -> tuple[int, int]:
         piece = numpy.empty(min(PIECE_NBYTES, size - offset), "u1")
@@ -220,12 +220,13 @@ def _sum(block: Block, number: int, size: int, nthreads: int, count: Progress) -
         return byte_sum(piece[:done]), done
 
     def deliver(result: tuple[int, int]) -> None:
-        sums.append(result[0])
+        nonlocal total
+        total = (total + result[0]) % MODULUS
         count(result[1])
 
     nthreads = nthreads if size > PIECE_NBYTES else 1
     ordered(range(0, size, PIECE_NBYTES), work, deliver, nthreads)
-    return sum(sums) % MODULUS
+    return total
 
 
 def _holes(tree: Tree, path: str, size: int) -> list[tuple[int, int]]:

@@ -34,7 +34,7 @@ from .layouts.base import ArrayLayout
 from .layouts.shard_files import ShardFiles
 from .layouts.shard_grid import ShardIndex, place_of
 
-# What differs, what an array needs, and what its file has.
+# The name of a property, its value in an array, and another value in a file.
 Difference = tuple[str, object, object]
 
 MISSING = "missing"

@@ -231,7 +231,7 @@ class Folder:
 
         They are the identity of the file, and the copy in the document that commits it,
         which a change replaces before the file; None for no copy. If it does not look
-        at the file, the identity is that of the document which was read.
+        at the file, the identity is the one with which the document was read.
         """
         known = self.tree.state
         is_read = not looks and known.name == self.full(name)

@@ -55,13 +55,13 @@ from .xarray_values import (
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree, Variable
 
-# The part of a group that changes, by dimensions, and what a user gives for it.
+# The part of a group that changes, by dimensions; and the argument `region`.
 Parts = dict[Any, slice]
 Region = Mapping[str, slice | str] | str | None
 # Options of `create_array` by the names of variables; a name, items and its options.
 Given = dict[str, dict[str, Any]]
 Named = tuple[str, Any, dict[str, Any]]
-# What is added to a group, and what becomes of its other variables.
+# The variables that are added to a group, and the steps that change others.
 Plan = tuple[list[str], "list[Step]"]
 
 # The name of the variable of a `DataArray` without one.
