@@ -13,18 +13,21 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy
 
 from .._engine.forks import renew_after_fork
 from .._engine.threads import Workspace, run_length
-from .._format.chunks import decompress_verified, verified_chunk
+from .._format.block_table import BlockRow, blocks_of
+from .._format.chunks import decompress_verified, read_blocks, verified_chunk
+from .._storage.base import Storage
 from .._types import Buffer
 from ..abstract_io import nthreads_to_read
 from ..checksums import Hash
-from ..exceptions import FormatError
+from ..exceptions import FormatError, StorageError
 from .source import ChunkSource, Needs, Room
 
 # Default number of plain bytes that a source keeps of the chunks used last.
@@ -33,6 +36,10 @@ CACHE_NBYTES = 32 * 2**20
 # more, of which a part can be read at much less cost.
 MAX_NOTED, FEW_NOTED = 2**16, 8
 LONG_NBYTES = 2**18
+# Number of reads of blocks of a chunk, lately, from which the whole chunk is read and
+# kept; at a URL, where each read is a round trip. Reading and keeping a chunk takes as
+# long as about 8 blocks.
+READS_OF_BLOCKS, REMOTE_READS_OF_BLOCKS = 8, 2
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
 # and about the least number for which another thread is of use.
 RUN_NBYTES = 2**20
@@ -166,6 +173,27 @@ class Fetched(NamedTuple):
     explain: Callable[[FormatError, int], FormatError]
 
 
+class BlockFile(Protocol):
+    """A file that has, for chunks, rows of a table of blocks."""
+
+    storage: Storage
+
+    def row(self, number: int) -> BlockRow | None:
+        """Return the row of a chunk; None if it has none."""
+
+    def extents_of(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return offsets and sizes of chunks, ascending, with their digests."""
+
+    def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of extents (start, stop), which are requested at once."""
+
+
+# The number of a chunk, its row, and the runs of its blocks that are needed.
+BlockPlan = tuple[int, BlockRow, list[tuple[int, int]]]
+# Bytes of a chunk that were read, by their position in the chunk.
+BlockBytes = dict[int, bytes]
+
+
 class ChunkLoader(ChunkSource):
     """Chunks in files, which are verified, decompressed, and perhaps kept."""
 
@@ -269,6 +297,133 @@ class ChunkLoader(ChunkSource):
                 use(number, memory if wanted == size else memory[:wanted])
             elif wanted != size:
                 target[:] = memory[:wanted]
+
+    # Blocks of chunks
+
+    def _load_blocks(
+        self, loading: Loading, file: BlockFile, version: Hashable, run: Sequence[int]
+    ) -> Sequence[int]:
+        """Load chunks of which few blocks are needed; return the numbers of the others.
+
+        Those also give the reason if a block can't be read. `version` is that of the
+        file in the keys of the cache.
+        """
+        use, room, needs, keep_from = loading
+        assert needs is not None
+        is_far, left = file.storage.is_remote, []
+        plans: list[BlockPlan] = []
+        whole = False  # whether chunks are read as a whole
+        for number in run:
+            row, key, runs = file.row(number), (number, version), []
+            has_target = room is not None and room(number) is not None
+            is_kept = bool(self._cache) and self._cache.get(key) is not None
+            if not (row is None or has_target or is_kept):
+                header, keeps = row.header, number >= keep_from
+                runs = blocks_of(needs(number), header.blocksize, header.nblocks)
+                if is_far and runs and self._use_kept(use, key, row, runs):
+                    continue
+                if runs and keeps and self._is_kept_whole(key, header.nbytes):
+                    runs = []
+            if row is None or not runs:
+                left.append(number)
+                whole = whole or not is_kept
+            else:
+                plans.append((number, row, runs))
+        fetched: dict[int, BlockBytes] = {}
+        if plans and is_far:
+            with suppress(FormatError, StorageError):
+                fetched = {} if whole else _fetch_blocks(file, plans)
+            if not fetched:
+                return sorted([*left, *(number for number, _, _ in plans)])
+        for number, row, runs in plans:
+            memory = self._read_blocks(file, number, row, runs, fetched.get(number))
+            if memory is None:
+                left.append(number)
+                continue
+            for first, after in runs if is_far and number >= keep_from else ():
+                size = row.header.blocksize
+                plain = bytes(memory[first * size : after * size])
+                self._cache.put((number, version, first, after), plain)
+            use(number, memory)
+        return sorted(left)
+
+    def _is_kept_whole(self, key: Hashable, size: int) -> bool:
+        """Return whether to read and keep a chunk of which blocks are read again."""
+        most = REMOTE_READS_OF_BLOCKS if self.is_far else READS_OF_BLOCKS
+        fits = size <= self._cache.limit
+        return fits and self._cache.count_read(key, size) >= most
+
+    def _read_blocks(
+        self,
+        file: BlockFile,
+        number: int,
+        row: BlockRow,
+        runs: Sequence[tuple[int, int]],
+        fetched: BlockBytes | None = None,
+    ) -> memoryview | None:
+        """Return memory for a chunk, with runs of its blocks; None if that fails.
+
+        `fetched` has the bytes that are needed, if they were read before.
+        """
+
+        def read(view: memoryview, position: int) -> int:
+            if fetched is None:
+                return file.storage.read_into(view, at + position)
+            content = fetched[position][: len(view)]
+            view[: len(content)] = content
+            return len(content)
+
+        at = file.extents_of([number])[0][0]
+        memory = self._cache.memory(row.header.nbytes)
+        done = read_blocks(read, self._workspace.view, row, runs, memory)
+        return memory if done else None
+
+    def _use_kept(
+        self,
+        use: Callable[[int, memoryview], object],
+        key: tuple[int, Hashable],
+        row: BlockRow,
+        runs: Sequence[tuple[int, int]],
+    ) -> bool:
+        """Use runs of blocks in memory; return whether all of them are there."""
+        found = [self._cache.get((*key, *run)) for run in runs]
+        memory = self._cache.memory(row.header.nbytes)
+        for (first, _), plain in zip(runs, found, strict=True):
+            if plain is None:
+                return False
+            start = first * row.header.blocksize
+            memory[start : start + len(plain)] = plain
+        use(key[0], memory)
+        return True
+
+
+def _fetch_blocks(file: BlockFile, plans: Sequence[BlockPlan]) -> dict[int, BlockBytes]:
+    """Return the bytes of blocks of chunks, by number.
+
+    Return none if that takes more requests than reading the chunks.
+    """
+    keys: list[tuple[int, int]] = []
+    extents: list[tuple[int, int, int, int]] = []
+    for number, row, runs in plans:
+        at = file.extents_of([number])[0][0]
+        for first, after in runs:
+            low, end = row.ends[first - 1] if first else 0, row.ends[after - 1]
+            keys.append((number, low))
+            extents.append((len(extents), at + low, at + end, end - low))
+    in_order = sorted(extents, key=lambda extent: extent[1])
+    requests = [*plan_runs(iter(in_order), None, True)]
+    starts, sizes = file.extents_of([number for number, _, _ in plans])
+    chunks = ((0, at, at + n, n) for at, n in sorted(zip(starts, sizes, strict=True)))
+    if len(requests) > sum(1 for _ in plan_runs(chunks, None, True)):
+        return {}
+    found: dict[int, BlockBytes] = {}
+    contents = file.read_many([(run.offset, run.stop) for run in requests])
+    for run, content in zip(requests, contents, strict=True):
+        for i, start, stop, _ in run.chunks:
+            number, low = keys[i]
+            part = content[start - run.offset : stop - run.offset]
+            found.setdefault(number, {})[low] = part
+    return found
 
 
 # The cache

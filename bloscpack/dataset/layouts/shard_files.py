@@ -20,6 +20,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import suppress
 from functools import partial
 from itertools import count, repeat
 
@@ -30,9 +31,9 @@ from ..._arrays.source import Needs, Room
 from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
-from ..._format.block_table import BlockRow, blocks_of
+from ..._format.block_table import blocks_of
 from ..._format.blosc_header import decode_header
-from ..._format.chunks import decompress, read_blocks, verified_chunk
+from ..._format.chunks import decompress, verified_chunk
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
@@ -54,10 +55,6 @@ ATTEMPTS = 3
 # while they are read: then they are not loaded once more.
 RELOADS = 100
 RELOAD_SECONDS = 30
-# Number of reads of blocks of a chunk, lately, from which the whole chunk is read and
-# kept; at a URL, where each read is a round trip. Reading and keeping a chunk takes as
-# long as about 8 blocks.
-READS_OF_BLOCKS, REMOTE_READS_OF_BLOCKS = 8, 2
 # The chunks of an array without changes that wait.
 NONE_WAITING: Mapping[int, Array] = {}
 
@@ -428,12 +425,20 @@ class ShardFiles(ChunkFiles):
         self, loading: Loading, used: dict[int, set[object]], run: Sequence[int]
     ) -> None:
         """Load chunks of a file, all from the same version of it."""
+        shard, file = run[0] // self.slots, None
         if loading.needs is not None and self.sharding.has_blocks:
-            run = self._load_blocks(loading, used, run)
-            if not run:
-                return
+            with suppress(FormatError, StorageError):  # what follows raises it
+                file = self.file(shard, run)
+        if file is not None and file.has_rows:
+            version = file.storage.identity
+            left = self._load_blocks(loading, file, version, run)
+            if len(left) < len(run):
+                used.setdefault(shard, set()).add(version)
+            run = left
+        if not run:
+            return
         version, cached, frames = self._content(run)
-        used.setdefault(run[0] // self.slots, set()).add(version)
+        used.setdefault(shard, set()).add(version)
         sizes, explain = repeat(self.chunk_size), self._explain
         fetched = Fetched(run, sizes, frames, cached, version, CHECKSUM, explain)
         if self.decode is None:
@@ -485,11 +490,10 @@ class ShardFiles(ChunkFiles):
         row = file.row(number) if self.sharding.has_blocks else None
         if row is not None:
             runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
-            if runs and not self._is_kept_whole(key):
-                memory = cache.memory(self.chunk_size)
+            if runs and not self._is_kept_whole(key, self.chunk_size):
                 with own_settings:
-                    done = self._read_blocks(file, number, row, runs, memory)
-                return memory[start:stop] if done else None
+                    memory = self._read_blocks(file, number, row, runs)
+                return None if memory is None else memory[start:stop]
         frame = self._workspace.view(size)
         if file.storage.read_into(frame, file.starts[slot]) < size:
             return None
@@ -506,109 +510,6 @@ class ShardFiles(ChunkFiles):
             sizes = [self.chunk_size]
             self._place(loading, Fetched([number], sizes, [frame], {}, *how))
         return found[0][start:stop]
-
-    def _is_kept_whole(self, key: tuple[int, object]) -> bool:
-        """Return whether to read and keep a chunk of which blocks are read again."""
-        most = REMOTE_READS_OF_BLOCKS if self.folder.is_remote else READS_OF_BLOCKS
-        size = self.chunk_size
-        fits = size <= self._cache.limit
-        return fits and self._cache.count_read(key, size) >= most
-
-    def _read_blocks(
-        self,
-        file: ShardIndex,
-        number: int,
-        row: BlockRow,
-        runs: Sequence[tuple[int, int]],
-        memory: memoryview,
-    ) -> bool:
-        """Read blocks of a chunk into the memory for it; return whether it was done."""
-        at, read_into = file.extents_of([number])[0][0], file.storage.read_into
-
-        def read(view: memoryview, position: int) -> int:
-            return read_into(view, at + position)
-
-        return read_blocks(read, self._workspace.view, row, runs, memory)
-
-    def _load_blocks(
-        self, loading: Loading, used: dict[int, set[object]], run: Sequence[int]
-    ) -> Sequence[int]:
-        """Load chunks of which few blocks are needed; return the numbers of the others.
-
-        Those also give the reason if a block can't be read.
-        """
-        use, room, needs, keep_from = loading
-        assert needs is not None
-        shard, cache, left = run[0] // self.slots, self._cache, []
-        try:
-            file = self.file(shard, run)
-        except (FormatError, StorageError):
-            return run
-        if file is None or not file.has_rows:
-            return run
-        version, is_far = file.storage.identity, file.storage.is_remote
-        plans: list[BlockPlan] = []
-        whole = False  # whether chunks are read as a whole
-        for number in run:
-            row, key, runs = file.row(number), (number, version), []
-            has_target = room is not None and room(number) is not None
-            is_kept = bool(cache) and cache.get(key) is not None
-            if not (row is None or has_target or is_kept):
-                header, keeps = row.header, number >= keep_from
-                runs = blocks_of(needs(number), header.blocksize, header.nblocks)
-                if is_far and runs and self._use_kept(use, key, header.blocksize, runs):
-                    continue
-                if runs and keeps and self._is_kept_whole(key):
-                    runs = []
-            if row is None or not runs:
-                left.append(number)
-                whole = whole or not is_kept
-            else:
-                plans.append((number, row, runs))
-        fetched: dict[int, BlockBytes] | None = {}
-        if plans and is_far:
-            # No more requests than for whole chunks.
-            try:
-                fetched = None if whole else _fetch_blocks(file, plans)
-            except (FormatError, StorageError):
-                fetched = None
-            if fetched is None:
-                return sorted([*left, *(number for number, _, _ in plans)])
-        for number, row, runs in plans:
-            memory = cache.memory(self.chunk_size)
-            if is_far and fetched:
-                read = partial(_read_fetched, fetched[number])
-                done = read_blocks(read, self._workspace.view, row, runs, memory)
-            else:
-                done = self._read_blocks(file, number, row, runs, memory)
-            if done:
-                used.setdefault(shard, set()).add(version)
-                for first, after in runs if is_far and number >= keep_from else ():
-                    size = row.header.blocksize
-                    plain = bytes(memory[first * size : after * size])
-                    cache.put((number, version, first, after), plain)
-                use(number, memory)
-            else:
-                left.append(number)
-        return sorted(left)
-
-    def _use_kept(
-        self,
-        use: Callable[[int, memoryview], object],
-        key: tuple[int, object],
-        blocksize: int,
-        runs: Sequence[tuple[int, int]],
-    ) -> bool:
-        """Use runs of blocks in memory; return whether all of them are there."""
-        found = [self._cache.get((*key, *run)) for run in runs]
-        memory = self._cache.memory(self.chunk_size)
-        for (first, _), plain in zip(runs, found, strict=True):
-            if plain is None:
-                return False
-            start = first * blocksize
-            memory[start : start + len(plain)] = plain
-        use(key[0], memory)
-        return True
 
     def _content(
         self, run: Sequence[int]
@@ -717,46 +618,3 @@ class ShardFiles(ChunkFiles):
 
         self.load([number], use)
         return result[tuple(slice(0, n) for n in lengths(self.cut.box(number)))]
-
-
-# The number of a chunk, its row, and the runs of its blocks that are needed.
-BlockPlan = tuple[int, BlockRow, list[tuple[int, int]]]
-# Bytes of a chunk that were read, by their position in the chunk.
-BlockBytes = dict[int, bytes]
-
-
-def _fetch_blocks(
-    file: ShardIndex, plans: Sequence[BlockPlan]
-) -> dict[int, BlockBytes] | None:
-    """Return the bytes of blocks of chunks, by number.
-
-    Return None if that takes more requests than reading the chunks.
-    """
-    keys: list[tuple[int, int]] = []
-    extents: list[tuple[int, int, int, int]] = []
-    for number, row, runs in plans:
-        at = file.extents_of([number])[0][0]
-        for first, after in runs:
-            low, end = row.ends[first - 1] if first else 0, row.ends[after - 1]
-            keys.append((number, low))
-            extents.append((len(extents), at + low, at + end, end - low))
-    in_order = sorted(extents, key=lambda extent: extent[1])
-    requests = [*plan_runs(iter(in_order), None, True)]
-    starts, sizes = file.extents_of([number for number, _, _ in plans])
-    chunks = ((0, at, at + n, n) for at, n in sorted(zip(starts, sizes, strict=True)))
-    if len(requests) > sum(1 for _ in plan_runs(chunks, None, True)):
-        return None
-    found: dict[int, BlockBytes] = {}
-    contents = file.read_many([(run.offset, run.stop) for run in requests])
-    for run, content in zip(requests, contents, strict=True):
-        for i, start, stop, _ in run.chunks:
-            number, low = keys[i]
-            part = content[start - run.offset : stop - run.offset]
-            found.setdefault(number, {})[low] = part
-    return found
-
-
-def _read_fetched(fetched: BlockBytes, view: memoryview, position: int) -> int:
-    content = fetched[position][: len(view)]
-    view[: len(content)] = content
-    return len(content)
