@@ -462,7 +462,7 @@ class ShortShards:
         self._known: dict[tuple[int, ...], tuple[bytes, Trailer, bytes]] = {}
 
     def pack(self, array: Array) -> tuple[bytes, bytes]:
-        """Return the shard of an array in C order, and the document of the array."""
+        """Return the shard of an array, and the document of the array."""
         shape, sink = array.shape, self._sink
         if shape not in self._known:
             if len(self._known) >= KEPT_SHAPES:
@@ -575,7 +575,7 @@ class ArchiveWriter:
         is_usual = not any(
             map(settings.get, ("auto", "progress", "chunk_size", "chunks"))
         )
-        is_usual = is_usual and array.dtype.names is None and array.flags.c_contiguous
+        is_usual = is_usual and array.dtype.names is None and not array.flags.fnc
         is_usual = is_usual and 0 < array.nbytes < KEPT_NBYTES and array.ndim > 0
         short = self._short.get(array.dtype)
         if is_usual and short is not None:
