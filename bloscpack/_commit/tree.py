@@ -444,7 +444,8 @@ class Tree:
             raise missing(self.store.path(name))
         staged = known.files.get(name)
         if staged is not None:
-            with suppress(FileNotFoundError):  # the file has got its name meanwhile
+            # The file has got its name meanwhile, and its folder may be gone, too.
+            with suppress(FileNotFoundError, StaleDataset):
                 return call(staged)
         return call(name)
 
