@@ -31,6 +31,7 @@ from .._types import Json
 from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, FormatError
 from ..serializers import encode_document, parse_json
+from .pin import Pin
 
 Result = TypeVar("Result")
 # A document, and the value in it.
@@ -187,9 +188,12 @@ class Tree:
         The members whose own documents are old copies, as far as that was found.
     is_draft
         Whether it is a `Draft`.
+    pin
+        Notes what is read, if all must be of one state; None otherwise.
     """
 
     is_draft = False
+    pin: Pin | None = None
 
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
         self.store = store
@@ -202,7 +206,7 @@ class Tree:
         self._others: dict[str, tuple[Document, object, object]] = {}
         self._lock = ForkSafeLock()
         if around is not None:
-            self.uses_copies = around[0].uses_copies
+            self.uses_copies, self.pin = around[0].uses_copies, around[0].pin
             # In a folder, the copies count for nothing.
             inner = around[0].state.inner(around[1]) if store.is_remote else None
             if inner is not None and self.uses_copies:
@@ -215,6 +219,18 @@ class Tree:
         with self._lock:
             self._others = {}
             self.state = self.state.again(self.state.version, None)
+
+    def hold(self, pin: Pin) -> None:
+        """Let all that is read be of one state, also what was read before."""
+        self.pin, known = pin, self.state
+        read = {name: version for name, (_, version, _) in self._others.items()}
+        for name, version in {
+            known.name: known.version,
+            **read,
+            **self._checked,
+        }.items():
+            if name:
+                pin.note(self.store, name, version)
 
     def forget(self) -> None:
         """Keep no documents in a folder: they are read again when they are used."""
@@ -263,13 +279,17 @@ class Tree:
 
     def _load(self, name: str) -> tuple[bytes, object, object]:
         """Return the content of a document, its version, and the open file."""
-        store = self.store
-        if not (HAS_OPEN_FOLDERS and isinstance(store, FolderStore)):
-            return *store.read(name, MAX_DOCUMENT, whole=True), None
-        file = store.open(name)
-        content = file.read_whole(MAX_DOCUMENT)
-        file.may_close()
-        return content, file.state, file
+        store, file = self.store, None
+        version: object
+        if HAS_OPEN_FOLDERS and isinstance(store, FolderStore):
+            file = store.open(name)
+            content, version = file.read_whole(MAX_DOCUMENT), file.state
+            file.may_close()
+        else:
+            content, version = store.read(name, MAX_DOCUMENT, whole=True)
+        if self.pin is not None:
+            self.pin.note(store, name, version)
+        return content, version, file
 
     def _decoded(self, name: str, content: bytes, *others: Any) -> TreeState:
         path = self.store.path(name)

@@ -376,7 +376,7 @@ class FolderStore(Store, Reopenable):
     def identity(self, name: str) -> object:
         """Return a value that changes when a file is replaced; None without a file."""
         status = self.status_of(name)
-        return None if status is None else _identity(status)
+        return None if status is None else identity_of(status)
 
     def has_identity(self, name: str, identity: object) -> bool:
         """Return whether a file is still the one that has had an `identity`.
@@ -384,7 +384,7 @@ class FolderStore(Store, Reopenable):
         A link on the way is not an error: no file behind it has this identity.
         """
         try:
-            return identity is not None and identity == _identity(
+            return identity is not None and identity == identity_of(
                 _status(self._held or self.hold(), name)
             )
         except OSError:
@@ -630,7 +630,7 @@ class OpenFile(Storage, Reopenable):
         if not stat.S_ISREG(status.st_mode):
             raise NoFileFound(errno.EINVAL, "it is not a regular file", self.path)
         self.size = status.st_size
-        self.identity = self.state = _identity(status)
+        self.identity = self.state = identity_of(status)
         self._lock = allocate_lock()
         self._may_close = False
 
@@ -661,7 +661,7 @@ class OpenFile(Storage, Reopenable):
             if not is_missing(error):
                 raise
             raise StorageError(errno.EAGAIN, text, self.path) from error
-        if _identity(os.fstat(file.fileno())) != self.state:
+        if identity_of(os.fstat(file.fileno())) != self.state:
             raise StorageError(errno.EAGAIN, text, self.path)
         self._file = file
         self._keep()
@@ -689,7 +689,7 @@ class OpenFile(Storage, Reopenable):
         self._file = None
 
 
-def _identity(status: os.stat_result) -> tuple[int, ...]:
+def identity_of(status: os.stat_result) -> tuple[int, ...]:
     """Return a value that changes when a file is replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 

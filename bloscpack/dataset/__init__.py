@@ -76,6 +76,7 @@ def open(
     shared: bool = False,
     timeout: float | None = None,
     buffered: bool = False,
+    pinned: bool = False,
     storage_options: StorageOptions | None = None,
     **creation: object,
 ) -> Array | Table | Group:
@@ -115,6 +116,11 @@ def open(
         count in ``len``; assigned items are read by this object before. A crash loses
         what was not written; an object that is dropped without `close` loses it with a
         ``ResourceWarning``. Not with `shared`, and not for groups.
+    pinned
+        With ``'r'``, whether all that is read must be of the state that was opened,
+        also of different members of a group: after a change of what was read, each read
+        is a ``StorageError``, which says to open it again. For the layouts ``'zarr'``
+        and ``'superchunk'`` in folders.
     storage_options
         Settings for fsspec to open a URL, such as keys.
     creation
@@ -139,6 +145,7 @@ def open(
         "shared": shared,
         "timeout": timeout,
         "buffered": buffered,
+        "pinned": pinned,
     }
     return _open(None, create, path, mode, storage_options, **opening, **creation)
 
@@ -276,6 +283,8 @@ def _open(
     known_settings(creation, CREATION, others=("shared", "timeout", "allow_pickle"))
     if options.shared and mode != "r+":
         raise UsageValueError("shared=True needs the mode 'r+', not %r" % mode)
+    if options.pinned and mode != "r":
+        raise UsageValueError("pinned=True needs the mode 'r', not %r" % mode)
     if options.buffered and (options.shared or mode == "r"):
         raise UsageValueError(
             "buffered=True is for a single writer: expected another mode than 'r', and "

@@ -14,7 +14,13 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
@@ -26,6 +32,7 @@ from numpy.typing import DTypeLike
 from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
+from .._commit.pin import Changed, Pin
 from .._commit.tree import Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
@@ -53,7 +60,8 @@ from .commit_rules import (
 from .folder import Folder, check_member_name, is_member_name
 from .labels import given_attrs
 from .layouts.base import GroupLayout
-from .node import Node, one_call, reopened
+from .layouts.shard_files import RELOADS
+from .node import Node, changes_too_often, one_call, reopened
 from .rows import checked_shape
 from .table import Table, read_table
 
@@ -89,6 +97,8 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
         return member
     if not options.writable:
         found = layouts.as_part(found)
+    if options.pinned:
+        _pin(found.folder)
     if found.kind != "group":
         return opening.open_array_or_table(found, options)
     folder = found.folder
@@ -104,6 +114,19 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     wait = options.timeout
     writer = waiting(lambda: writer_for(found, options.sync, wait=wait), wait or 0)
     return Group(layout, writer, options)
+
+
+def _pin(folder: Folder) -> None:
+    """Let all that is read be of one state, with what else was opened with the group.
+
+    A ZIP file is replaced as a whole, and stays open.
+    """
+    if folder.is_remote:
+        raise UsageError(
+            "'%s' is at a URL: pinned=True is for datasets in folders" % folder.path()
+        )
+    if folder.store.can_rename:
+        folder.tree.hold(folder.tree.pin or Pin(folder.path()))
 
 
 def open_quietly(path: Path) -> Array | Table | Group:
@@ -371,7 +394,7 @@ class Group(Node, Mapping[str, Node]):
             if found is not None and member is None:
                 in_child = self._writer is not None and not self._writer.owner.is_here
                 if not found.writable or in_child:
-                    options = opening.Options(options.allow_pickle)
+                    options = options._replace(writable=False)
                 opening_it = partial(open_node, found, options)
                 if found.folder.prefix:  # the group's writer changes it
                     opening_it = partial(_open_part, found, self._writer, options)
@@ -470,6 +493,50 @@ class Group(Node, Mapping[str, Node]):
     def tree(self) -> str:
         """Return a line for each member, and for those inside of members."""
         return Lines("\n".join([self.name, *shown_members(self._layout.folder)]))
+
+    def read(self, names: Collection[str]) -> dict[str, Any]:
+        """Return the items of several arrays and tables, all of one state.
+
+        Beside a writer in another process, they are read again until nothing has
+        changed meanwhile.
+
+        Parameters
+        ----------
+        names
+            The names of members, as for ``group[name]``.
+
+        Raises
+        ------
+        KeyError
+            If there is no such member.
+        UsageError
+            If a member is a group, or can't be read so (``pinned=True`` of `open`).
+        StorageError
+            If other programs change the group again and again.
+
+        Examples
+        --------
+        >>> from bloscpack import dataset
+        >>> with dataset.create_group('week') as group:
+        ...     group['day'], group['rain'] = [1, 2], [0.5, 0]
+        ...     group.read(['day', 'rain'])
+        {'day': array([1, 2]), 'rain': array([0.5, 0. ])}
+        """
+        if isinstance(names, str):
+            raise UsageTypeError("expected a list of names, found '%s'" % names)
+        if self._block is not None:  # no other program changes the group now
+            return {name: _items(self[name]) for name in names}
+        self._checked_key("")
+        for member in self._members.inside(self._layout.folder.address_of()[0]):
+            member.flush()
+        folder, allow_pickle = self._layout.folder, self._options.allow_pickle
+        options = opening.Options(allow_pickle, pinned=True)
+        for _ in range(RELOADS):
+            with suppress(Changed):
+                found = layouts.detect(Folder.open(*folder.address_of()))
+                with open_node(found, options) as group:
+                    return {name: _items(group[name]) for name in names}
+        raise changes_too_often(self.path)
 
     def to_xarray(self, **options: object) -> Any:
         """Return the arrays of the group as a dataset of xarray, which reads them.
@@ -859,6 +926,13 @@ class Group(Node, Mapping[str, Node]):
             self._retire(name)
             with self._check_writer().change() as change:
                 change.remove_member(full)
+
+
+def _items(member: Any) -> Any:
+    """Return all items of an array or a table."""
+    if isinstance(member, Group):
+        raise UsageTypeError("'%s' is a group: read its members" % member.path)
+    return member[...] if isinstance(member, Array) else member[:]
 
 
 def _open_part(

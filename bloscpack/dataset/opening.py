@@ -37,6 +37,7 @@ from .layouts import (
     table_class,
 )
 from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
+from .layouts.shard_files import ShardFiles
 from .rows import (
     check_same_length,
     check_truth,
@@ -71,6 +72,8 @@ class Options(NamedTuple):
         the same shard; for any other, it means not to wait.
     buffered
         Whether appended rows and assigned items wait in memory.
+    pinned
+        Whether all that is read must be of the state that was opened.
     """
 
     allow_pickle: bool = False
@@ -79,6 +82,7 @@ class Options(NamedTuple):
     shared: bool = False
     timeout: float | None = None
     buffered: bool = False
+    pinned: bool = False
 
 
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
@@ -96,10 +100,15 @@ def _open(found: Found, options: Options) -> Array | Table:
     folder, allow_pickle = found.folder, options.allow_pickle
     is_array = found.kind == "array"
     kind: Any = (array_class if is_array else table_class)(found.layout)
-    if not options.writable and is_array:
-        return Array(kind(folder, allow_pickle=allow_pickle))
     if not options.writable:
-        return Table(read_table(kind, folder, allow_pickle))
+        layout: Any
+        if is_array:
+            layout = kind(folder, allow_pickle=allow_pickle)
+        else:
+            layout = read_table(kind, folder, allow_pickle)
+        if options.pinned:
+            _check_pinned(layout)
+        return Array(layout) if is_array else Table(layout)
     check_changeable(found)
     if options.buffered and not folder.is_remote:
         folder.in_folder.check_permission()  # before anything waits
@@ -129,6 +138,18 @@ def _open(found: Found, options: Options) -> Array | Table:
     except BaseException:
         writer.close()
         raise
+
+
+def _check_pinned(layout: Any) -> None:
+    """Raise `UsageError` unless files of items are replaced, never changed in place."""
+    for array in getattr(layout, "columns", {"": layout}).values():
+        for _, source in array.parts():
+            if not isinstance(source, ShardFiles):
+                raise UsageError(
+                    "'%s' is one of the layout '%s': pinned=True is for arrays and "
+                    "tables of the layouts 'zarr' and 'superchunk' with shards"
+                    % (array.folder.path(), array.name)
+                )
 
 
 def _check_shareable(found: Found) -> None:

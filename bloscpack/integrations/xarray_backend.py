@@ -81,7 +81,7 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
     description = "Open .blp array files and datasets with Bloscpack"
     # xarray shows these to its users, and passes the options for decoding on.
     open_dataset_parameters = (
-        *("filename_or_obj", "drop_variables", "name", "dims", "group"),
+        *("filename_or_obj", "drop_variables", "name", "dims", "group", "pinned"),
         *("consolidated", "zarr_format", *sorted(DECODING | OPENING)),
     )
     supports_groups = True
@@ -124,6 +124,9 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         consolidated
             At a URL, the documents of all members are read with that of the group, if
             it has copies. With False, each document itself is read.
+        pinned
+            As in `dataset.open`: reading any variable is an error after a change. A
+            file is always read in one state.
         zarr_format
             3, or None: datasets of other layouts are recognized.
         cache_nbytes, nthreads, limits, whole, storage_options
@@ -172,7 +175,10 @@ def _each(
     """
     opening = {key: options.pop(key) for key in OPENING & options.keys()}
     own = {key: options.pop(key, None) for key in ("name", "dims", "drop_variables")}
-    consolidated = options.pop("consolidated", None)
+    consolidated, pinned = (
+        options.pop("consolidated", None),
+        options.pop("pinned", False),
+    )
     if options.pop("zarr_format", None) not in (None, 3):
         raise exceptions.UsageValueError("'zarr_format' must be 3 or None")
     for key in options.keys() - DECODING:
@@ -181,7 +187,7 @@ def _each(
         )
     dropped = own["drop_variables"] or ()
     dropped = {dropped} if isinstance(dropped, str) else {*dropped}
-    source = _opened(file, opening, consolidated is not False)
+    source = _opened(file, opening, consolidated is not False, pinned)
     owned = owned or source is not file
     opened: list[LazyArray | Stored] = [source] if owned else []
     with ExitStack() as stack:
@@ -232,10 +238,14 @@ def _close(opened: list[LazyArray | Stored]) -> None:
 
 
 def _opened(
-    source: Any, opening: dict[str, Any], consolidated: bool
+    source: Any, opening: dict[str, Any], consolidated: bool, pinned: bool
 ) -> LazyArray | Stored:
     """Return the array file or the dataset that a path, a URL or an object names."""
     if isinstance(source, STORED):
+        if pinned:
+            raise exceptions.UsageTypeError(
+                "open '%s' itself with pinned=True" % source.path
+            )
         return source
     found = None
     is_path = isinstance(source, (str, os.PathLike))
@@ -248,7 +258,7 @@ def _opened(
             found = detect(folder)
     if found is None:
         return open_ndarray(source, **opening)
-    return open_node(found, Options())
+    return open_node(found, Options(pinned=pinned))
 
 
 def _first_bytes(file: Any) -> bytes | None:

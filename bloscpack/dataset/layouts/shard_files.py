@@ -164,6 +164,10 @@ class ShardFiles(ChunkFiles):
             # A writer may have removed rows, and added others, until now.
             with naming_errors(folder.path(name)):
                 self._check_missing()
+        pin = folder.tree.pin
+        if pin is not None:
+            identity = None if storage is None else storage.identity
+            pin.note(folder.store, folder.full(name), identity)
         if storage is None:
             if not self.sparse:
                 raise self._missing("file", number, self.cut.shard_box(number))
@@ -275,8 +279,21 @@ class ShardFiles(ChunkFiles):
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
 
         All files had these contents at one time: those that another program replaces
-        meanwhile are loaded again.
+        meanwhile are loaded again, or are an error if the state is pinned.
         """
+        self._load(numbers, use, room, needs)
+        pin = self.folder.tree.pin
+        if pin is not None:
+            pin.check()
+
+    def _load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+        needs: Needs | None,
+    ) -> None:
+        """Call `use` for chunks, as `load` does without a pinned state."""
         slots, tree = self.slots, self.folder.tree
         if not numbers:
             return
@@ -393,6 +410,10 @@ class ShardFiles(ChunkFiles):
         absent.difference_update(self.stored())
         self._check_description()
         missing |= absent
+        folder, pin = self.folder, self.folder.tree.pin
+        if pin is not None:
+            for number in absent:
+                pin.note(folder.store, folder.full(self.names(number)), None)
         found, filled = [], None
         for number in numbers:
             if number // self.slots not in absent:
@@ -457,7 +478,8 @@ class ShardFiles(ChunkFiles):
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
         number, begin = divmod(start, self.chunk_size)
-        if 0 < len(view) <= self.chunk_size - begin and not self.is_far:
+        is_quick = not self.is_far and self.folder.tree.pin is None
+        if is_quick and 0 < len(view) <= self.chunk_size - begin:
             try:
                 plain = self._plain_of(number, begin, begin + len(view))
                 if plain is not None:

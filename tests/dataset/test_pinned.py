@@ -1,0 +1,242 @@
+"""Reads of several members in one state: ``pinned=True`` and `Group.read`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+from bloscpack.exceptions import StorageError, UsageError
+
+CHANGED = "it has changed since it was opened with pinned=True: open it again"
+COUNT = 64
+
+# A process that changes both members again and again, in one change if it is asked to.
+WRITER = """
+import itertools, sys
+from bloscpack import dataset
+path, together = sys.argv[1:]
+with dataset.open_group(path, "r+", sync=False) as group:
+    print("open", flush=True)
+    for number in itertools.count(1):
+        if together:
+            with group.change():
+                group["a"][:] = number
+                group["b"][:] = number
+        else:
+            group["a"][:] = number
+            group["b"][:] = number
+"""
+
+
+@pytest.fixture(params=["plain", "committing"])
+def path(request, tmp_path):
+    path = str(tmp_path / "group")
+    with dataset.create_group(path) as group:
+        for name in "ab":
+            group.create_array(name, np.arange(COUNT), chunks=4, shards=16)
+        group.create_table("t", {"x": np.arange(COUNT), "y": ["y"] * COUNT}, chunks=8)
+        group.create_array("sparse", shape=COUNT * 16, dtype="i4", chunks=4, shards=4)
+        group.create_group("in").create_array("c", [1, 2])
+        if request.param == "plain":
+            group.create_array("s", np.arange(COUNT), layout="superchunk", chunks=4)
+        else:
+            with group.change():
+                pass
+    return path
+
+
+def of(change):
+    """Return a function that changes a group, opened for it."""
+
+    def changed(path):
+        with dataset.open_group(path, "r+") as group:
+            change(group)
+
+    return changed
+
+
+def assign(group):
+    group["a"][20] = -1
+
+
+def replace(group):
+    group["a"] = np.arange(COUNT)
+
+
+def remove(group):
+    del group["a"]
+
+
+CHANGES = {
+    "items": of(assign),
+    "rows": of(lambda group: group["a"].append([1])),
+    "shape": of(lambda group: group["a"].resize(20)),
+    "attribute": of(lambda group: group["a"].attrs.update(unit="m")),
+    "replaced": of(replace),
+    "removed": of(remove),
+    "folder": lambda path: os.rename(path, path + "-old"),
+    "other folder": lambda path: (
+        shutil.copytree(path, path + "-new"),
+        os.rename(path, path + "-old"),
+        os.rename(path + "-new", path),
+    ),
+}
+READS = {
+    "array": lambda group: group["b"][3:5],
+    "item": lambda group: group["b"][7],
+    "whole": lambda group: group["b"].read(),
+    "table": lambda group: group["t"][2:4],
+    "column": lambda group: group["t"]["y"][:],
+    "missing": lambda group: group["sparse"][:],
+    "inner": lambda group: group["in/c"][:],
+    "again": lambda group: group["a"][:4],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("read", READS)
+def test_reads_after_a_change_of_what_was_read(path, change, read):
+    with dataset.open_group(path, pinned=True) as group:
+        assert list(range(COUNT)) == group["a"][:].tolist()
+        READS[read](group)
+        CHANGES[change](path)
+        is_gone = (change, read) == ("removed", "again")
+        with pytest.raises(KeyError if is_gone else StorageError) as caught:
+            READS[read](group)
+        assert is_gone or CHANGED in str(caught.value)
+    if change != "folder" and not is_gone:
+        with dataset.open_group(path, pinned=True) as group:
+            READS[read](group)
+
+
+def test_superchunk(tmp_path):
+    path = str(tmp_path / "s")
+    dataset.create_array(path, np.arange(COUNT), layout="superchunk", chunks=4).close()
+    with dataset.open(path, pinned=True) as array:
+        assert 5 == array[5]
+        with dataset.open(path, "r+") as other:
+            other[5] = 6
+        with pytest.raises(StorageError, match=CHANGED):
+            array[40]
+
+
+def test_changes_of_what_was_not_read_are_seen(path):
+    """All that is read then is of the present state."""
+    with dataset.open_group(path, pinned=True) as group:
+        if group.commits_members:
+            pytest.skip("the document of the group was read, and changes")
+        assert 5 == group["a"][5]
+        with dataset.open_group(path, "r+") as other:
+            other["b"][5] = -5
+        assert -5 == group["b"][5]
+        assert 5 == group["a"][5]
+
+
+def test_missing_shards(path):
+    with dataset.open_group(path, pinned=True) as group:
+        assert not group["sparse"][:].any()
+        with dataset.open_group(path, "r+") as other:
+            other["sparse"][40] = 1
+        with pytest.raises(StorageError, match=CHANGED):
+            group["a"][0]
+
+
+@pytest.mark.parametrize("member", ["", "a", "t", "in"])
+def test_a_pickled_copy_has_the_same_state(path, member):
+    with dataset.open_group(path, pinned=True) as group:
+        copy = pickle.loads(pickle.dumps(group[member] if member else group))
+        read = {"": lambda: copy["a"][:], "in": lambda: copy["c"][:]}
+        read = read.get(member, lambda: copy[:])
+        read()
+        with dataset.open_group(path, "r+") as other:
+            other["a"].append([1])
+            other["t"].append(other["t"][:1])
+            other["in/c"].append([3])
+        with pytest.raises(StorageError, match=CHANGED) as caught:
+            read()
+    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+
+@pytest.mark.parametrize("together", ["", "together"])
+def test_reading_beside_a_writer(path, together):
+    """The values of both members were there at one time."""
+    with dataset.open_group(path, "r+") as group:
+        group["a"][:] = group["b"][:] = 0
+    command = [sys.executable, "-c", WRITER, path, together]
+    seen = set()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        try:
+            writer.stdout.readline()
+            with dataset.open_group(path) as group:
+                end = time.monotonic() + 60
+                for count in itertools.count():
+                    if (count >= 30 and len(seen) > 1) or time.monotonic() > end:
+                        break
+                    found = group.read(["b", "a"])
+                    values = {name: {*items.tolist()} for name, items in found.items()}
+                    (a,), (b,) = values["a"], values["b"]
+                    assert a - b in ((0,) if together else (0, 1))
+                    seen.add(a)
+        finally:
+            writer.kill()
+    assert len(seen) > 1
+
+
+def test_read_returns_items(path):
+    with dataset.open_group(path) as group:
+        found = group.read(["a", "t", "t/y", "in/c"])
+        assert ["a", "t", "t/y", "in/c"] == [*found]
+        for name, items in found.items():
+            np.testing.assert_array_equal(items, group[name][:])
+        np.testing.assert_array_equal([1, 2], group["in"].read(["c"])["c"])
+        with pytest.raises(KeyError, match="nothing"):
+            group.read(["nothing"])
+        with pytest.raises(UsageError, match="in' is a group: read its members"):
+            group.read(["in"])
+        with pytest.raises(UsageError, match="list of names"):
+            group.read("a")
+    with pytest.raises(UsageError, match="closed"):
+        group.read(["a"])
+
+
+def test_read_of_what_waits_or_is_in_a_block(path):
+    with dataset.open_group(path, "r+") as group:
+        waits = group.create_array("w", [1], buffered=True)
+        waits.append([2])
+        assert [1, 2] == group.read(["w"])["w"].tolist()
+        with group.change():
+            group["a"].append([7])
+            assert 7 == group.read(["a"])["a"][-1]
+            del group["b"]
+            with pytest.raises(KeyError):
+                group.read(["b"])
+
+
+def test_archive(tmp_path):
+    import bloscpack as bp
+
+    path = str(tmp_path / "x.zip")
+    bp.savez(path, a=np.arange(5))
+    with dataset.open_group(path, pinned=True) as group:
+        assert 4 == group["a"][4]
+
+
+def test_what_can_not_be_pinned(tmp_path):
+    path = str(tmp_path / "b")
+    dataset.create_array(path, [1, 2], layout="bcolz").close()
+    with pytest.raises(UsageError, match="layout 'bcolz': pinned=True is for"):
+        dataset.open(path, pinned=True)
+    with pytest.raises(UsageError, match="needs the mode 'r', not 'r\\+'"):
+        dataset.open(path, "r+", pinned=True)
+    dataset.create_array("memory://pinned-array", [1, 2]).close()
+    with pytest.raises(UsageError, match="is at a URL: pinned=True is for"):
+        dataset.open("memory://pinned-array", pinned=True)
