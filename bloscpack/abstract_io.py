@@ -590,6 +590,12 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
 
 
+def may_read_at_once(nthreads: int | None, progress: object, limits: object) -> bool:
+    """Return whether a short file may be unpacked without threads, for speed."""
+    effective_nthreads(nthreads, 1)  # a wrong number is an error
+    return progress is None and limits is None
+
+
 def nthreads_to_read(nthreads: int | None, nchunks: int | None, chunk_size: int) -> int:
     """Return the number of threads to decompress with: small chunks need few of them.
 

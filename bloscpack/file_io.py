@@ -47,6 +47,7 @@ from .abstract_io import (
     PlainSource,
     Progress,
     StoringSink,
+    may_read_at_once,
     pack,
     unpack,
 )
@@ -806,7 +807,7 @@ def unpack_to_path(
     check_distinct(in_file, out_file)
     in_size = size_of_input(in_file)
     log_input(in_file, in_size)
-    is_usual = nthreads is None and progress is None and limits is None
+    is_usual = may_read_at_once(nthreads, progress, limits)
     is_usual &= getattr(make_sink, "func", None) is plain_sink
 
     def read(in_fp: BinaryFile, check: Check) -> Json:
@@ -1045,7 +1046,7 @@ def unpack_bytes_from_bytes(
     `unpack_bytes_from_file`.
     """
     limits = effective_limits(limits)
-    is_usual = nthreads is None and progress is None and limits is None
+    is_usual = may_read_at_once(nthreads, progress, limits)
     if is_usual and isinstance(bytes_, bytes) and len(bytes_) < WORTH_NO_COPY:
         found = chunks.plain_of_only_chunk(bytes_)
         if found is not None:

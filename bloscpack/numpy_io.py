@@ -55,6 +55,7 @@ from .abstract_io import (
     MemorySink,
     PlainSource,
     Progress,
+    may_read_at_once,
     pack,
     unpack,
 )
@@ -676,7 +677,7 @@ def unpack_ndarray_from_file(
     (array([0, 1, 2]), {'unit': 'm'})
     """
 
-    is_usual = nthreads is None and progress is None and limits is None
+    is_usual = may_read_at_once(nthreads, progress, limits)
 
     def read(fp: BinaryFile, check: Check) -> tuple[Array, Json]:
         if is_usual and not return_metadata:
@@ -727,7 +728,7 @@ def unpack_ndarray_from_bytes(
     `unpack_ndarray_from_file`.
     """
     limits = effective_limits(limits)
-    is_usual = nthreads is None and progress is None and limits is None
+    is_usual = may_read_at_once(nthreads, progress, limits)
     if is_usual and type(bytes_) is bytes and len(bytes_) < WORTH_NO_COPY:
         array = None if return_metadata else _short_array(bytes_, lambda _: None)
         if array is not None:
