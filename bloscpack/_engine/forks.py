@@ -1,8 +1,9 @@
 """Locks that are free in a child process after a fork, and owners of open files.
 
 A fork copies a lock that another thread holds, but not that thread: nothing would ever
-release the lock in the child process. Objects with locks are listed here, and get new
-ones in each child before any other code runs there.
+release the lock in the child process. A `ForkSafeLock` is renewed there when it is used
+first. Objects that repair what their locks guard are listed here, and do so before any
+other code runs in the child.
 
 A fork also copies the files that the process has opened for changes. Two processes
 would overwrite what the other one writes: the files belong to the process that opened
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 # The objects that exist; None before the first one.
 _owners: WeakSet[Renewable] | None = None
 _adding = RLock()
+# The number of forks between this process and the first one.
+_nforks = 0
 
 
 def renew_after_fork(owner: Renewable) -> None:
@@ -41,16 +44,19 @@ def renew_after_fork(owner: Renewable) -> None:
     with _adding:
         if _owners is None:
             _owners = WeakSet()
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=_renew_all)
         _owners.add(owner)
 
 
 def _renew_all() -> None:
-    global _adding
+    global _adding, _nforks
     _adding = RLock()
+    _nforks += 1
     for owner in list(_owners or ()):
         owner.renew_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 if TYPE_CHECKING:
@@ -82,14 +88,13 @@ class ForkSafeLock:
     """A lock that is free in a child process after a fork."""
 
     def __init__(self) -> None:
-        self.renew_locks()
-        renew_after_fork(self)
-
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._lock = allocate_lock()
+        self._lock, self._nforks = allocate_lock(), _nforks
 
     def __enter__(self) -> None:
+        if self._nforks != _nforks:
+            with _adding:  # another thread of this process may have renewed it
+                if self._nforks != _nforks:
+                    self._lock, self._nforks = allocate_lock(), _nforks
         self._lock.acquire()
 
     def __exit__(self, *args: object) -> None:
