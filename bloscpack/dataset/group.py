@@ -356,7 +356,7 @@ class Group(Node, Mapping[str, Node]):
 
         Changes of other threads are made before.
         """
-        writer = None if self._is_part else self._writer
+        writer = None if self._part else self._writer
         if writer is not None and writer.owner.is_here and not writer.closed:
             writer.flush()
         with nullcontext() if writer is None else writer.closing():

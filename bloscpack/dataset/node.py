@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Collection, Iterator, MutableMapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial, wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -309,7 +309,7 @@ class Node:
             with nullcontext() if outer is None else outer.turn(holds=False):
                 self._layout.check_writable()  # its error says what to do
         writer = checked(self._writer, self.path)
-        if self._is_part and self.closed:  # the writer belongs to the group
+        if self._part and self.closed:  # the writer belongs to the group
             raise dataset_closed(self.path)
         return writer
 
@@ -330,7 +330,7 @@ class Node:
 
         If changes wait in memory, and writing them fails, it stays open.
         """
-        if not self._is_part:
+        if not self._part:
             if self._writer is not None:
                 self._writer.close()
             self._opened.folder.close()
@@ -350,11 +350,6 @@ class Node:
     def _part(self) -> str:
         """Its path in the table or group with which it has its writer, if any."""
         return self._opened.folder.prefix[:-1]
-
-    @property
-    def _is_part(self) -> bool:
-        """Whether it is a part of a table or group, with which it has its writer."""
-        return bool(self._part)
 
     def __enter__(self: Self) -> Self:
         return self
@@ -416,11 +411,11 @@ class ItemsNode(Node):
         this writer has failed after its commit point. `ShardFiles.load` compares the
         files of one array.
         """
-        tree, remote = self._layout.folder.tree, self._layout.folder.is_remote
-        writer = self._writer
+        writer = self._opened.writer
         knows_state = writer is not None and not (writer.has_failed or writer.shared)
-        if knows_state or remote or not self._has_parts:
-            return super()._read(function)
+        if knows_state or not self._has_parts or self._layout.folder.is_remote:
+            return function() if writer is None else writer.read(function)
+        tree = self._layout.folder.tree
         for _ in range(RELOADS):
             epoch = tree.renew().epoch
             if self._read_epoch != epoch:
@@ -448,17 +443,16 @@ class ItemsNode(Node):
         """
         raise NotImplementedError
 
-    @contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Wait for the change of another thread, and write the rows in memory.
+    def close(self) -> None:
+        """Close it, and let other writers in: until that is done, it is not closed.
 
-        In a process that has inherited a writer, no other thread makes a change. If the
-        rows can't be written, the dataset stays open, unless there can be no second
-        attempt.
+        The rows in memory are written, after the change of another thread. If they
+        can't be written, the dataset stays open, unless there can be no second attempt.
         """
         writer, failure = self._writer, None
+        # In a process that has inherited a writer, no other thread makes a change.
         if writer is None or not writer.owner.is_here:
-            yield
+            self._close_now()
             return
         with writer.turn(holds=False):
             try:
@@ -469,17 +463,15 @@ class ItemsNode(Node):
                 failure = error
                 for buffer in writer.buffers.values():
                     buffer.clear()
-            yield
+            self._close_now()
         if failure is not None:
             raise failure
 
-    def close(self) -> None:
-        """Close it, and let other writers in: until that is done, it is not closed."""
-        with self._closing():
-            try:
-                super().close()
-            finally:
-                self._now.close()
+    def _close_now(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._now.close()
 
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""
