@@ -55,10 +55,10 @@ MAX_AHEAD = 2**16
 class BlockRow:
     """The header of a chunk, and the ends of its blocks with a digest for each.
 
-    `raw` are the bytes of the row, `start` is where the first block begins.
+    `start` is where the first block begins.
     """
 
-    __slots__ = ("digests", "ends", "header", "raw", "start")
+    __slots__ = ("digests", "ends", "header", "start")
 
     def __init__(
         self, header: BloscHeader, ends: Sequence[int], digests: Sequence[int]
@@ -67,7 +67,12 @@ class BlockRow:
         self.start = BLOSC_HEADER_LENGTH if header.is_copy else header.table_end
         self.ends = ends
         self.digests = digests
-        self.raw = header.raw + struct.pack("<%dI" % (2 * len(ends)), *ends, *digests)
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of the row."""
+        numbers = *self.ends, *self.digests
+        return self.header.raw + struct.pack("<%dI" % len(numbers), *numbers)
 
     @classmethod
     def of_chunk(cls, chunk: Buffer) -> BlockRow | None:

@@ -221,6 +221,8 @@ class ShardFiles(ChunkFiles):
         if file.foreign and self._is_foreign:
             return None
         found = self.sharding.stated_shape(number, file.storage, front)
+        if found == self.cut.shard:
+            return None
         least = lengths(self.cut.shard_box(number))
         if found is not None and not any(map(int.__lt__, found, least)):
             return None

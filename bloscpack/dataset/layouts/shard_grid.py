@@ -21,11 +21,11 @@ Text of variable length has no dtype, and another container::
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from zlib import adler32
 
 import numpy
@@ -175,7 +175,7 @@ class Sharding:
 
         The section of a shard has the same size for all shapes.
         """
-        text = self._texts(number, shape)[0]
+        text = next(self._texts(number, shape))
         header = MetadataHeader(
             magic_format=_SERIALIZER.name,
             meta_checksum=_DIGEST.name,
@@ -197,17 +197,18 @@ class Sharding:
         grid = self.grid
         last = (LAST_FILE + 1) * math.prod(max(1, n) for n in grid.counts[1:]) - 1
         shape = (*grid.shard[:1], *map(max, grid.shape[1:], grid.shard[1:]))
-        return len(self._texts(last, shape)[0])
+        return len(next(self._texts(last, shape)))
 
-    def _texts(self, number: int, shape: Sequence[object]) -> list[bytes]:
-        """Return the metadata of a shard: the one to write, and the older form."""
+    def _texts(self, number: int, shape: Sequence[object]) -> Iterator[bytes]:
+        """Yield the metadata of a shard: the one to write, and the older form."""
         before, behinds = _texts_around(self.dtype, self.grid.chunk, self.grid.shard)
         place = "}"
         if self.identity is not None:
             name = "%s/%s" % (self.identity, self.names(number))
-            place = ',"%s":%s}' % (PLACE, json.dumps(name))
+            place = ',"%s":%s}' % (PLACE, encode_basestring_ascii(name))
         stated = ",".join(map(str, shape))
-        return [(before + stated + behind + place).encode() for behind in behinds]
+        for behind in behinds:
+            yield (before + stated + behind + place).encode()
 
     def stated_shape(self, number: int, storage: Storage, front: bytes) -> Shape | None:
         """Return the shape of the part of the array in a shard; None if it is unknown.
@@ -437,9 +438,10 @@ def _sizes_of_chunks(at: Array, size: Array, end: int, most: int) -> Array:
     A chunk ends at `end` or in front of it. With its digest it has `LEAST_FRAME` to
     `most` bytes.
     """
+    has_right_sizes = size.size and LEAST_FRAME <= size.min() <= size.max() <= most
+    if has_right_sizes and at.max() <= end and (at + size).max() <= end:
+        return size  # the usual case, for speed
     is_chunk = (at <= end) & (size <= end - at) & (size >= LEAST_FRAME) & (size <= most)
-    if is_chunk.all():  # the usual case, for speed
-        return size
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
         slot = int(is_wrong.argmax())
