@@ -315,12 +315,9 @@ class Tree:
 
         At a URL it is the one that was read.
         """
-        known = self.state
-        if known.name == name:
-            identity = known.version and self.store.identity(name)
-            if self.store.is_remote or (identity and identity == known.version):
-                return known
-        return self.read(name)
+        known, store = self.state, self.store
+        is_same = store.is_remote or store.has_identity(name, known.version)
+        return known if known.name == name and is_same else self.read(name)
 
     def committed(
         self,

@@ -33,6 +33,8 @@ USUAL_LIMIT = 256
 MOST_KEPT = 1024
 # The part of the descriptors of a process that is kept open: the program needs others.
 PART_KEPT = 3
+# A number of them that is kept without a look at the limit of the process.
+FEW_KEPT = 16
 
 # What is open, by `id`.
 _open: dict[int, ref[Reopenable]] = {}
@@ -69,7 +71,7 @@ class Reopenable:
         self.last_use = next_use()
         # When it is freed, its entry is removed: `pop` gets the reference as default.
         _open[id(self)] = ref(self, partial(_open.pop, id(self)))
-        if len(_open) > _most():
+        if len(_open) > min(FEW_KEPT, MOST_KEPT) and len(_open) > _most():
             release()
 
     def _keep_open(self) -> None:

@@ -16,8 +16,10 @@ import stat
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import BinaryIO, TypeVar
 
+from .._engine.forks import cached_property
 from .._engine.threads import ordered
 from .._format.names import check_name, is_safe_part, is_short
 from ..exceptions import StorageError
@@ -91,16 +93,12 @@ class Held(Descriptor):
     """An open folder, until nothing refers to it any more."""
 
     def __init__(self, path: str, number: int | None) -> None:
-        super().__init__(number)
-        self.path = path
-        self._status: os.stat_result | None = None
+        self.path, self.number = path, number
 
-    @property
+    @cached_property
     def status(self) -> os.stat_result:
         """Its status when it was first asked for."""
-        if self._status is None:
-            self._status = os.stat(self.path if self.number is None else self.number)
-        return self._status
+        return os.stat(self.path if self.number is None else self.number)
 
     def name(self, last: str) -> str:
         """Return the name for a system call that gets the descriptor ``number``."""
@@ -113,7 +111,7 @@ class Held(Descriptor):
 
     def subfolder(self, last: str) -> Held:
         """Open a folder in this one."""
-        path = os.path.join(self.path, last)
+        path = self.path.rstrip(os.sep) + os.sep + last
         try:
             if self.number is None:
                 if os.path.islink(path):
@@ -199,6 +197,7 @@ class FolderStore(Store, Reopenable):
 
     def __init__(self, root: str, around: FolderStore | None = None) -> None:
         self.root = root
+        self._start = root if root.endswith(os.sep) else root + os.sep
         self._around = around
         self._held: Held | None = None
         self._identity: tuple[int, int] | None = None
@@ -221,7 +220,7 @@ class FolderStore(Store, Reopenable):
 
     def path(self, name: str = "") -> str:
         """Return the path of a file."""
-        return os.path.join(self.root, name.replace("/", os.sep)) if name else self.root
+        return self._start + name.replace("/", os.sep) if name else self.root
 
     def hold(self) -> Held:
         """Return the folder itself, open until nothing refers to the result.
@@ -242,15 +241,6 @@ class FolderStore(Store, Reopenable):
             self._held = held
             self._keep()
         return held
-
-    @property
-    def can_hold(self) -> bool:
-        """Whether there is a folder that can be opened."""
-        try:
-            self.hold()
-        except (OSError, ValueError):  # ValueError: a zero byte
-            return False
-        return True
 
     def _find(self) -> Held:
         if self._around is not None:
@@ -319,20 +309,15 @@ class FolderStore(Store, Reopenable):
     def _call(self, name: str, call: Callable[[Held, str], Result]) -> Result:
         """Return the result of a call with the folder of a name and its last part."""
         folder, _, last = name.rpartition("/")
-        held = self._hold_inside(folder)
-        try:
-            return call(held, last)
-        except FileNotFoundError as error:
-            if not folder:
-                raise held.explained(error, last) from None
-        except OSError as error:
-            raise held.explained(error, last) from None
-        # A folder that was kept open may have been removed, and made again.
-        held = self._hold_inside(folder, fresh=True)
-        try:
-            return call(held, last)
-        except OSError as error:
-            raise held.explained(error, last) from None
+        fresh = not folder
+        while True:
+            held = self._hold_inside(folder, fresh) if folder else self.hold()
+            try:
+                return call(held, last)
+            except OSError as error:
+                if fresh or not isinstance(error, FileNotFoundError):
+                    raise held.explained(error, last) from None
+            fresh = True  # one that was kept open may have been removed, and made again
 
     def at(self, name: str) -> str:
         """Return the path that `disk` gets for a name, which is looked up now."""
@@ -401,12 +386,7 @@ class FolderStore(Store, Reopenable):
 
     def descriptor(self, name: str, flags: int = FILE_FLAGS) -> int:
         """Open a file, and return its descriptor."""
-        return self._call(
-            name,
-            lambda held, last: with_room(
-                os.open, held.name(last), flags | _NO_LINK, dir_fd=held.number
-            ),
-        )
+        return self._call(name, partial(_open_file, flags))
 
     def open(self, name: str, end: int = 0) -> OpenFile:
         """Open a file for reading at any position."""
@@ -624,9 +604,9 @@ class OpenFile(Storage, Reopenable):
 
     def __init__(self, store: FolderStore, name: str) -> None:
         self._store, self._name = store, name
-        file = self._file = Descriptor(store.descriptor(name))
-        self.path = store.path(name)
-        status = os.fstat(file.fileno())
+        number = store.descriptor(name)
+        self._file, self.path = Descriptor(number), store.path(name)
+        status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode):
             raise NoFileFound(errno.EINVAL, "it is not a regular file", self.path)
         self.size = status.st_size
@@ -692,6 +672,11 @@ class OpenFile(Storage, Reopenable):
 def identity_of(status: os.stat_result) -> tuple[int, ...]:
     """Return a value that changes when a file is replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _open_file(flags: int, held: Held, last: str) -> int:
+    name, folder = held.name(last), held.number
+    return with_room(os.open, name, flags | _NO_LINK, dir_fd=folder)
 
 
 def _status(held: Held, last: str) -> os.stat_result:

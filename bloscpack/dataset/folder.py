@@ -234,9 +234,9 @@ class Folder:
         which a change replaces before the file; None for no copy. If it does not look
         at the file, the identity is the one with which the document was read.
         """
-        known = self.tree.state
-        is_read = not looks and known.name == self.full(name)
-        identity = known.version if is_read else self.identity(name)
+        full, known = self.full(name), self.tree.state
+        is_read = not looks and known.name == full
+        identity = known.version if is_read else self.store.identity(full)
         return identity, (known.members or {}).get(self.prefix[:-1])
 
     def version_of(self, name: str) -> object:
@@ -262,7 +262,7 @@ class Folder:
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file for reading at any position; see `Store.open`."""
-        return self._located(name, lambda n: self.store.open(n, end))
+        return self.tree.located(self.full(name), lambda n: self.store.open(n, end))
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files that are read next, which takes a single time at a URL."""
@@ -390,7 +390,10 @@ def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store
         remote.check()  # before an error names a file in the folder
         return remote
     folder = FolderStore(os.path.abspath(os.fsdecode(path)))
-    if not os.fspath(path) or folder.can_hold:
+    if not os.fspath(path):
+        return folder
+    with suppress(OSError, ValueError):  # ValueError: a zero byte
+        folder.hold()
         return folder
     from .._storage.zip_store import ZipStore, find_zip
 
