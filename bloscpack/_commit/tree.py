@@ -88,7 +88,11 @@ class TreeState:
         for one of which only the path is known.
     is_copied
         Whether the document itself is such a copy in the document of a group around.
+    seen
+        The value of a document that a layout has looked at last, and what it is.
     """
+
+    seen: tuple[object, Any] = (object(), None)
 
     def __init__(
         self,
@@ -106,13 +110,14 @@ class TreeState:
         self.version, self._file = version, file
         self.root = Root(content, value) if isinstance(value, dict) else None
         self.files = {n: new for n, new in files.items() if new is not None}
-        self.removed = frozenset(n for n, new in files.items() if new is None)
+        self.removed = frozenset([n for n, new in files.items() if new is None])
         self.members = decode_members(value, content)
         self.epoch = stated_identity(value).rpartition(" ")[0]
         self.is_copied = is_copied
-        self.copies: Mapping[str, Json] = copies or {}
-        with suppress(TypeError, KeyError):
-            self.copies = copies or {**value[CONSOLIDATED]["metadata"]}
+        stored = value.get(CONSOLIDATED) if isinstance(value, dict) else None
+        inside = stored.get("metadata") if isinstance(stored, dict) else None
+        inside = inside if isinstance(inside, dict) else {}
+        self.copies: Mapping[str, Json] = copies or {**inside}
 
     @property
     def token(self) -> str:
@@ -239,6 +244,7 @@ class Tree:
         with self._lock:
             found = self.state.again(None, None)
             found.content, found.value, found.root = b"", None, None
+            found.seen = TreeState.seen
             self._others, self.state = {}, found
 
     def ignore_copies(self) -> None:
@@ -274,8 +280,13 @@ class Tree:
         is_same = (name, content) == (before.name, before.content)
         if is_same and not before.is_copied:
             return before.again(version, file)
-        inherited = None if before.name else before.copies or None
-        return self._decoded(name, content, version, file, inherited)
+        inherited, path = None if before.name else before.copies, self.store.path(name)
+        value = decode_json(content, path)
+        try:
+            return TreeState(name, content, value, version, file, inherited)
+        except FormatError as error:
+            error.filename = path
+            raise
 
     def _load(self, name: str) -> tuple[bytes, object, object]:
         """Return the content of a document, its version, and the open file."""
@@ -290,15 +301,6 @@ class Tree:
         if self.pin is not None:
             self.pin.note(store, name, version)
         return content, version, file
-
-    def _decoded(self, name: str, content: bytes, *others: Any) -> TreeState:
-        path = self.store.path(name)
-        value = decode_json(content, path)
-        try:
-            return TreeState(name, content, value, *others)
-        except FormatError as error:
-            error.filename = path
-            raise
 
     def renew(self) -> TreeState:
         """Read the document again if another program has replaced it.

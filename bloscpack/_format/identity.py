@@ -22,15 +22,13 @@ from dataclasses import dataclass, field
 
 from .._types import Json, JsonObject
 from ..exceptions import DamageError, UsageValueError
-from .zarr_metadata import HALF_PAIR, unusual_json
+from .zarr_metadata import HALF_PAIR, OWN, unusual_json
 
 # The key: in an object of a document of Zarr, and in a document of superchunks.
 KEY = "bloscpack-id"
 # The key of the document of a Zarr group with the documents of all members.
 CONSOLIDATED = "consolidated_metadata"
-# The key of the document of a Zarr array whose object has what is ours alone.
-OWN = "bloscpack"
-# A key there of an array of which some shards were never written. A shard that is
+# A key in `OWN` of an array of which some shards were never written. A shard that is
 # missing from any other array has been lost.
 MISSING_SHARDS = "missing-shards"
 VALUE = re.compile(r"id=([0-9a-f]{16})((?: [a-z]+=[0-9a-f]+)*) crc32=([0-9a-f]{8})")
@@ -194,7 +192,7 @@ def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:
     if found is None:
         return None, False
     name, others, digest = found.groups()
-    words = dict([word.split("=") for word in others.split()])
+    words = dict([word.split("=") for word in others.split()]) if others else {}
     identity = Identity(name, words.get("column"))
     end = content.rfind(value.encode()) + len(value)
     same = content[: end - len(digest)] + ZEROS.encode() + content[end:]
@@ -212,8 +210,8 @@ def find_identity(content: bytes, document: Json) -> Identity | None:
 
 def says_committed(document: Json) -> bool:
     """Return whether a document says that the one of a group around commits it."""
-    identity = read_identity(b"", stated_identity(document))[0]
-    return identity is not None and identity.column is not None
+    found = VALUE.fullmatch(stated_identity(document))
+    return found is not None and " column=" in found[2]
 
 
 def is_copy(content: bytes, document: Json) -> bool:
@@ -223,9 +221,12 @@ def is_copy(content: bytes, document: Json) -> bool:
 
 def stated_identity(document: Json) -> str:
     """Return the text under `KEY` in a document; '' if there is none."""
-    for holder in (document, *document.values()) if isinstance(document, dict) else ():
-        if isinstance(holder, dict) and isinstance(holder.get(KEY), str):
-            return str(holder[KEY])
+    if not isinstance(document, dict):
+        return ""
+    for holder in (document, document.get(OWN), *document.values()):
+        found = holder.get(KEY) if isinstance(holder, dict) else None
+        if isinstance(found, str):
+            return found
     return ""
 
 

@@ -95,6 +95,10 @@ ARRAY_KEYS = frozenset(
         *("dimension_names", "storage_transformers"),
     )
 )
+# The key whose object has what is ours alone. The key there of the value of new items,
+# if all items are written: then the fill value is one that data do not have, unless the
+# user gave one.
+OWN, NEW_ITEMS = "bloscpack", "new-items"
 # Keys of `ARRAY_KEYS` that say how items are stored.
 STORAGE_KEYS = "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"
 # Maximum number of values of these keys whose meaning is kept, and of bytes of one of
@@ -123,7 +127,9 @@ class ArrayDocument:
         Settings of Blosc for new chunks: ``cname``, ``clevel``, ``shuffle`` (0 to 2),
         ``typesize`` and ``blocksize``, which is 0 if Blosc chooses it.
     others
-        Keys that are unknown here, and their values.
+        Keys that are unknown here, and `OWN`, and their values.
+    new_items
+        The value of new items when the array is enlarged; None if it is not decoded.
     """
 
     dtype: DType
@@ -133,6 +139,7 @@ class ArrayDocument:
     dimension_names: Sequence[str | None] | None = None
     blosc: Mapping[str, Any] = field(default_factory=dict)
     others: JsonObject = field(default_factory=dict)
+    new_items: object = None
 
     def __post_init__(self) -> None:
         if self.fill_value is None:
@@ -606,24 +613,27 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         dimension_names=names,
         blosc={**stored["blosc"]},
         others=others,
+        new_items=stored["new_items"],
     )
 
 
-# The meaning of `STORAGE_KEYS` by their bytes: the arrays of a program have few
+# The meaning of these values by their bytes: the arrays of a program have few
 # different settings, and decoding them takes a third of the time of opening an array.
 _decoded: dict[bytes, dict[str, Any]] = {}
 
 
 def _decode_storage(document: JsonObject) -> dict[str, Any]:
     """Return what the keys of a document mean that say how items are stored."""
+    own = document.get(OWN)
+    new = [own[NEW_ITEMS]] if isinstance(own, dict) and NEW_ITEMS in own else []
     try:
         # Equal values of other types, such as 1 and true, have other bytes.
-        stated = marshal.dumps([document.get(key) for key in STORAGE_KEYS], 2)
+        stated = marshal.dumps([*map(document.get, STORAGE_KEYS), new], 2)
     except ValueError:  # they are nested too deeply
-        return _decode_new(document)
+        return _decode_new(document, new)
     found = _decoded.get(stated)
     if found is None:
-        found = _decode_new(document)
+        found = _decode_new(document, new)
         if len(_decoded) >= MAX_DECODED:
             _decoded.clear()
         if len(stated) <= MAX_STATED:
@@ -631,7 +641,7 @@ def _decode_storage(document: JsonObject) -> dict[str, Any]:
     return found
 
 
-def _decode_new(document: JsonObject) -> dict[str, Any]:
+def _decode_new(document: JsonObject, new: list[Json]) -> dict[str, Any]:
     name, found = _named(document.get("chunk_grid"))
     if name != "regular":
         raise _unsupported("its chunk grid is not regular")
@@ -653,11 +663,14 @@ def _decode_new(document: JsonObject) -> dict[str, Any]:
     nbytes = least_nbytes(count) if is_text else count * dtype.itemsize
     if nbytes > MAX_BUFFERSIZE:
         raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
+    fill_value = decode_fill_value(dtype, document.get("fill_value"))
+    new_items = [decode_fill_value(dtype, item, NEW_ITEMS) for item in new]
     return {
         "chunk": chunk,
         "per_shard": tuple(n // m for n, m in zip(shard, chunk, strict=True)),
         "dtype": dtype,
-        "fill_value": decode_fill_value(dtype, document.get("fill_value")),
+        "fill_value": fill_value,
+        "new_items": [*new_items, fill_value][0],
         "blosc": blosc,
     }
 

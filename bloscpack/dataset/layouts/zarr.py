@@ -32,7 +32,6 @@ from ..._arrays.reader import Reader
 from ..._commit.change import Change
 from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
-from ..._engine.forks import cached_property
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
 from ..._format.committed import PENDING, missed_by_others, no_members
 from ..._format.dtypes import shown
@@ -41,11 +40,9 @@ from ..._format.identity import (
     CONSOLIDATED,
     KEY,
     MISSING_SHARDS,
-    OWN,
     Identity,
     check_attributes,
     column_word,
-    find_identity,
     holder_of,
     identified,
     read_identity,
@@ -56,11 +53,12 @@ from ..._format.sections import read_beginning
 from ..._format.shard import is_portable
 from ..._format.text import TEXT
 from ..._format.zarr_metadata import (
+    NEW_ITEMS,
+    OWN,
     READ_OTHERWISE,
     ZARR_JSON,
     ArrayDocument,
     decode_array,
-    decode_fill_value,
     decode_mask,
     encode_data_type,
     encode_fill_value,
@@ -114,9 +112,6 @@ if TYPE_CHECKING:
 SHARDS = "c"
 # The value of `MISSING_SHARDS`.
 MISSING_READ_AS = "fill_value"
-# The key beside it of an array of which all items are written. It has the value of new
-# items; the fill value is one that data do not have, unless the user gave one.
-NEW_ITEMS = "new-items"
 # Kinds of items that have no such value: a missing shard may be one that another
 # program has left out.
 ALL_LIKELY = "bmM"
@@ -150,9 +145,8 @@ def detect(folder: Folder) -> str | None:
     """
     try:
         content, document = folder.read_document(ZARR_JSON)
-        kind, attributes = _kind_of(folder, content, document)
-        is_own = kind != "array" or find_identity(content, document) is not None
-        if not is_own and why_not_native(document):
+        kind, _, attributes, _, is_own = _seen_node(folder, content, document)
+        if kind == "array" and not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
             is_copy = is_unsharded(document) or not seems_signed(content)
             kind = "" if is_copy else kind
@@ -191,6 +185,19 @@ class NodeDocument(NamedTuple):
 def read_node(folder: Folder) -> NodeDocument:
     """Return the document that is in the file now."""
     return decode_node(folder, *folder.read_document(ZARR_JSON))
+
+
+def _seen_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
+    """Return `decode_node` of a document, which nothing may change.
+
+    The last one is kept: a document is looked at to find out what it is, and opened.
+    """
+    state = folder.tree.state
+    seen = state.seen
+    if seen[0] is not value:
+        seen = state.seen = value, decode_node(folder, content, value)
+    node: NodeDocument = seen[1]
+    return node
 
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
@@ -255,19 +262,6 @@ class OwnDocument:
     identity: Identity | None
     is_own: bool
 
-    @cached_property
-    def new_items(self) -> Any:
-        """The value of new items when the array is enlarged; else see `NEW_ITEMS`."""
-        stored = self.array.others[OWN].get(NEW_ITEMS, self)
-        if stored is self:
-            return self.array.fill_value
-        return decode_fill_value(self.array.dtype, stored, NEW_ITEMS)
-
-    @property
-    def certain_identity(self) -> str | None:
-        """The identity of the array; None if it is uncertain."""
-        return self.identity.name if self.identity is not None and self.is_own else None
-
     def encode(self) -> bytes:
         """Return the content of the file."""
         return encode_node(self.array.document(), self.identity)
@@ -276,11 +270,9 @@ class OwnDocument:
 def read_array_document(folder: Folder) -> OwnDocument:
     """Return the document of an array that is in its file now."""
     content, value = folder.read_document(ZARR_JSON)
-    node = decode_node(folder, content, value)
+    node = _seen_node(folder, content, value)
     try:
-        own = OwnDocument(decode_array(node.document), node.identity, node.is_own)
-        own.new_items  # noqa: B018 - a wrong one is an error
-        return own
+        return OwnDocument(decode_array(node.document), node.identity, node.is_own)
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
@@ -296,34 +288,27 @@ def read_array_document(folder: Folder) -> OwnDocument:
         ) from error
 
 
-def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
-    """Return how the items are stored, as a value that can be compared.
+def is_stored_alike(one: OwnDocument, other: OwnDocument) -> bool:
+    """Return whether two documents are of the same array, with items stored alike.
 
-    `known` is the identity to compare with, if any. One that a change has given to the
-    array since, or that another program has dropped, counts as the same.
+    An identity that a change has given to the array since, or that another program has
+    dropped, counts as the same.
     """
-    array, name = own.array, own.identity and own.identity.name
-    if name is None or known is None:
-        name = known
-    fill: object = numpy.array(array.fill_value, array.dtype).tobytes()
-    if array.dtype == TEXT:
-        fill = array.fill_value
-    grid = array.grid
-    return array.dtype, (grid.chunk, grid.per_shard), fill, name
+    names = {own.identity.name for own in (one, other) if own.identity is not None}
+    return len(names) < 2 and _storage_of(one.array) == _storage_of(other.array)
 
 
-def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
-    """Return how the items are stored, according to the file now."""
-    return storage_of(read_array_document(folder), known)
+def _storage_of(array: ArrayDocument) -> tuple[object, ...]:
+    fill, dtype = array.fill_value, array.dtype
+    stored = fill if dtype == TEXT else numpy.array(fill, dtype).tobytes()
+    return dtype, array.grid.chunk, array.grid.per_shard, stored
 
 
-def check_present(
-    folder: Folder, shape: Shape, known: str | None, expected: tuple[object, ...]
-) -> None:
+def check_present(folder: Folder, known: OwnDocument, shape: Shape) -> None:
     """Raise `StorageError` if an array has lost rows, or another one is in its place.
 
-    `known` and `expected` are the arguments and the result of `storage_of`. In a folder
-    `description_check` compares them; at a URL, the document is read again for it.
+    In a folder `description_check` compares them; at a URL, the document is read again
+    for it.
     """
     try:
         if folder.is_remote:
@@ -335,7 +320,7 @@ def check_present(
         if not folder.is_remote:
             raise
         raise StaleDataset(folder.path()) from error
-    if folder.is_remote and storage_of(own, known) != expected:
+    if folder.is_remote and not is_stored_alike(known, own):
         raise StaleDataset(folder.path())
     if any(map(int.__lt__, own.array.shape, shape)):
         raise StorageError(
@@ -374,9 +359,11 @@ class ZarrArray(ArrayLayout):
         """Take over the document in the file, and read the files of this state."""
         folder, seen = self.folder, self.folder.seen(ZARR_JSON, looks=False)
         own = read_array_document(folder)
-        known = None if own.identity is None else own.identity.name
-        read, storage = partial(read_storage, folder, known), storage_of(own, known)
-        self._check = description_check(folder, ZARR_JSON, seen, read, storage)
+
+        def is_same() -> bool:  # without this object: a cycle would keep the files open
+            return is_stored_alike(own, read_array_document(folder))
+
+        self._check = description_check(folder, ZARR_JSON, seen, is_same, True)
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
         # A checksum of the name, if this was made as a column of a table.
@@ -385,15 +372,15 @@ class ZarrArray(ArrayLayout):
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.stored_dims = document.dimension_names
-        self.fill_value = own.new_items
+        self.fill_value = document.new_items
         self.grid = document.grid
         self.chunks, self.shards = self.grid.chunk, self.grid.shard
-        self._sharding = sharding_of(document, own.certain_identity)
+        self._sharding = sharding_of(document, certain)
         # Other programs leave out shards in which all items have the fill value.
         is_sparse = MISSING_SHARDS in document.others[OWN]
         self.may_lack_files = is_sparse or not own.is_own
         self.leaves_out = NEW_ITEMS not in document.others[OWN]
-        self._check_present = partial(check_present, folder, self.shape, known, storage)
+        self._check_present = partial(check_present, folder, own, self.shape)
         self.renew()
 
     @property
@@ -423,8 +410,7 @@ class ZarrArray(ArrayLayout):
     def is_same(self, other: NodeLayout) -> bool:
         """Return whether another object is the same array in another state."""
         assert isinstance(other, ZarrArray)
-        known = None if self._own.identity is None else self._own.identity.name
-        return storage_of(self._own, known) == storage_of(other._own, known)
+        return is_stored_alike(self._own, other._own)
 
     def shard_name(self, number: int) -> str:
         """Return the name of a shard, relative to the dataset."""
@@ -484,7 +470,7 @@ class ZarrArray(ArrayLayout):
         content, shape = own.encode(), document.grid.shape
         if prefix:
             change.make_folder(prefix.rstrip("/"))
-        sharding = sharding_of(document, own.certain_identity)
+        sharding = sharding_of(document, identity)
         shards = ShardWriter(
             *(change, prefix, sharding, args_of(document)), leaves_out=new.sparse
         )
@@ -616,7 +602,7 @@ class ZarrArray(ArrayLayout):
         shards = ShardWriter(
             change,
             prefix,
-            sharding_of(own.array, own.identity.name),
+            sharding_of(own.array, own.identity),
             args_of(own.array),
             source,
             at_once=at_once,
@@ -677,11 +663,11 @@ class ZarrArray(ArrayLayout):
         self._open()
 
 
-def sharding_of(document: ArrayDocument, identity: str | None) -> Sharding:
+def sharding_of(document: ArrayDocument, identity: Identity | None) -> Sharding:
     """Return how an array is stored."""
-    grid = document.grid
+    grid, known = document.grid, None if identity is None else identity.name
     return Sharding(
-        *(document.dtype, grid, shard_names(grid), identity, document.fill_value)
+        *(document.dtype, grid, shard_names(grid), known, document.fill_value)
     )
 
 
@@ -803,7 +789,7 @@ def prepare(
     while True:
         try:
             content, value = folder.read_document(ZARR_JSON)
-            node = decode_node(folder, content, value)
+            node = _seen_node(folder, content, value)
         except (FormatError, FileNotFoundError, NotADirectoryError, NoFileFound):
             return  # not in a group of Zarr
         has_copies = value.get(CONSOLIDATED) is not None
@@ -894,7 +880,7 @@ class ZarrGroup(ZarrNode, GroupLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        node = read_node(folder)
+        node = _seen_node(folder, *folder.read_document(ZARR_JSON))
         if node.kind != "group":
             message = "expected the document of a group, found one of an array"
             raise folder.damage(message, ZARR_JSON)
@@ -930,7 +916,7 @@ class ZarrTable(ZarrNode, TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        node = read_node(folder)
+        node = _seen_node(folder, *folder.read_document(ZARR_JSON))
         self.changed_elsewhere = not node.is_own
         names = node.attributes.get(COLUMN_ORDER)
         if not are_names(names, is_member_name):
