@@ -68,7 +68,8 @@ class FolderChange(Change):
         """
         if name in self._in_use:
             return
-        is_there = self.store.is_folder(name)
+        status = self.store.status_of(name)
+        is_there = status is not None and stat.S_ISDIR(status.st_mode)
         if not is_there and self._is_replaced(name):
             with suppress(*GONE, FileExistsError):
                 self._make_folder(name)
@@ -79,16 +80,14 @@ class FolderChange(Change):
             self._folders.add(folder_of(name))
         if not is_there:
             self._make_folder(name)
-        first = self._first_name(name)
+            status = self.store.status_of(name)
+        first = name if status is None else self._first_name(name, status)
         if first != name:
             raise UsageError(SAME_NAME % (first, name))
         self._in_use.add(name)
 
-    def _first_name(self, name: str) -> str:
+    def _first_name(self, name: str, status: os.stat_result) -> str:
         """Return the first name of this change that is a name of the same folder."""
-        status = self.store.status_of(name)
-        if status is None:  # another program has removed it
-            return name
         first = self._inodes.setdefault(status.st_ino, name)
         other = status if first == name else self.store.status_of(first)
         return first if other and os.path.samestat(status, other) else name
@@ -245,7 +244,8 @@ class FolderChange(Change):
     def _replace(self, content: bytes) -> object:
         file = self._begin_with(self.document, content)
         self._close(file, self._does_sync)
-        version = self.store.identity(file.staged)
+        assert self._staging is not None  # `begin` has opened it
+        version = self._staging.identity(file.staged.rpartition("/")[2])
         self._move(file.staged, self.document)
         return version
 

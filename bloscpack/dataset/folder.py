@@ -94,8 +94,8 @@ class Folder:
     """
 
     depth = 0
-    # The owner of the dataset in it, at any depth, from which `around` has led to it.
-    _trusted_owners: frozenset[int] = frozenset()
+    # The innermost dataset in it from which `around` has led to it.
+    _inner: Folder | None = None
 
     def __init__(
         self, store: Store, prefix: str = "", tree: Tree | None = None
@@ -162,9 +162,7 @@ class Folder:
         if found is None:
             return None
         outer = type(self)(found[0])
-        outer._trusted_owners = self._trusted_owners or self._owners()
-        if not outer._trusted_owners and isinstance(self.store, FolderStore):
-            outer._trusted_owners = frozenset([self.store.status.st_uid])  # it is lost
+        outer._inner = self._inner or self
         return outer, found[1]
 
     def _owners(self) -> frozenset[int]:
@@ -183,7 +181,10 @@ class Folder:
         may have made them, to have other files read, removed or replaced. In a folder
         like ``/tmp``, no document counts.
         """
-        trusted = {*self._trusted_owners, getattr(os, "geteuid", int)(), 0}
+        inner, trusted = self._inner, {getattr(os, "geteuid", int)(), 0}
+        if inner is not None and isinstance(inner.store, FolderStore):
+            # If its document is lost, the owner of its folder counts.
+            trusted |= inner._owners() or {inner.store.status.st_uid}
         return not self.store.is_sticky and self._owners() <= trusted
 
     def address_of(self, name: str = "") -> tuple[str, StorageOptions | None]:

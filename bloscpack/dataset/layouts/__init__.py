@@ -357,9 +357,10 @@ def committing(found: Found) -> tuple[Found, str] | None:
         if not outer[0].is_trusted:
             raise _not_trusted(folder, outer[0])
         return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
-    is_trusted = True
-    around, is_copied = folder, found.layout == "zarr" and _is_committed(folder)
-    while found.layout == "zarr" and _is_committed(around, also_changed=True):
+    if found.layout != "zarr" or not _is_committed(folder, also_changed=True):
+        return None
+    is_trusted, around, is_copied = True, folder, _is_committed(folder)
+    while _is_committed(around, also_changed=True):
         outer = around.around()
         if outer is None or outer[0].store.is_sticky:
             outer = None
@@ -426,7 +427,7 @@ def as_part(found: Found) -> Found:
     read, or if it was found in a group, which knows about its members.
     """
     folder = found.folder
-    is_member = found.layout != "zarr" or says_committed(folder.tree.state.value)
+    is_member = found.layout != "zarr" or " column=" in folder.tree.state.epoch
     if folder.depth or not is_member:
         return found
     with suppress(FormatError, PermissionError):
