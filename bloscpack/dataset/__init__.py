@@ -139,15 +139,10 @@ def open(
     """
     is_array = "data" in creation or "shape" in creation
     create: Callable[..., Array | Group] = create_array if is_array else create_group
-    opening = {
-        "allow_pickle": allow_pickle,
-        "sync": sync,
-        "shared": shared,
-        "timeout": timeout,
-        "buffered": buffered,
-        "pinned": pinned,
-    }
-    return _open(None, create, path, mode, storage_options, **opening, **creation)
+    options = Options(
+        *(allow_pickle, sync, mode != "r", shared, timeout, buffered, pinned)
+    )
+    return _open(None, create, path, mode, options, storage_options, creation)
 
 
 def open_array(path: Path, mode: str = "r", **options: Any) -> Array:
@@ -163,7 +158,7 @@ def open_array(path: Path, mode: str = "r", **options: Any) -> Array:
     UsageError
         If it is a table or a group.
     """
-    return _open(Array, create_array, path, mode, **options)
+    return _open(Array, create_array, path, mode, *_sorted(mode, options))
 
 
 def open_table(path: Path, mode: str = "r", **options: Any) -> Table:
@@ -179,7 +174,7 @@ def open_table(path: Path, mode: str = "r", **options: Any) -> Table:
     UsageError
         If it is an array or a group.
     """
-    return _open(Table, create_table, path, mode, **options)
+    return _open(Table, create_table, path, mode, *_sorted(mode, options))
 
 
 def open_group(path: Path, mode: str = "r", **options: Any) -> Group:
@@ -202,7 +197,7 @@ def open_group(path: Path, mode: str = "r", **options: Any) -> Group:
     if mode == "a" and _has_files(path, storage_options):
         folder = Folder.open(path, storage_options)
         make_group(folder, options.get("attrs"), options.get("sync", True))
-    return _open(Group, create_group, path, mode, **options)
+    return _open(Group, create_group, path, mode, *_sorted(mode, options))
 
 
 # What is imported when it is first used.
@@ -265,21 +260,29 @@ def _has_files(path: Path, storage_options: StorageOptions | None) -> bool:
     return bool(folder.names("")) and not folder.is_leftover
 
 
+def _sorted(
+    mode: str, given: dict[str, Any]
+) -> tuple[Options, StorageOptions | None, dict[str, Any]]:
+    """Return what opens a dataset, settings for fsspec, and what creates a dataset."""
+    found = {n: given.pop(n) for n in OPENING & given.keys()}
+    options = Options(**found, writable=mode != "r")
+    return options, given.pop("storage_options", None), given
+
+
 def _open(
     wanted: type[Kind] | None,
     create: Callable[..., Kind],
     path: Path,
     mode: str,
-    storage_options: StorageOptions | None = None,
-    **creation: Any,
+    options: Options,
+    storage_options: StorageOptions | None,
+    creation: dict[str, Any],
 ) -> Kind:
     """Open or create a dataset; `wanted` is its class, or None for any."""
     if mode not in MODES:
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
-    found: Any = {n: creation.pop(n) for n in OPENING & creation.keys()}
-    options = Options(**found, writable=mode != "r")
     known_settings(creation, CREATION, others=("shared", "timeout", "allow_pickle"))
     if options.shared and mode != "r+":
         raise UsageValueError("shared=True needs the mode 'r+', not %r" % mode)
@@ -303,7 +306,7 @@ def _open(
         creation |= {"mode": "w" if mode == "w" else "x", "sync": options.sync}
         creation |= {"buffered": True} if options.buffered else {}
         return create(path, storage_options=storage_options, **creation)
-    found = open_node(detect(Folder.open(path, storage_options)), options)
+    found: Any = open_node(detect(Folder.open(path, storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()
