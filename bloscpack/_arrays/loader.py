@@ -15,7 +15,7 @@ from _thread import allocate_lock
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy
 
@@ -29,6 +29,9 @@ from ..abstract_io import nthreads_to_read
 from ..checksums import Hash
 from ..exceptions import FormatError, StorageError
 from .source import ChunkSource, Needs, Room
+
+if TYPE_CHECKING:
+    from .._format.chunks import Part
 
 # Default number of plain bytes that a source keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
@@ -251,7 +254,7 @@ class ChunkLoader(ChunkSource):
         """
         use, room, needs, keep_from = loading
         numbers, sizes, frames, cached, version, checksum, explain = fetched
-        cache, last = self._cache, self.nchunks - 1
+        last = self.nchunks - 1
         for number, size, frame in zip(numbers, sizes, frames, strict=False):
             target = None if room is None else room(number)
             plain = cached.get(number) if cached else None
@@ -267,36 +270,52 @@ class ChunkLoader(ChunkSource):
             elif number >= last:  # it may have grown: then it is not kept
                 start, stop = self.span(number)
                 wanted = stop - start
+            memory = target if wanted == size else None
             try:
-                chunk = None
-                if frame is not None:  # before memory is allocated
-                    chunk = verified_chunk(frame, checksum, size)
-                keep, is_again, part = False, False, None
-                if target is None:
-                    if chunk is not None and wanted == size:
-                        keep, key = number >= keep_from, (number, version)
-                    # Reading it again from afar would take a request.
-                    if keep and (self.is_far or cache.count_read(key, size) > 1):
-                        is_again = True
-                    elif needs is not None:
-                        part = partial(needs, number)
-                if target is None or wanted != size:
-                    memory = cache.memory(size, is_new=is_again)
-                else:
-                    memory = target
-                if chunk is None:
+                if frame is None:
+                    memory = self._cache.memory(size) if memory is None else memory
                     self._fill(memory)
-                elif decompress_verified(chunk, memory, part) and keep:
-                    if is_again:
-                        cache.put(key, memory.toreadonly())
-                    else:
-                        cache.note(key, size)
+                elif memory is not None:
+                    decompress_verified(verified_chunk(frame, checksum, size), memory)
+                else:
+                    keeps = target is None and wanted == size and number >= keep_from
+                    key = (number, version) if keeps else None
+                    part = None
+                    if needs is not None and target is None:
+                        part = partial(needs, number)
+                    memory = self._plain_of(frame, checksum, size, key, part)
             except FormatError as error:
                 raise explain(error, number) from error.__cause__
             if target is None:
                 use(number, memory if wanted == size else memory[:wanted])
             elif wanted != size:
                 target[:] = memory[:wanted]
+
+    def _plain_of(
+        self,
+        frame: memoryview,
+        checksum: Hash,
+        size: int,
+        key: Hashable = None,
+        part: Part | None = None,
+    ) -> memoryview:
+        """Return the plain bytes of a chunk, until this thread reads another one.
+
+        If it has a `key`, it is kept if it is read again. Otherwise, only the `part`
+        that is needed may have its bytes; None for all. Raises `FormatError`.
+        """
+        chunk = verified_chunk(frame, checksum, size)  # before memory is allocated
+        cache, is_again = self._cache, False
+        if key is not None:
+            # Reading it again from afar would take a request.
+            is_again = self.is_far or cache.count_read(key, size) > 1
+        memory = cache.memory(size, is_new=is_again)
+        is_whole = decompress_verified(chunk, memory, None if is_again else part)
+        if is_again:
+            cache.put(key, memory.toreadonly())
+        elif is_whole and key is not None:
+            cache.note(key, size)
+        return memory
 
     # Blocks of chunks
 

@@ -238,7 +238,11 @@ def decompress_verified(
     """
     if not len(destination):
         return True
-    if part is not None and _decompress_part(compressed, destination, part):
+    if (
+        part is not None
+        and BLOCK_SIZE.unpack_from(compressed)[0] < len(destination)
+        and _decompress_part(compressed, destination, part)
+    ):
         return False
     ctypes = own_settings.ctypes
     try:
@@ -260,8 +264,6 @@ def _decompress_part(
 
     Return whether this was possible, and worth it.
     """
-    if BLOCK_SIZE.unpack_from(compressed)[0] >= len(destination):
-        return False
     header = unpack_header(compressed)
     runs = blocks_of(part(), header.blocksize, header.nblocks)
     if not runs:

@@ -165,9 +165,9 @@ class Array(StoredArray, ItemsNode):
     # Reading
 
     def _read(self, function: Callable[[], Result]) -> Result:
-        writer, layout = self._writer, self._layout
+        writer = self._writer
         if writer is not None and writer.by_shard and not self.closed:
-            layout.renew()
+            self._layout.renew()
             self._stay_closed()
         return super()._read(function)
 

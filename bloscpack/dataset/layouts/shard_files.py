@@ -26,14 +26,20 @@ from itertools import count, repeat
 
 import numpy
 
-from ..._arrays.loader import REMOTE_RUN_NBYTES, Fetched, Loading, plan_runs
+from ..._arrays.loader import (
+    LEAST_NBYTES,
+    REMOTE_RUN_NBYTES,
+    Fetched,
+    Loading,
+    plan_runs,
+)
 from ..._arrays.source import Needs, Room
 from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
 from ..._format.blosc_header import decode_header
-from ..._format.chunks import decompress, verified_chunk
+from ..._format.chunks import decompress, decompress_verified, verified_chunk
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
@@ -434,16 +440,6 @@ class ShardFiles(ChunkFiles):
                 use(number, filled)
         return found
 
-    def cached(self, number: int, size: int) -> Buffer | None:
-        """Return the plain bytes of a chunk in memory, of the file that is open."""
-        if number in self._waiting:
-            return self.sharding.encode(self._waiting[number])
-        kept = self._open.get(number // self.slots)
-        if kept is None or kept[0] is None:
-            return None
-        key = number, kept[0].storage.identity
-        return self._cache.get(key, briefly=True)
-
     def _load_run(
         self, loading: Loading, used: dict[int, set[object]], run: Sequence[int]
     ) -> None:
@@ -479,61 +475,74 @@ class ShardFiles(ChunkFiles):
 
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
-        number, begin = divmod(start, self.chunk_size)
-        is_quick = not self.is_far and self.folder.tree.pin is None
-        if is_quick and 0 < len(view) <= self.chunk_size - begin:
+        number, low = divmod(start, self.chunk_size)
+        is_small = low + len(view) <= max(self.chunk_size, LEAST_NBYTES)
+        if is_small and self.folder.tree.pin is None:
             try:
-                plain = self._plain_of(number, begin, begin + len(view))
-                if plain is not None:
-                    view[:] = plain
+                if self._read_few(view, number, low):
                     return len(view)
             except StorageError:  # it was closed, and may have been replaced
                 pass
         return super().read_into(view, start)
 
-    def _plain_of(self, number: int, start: int, stop: int) -> Buffer | None:
-        """Return plain bytes of a chunk in a file: the usual case, for speed.
+    def _read_few(self, view: memoryview, number: int, low: int) -> bool:
+        """Read from a position in a chunk, in few chunks of a file, into a view.
 
-        Return None if `load` has to read them.
+        This is the usual case, for speed. Return False if `load` has to read them.
         """
-        if number in self._waiting:
-            return None
-        shard = number // self.slots
+        size, (shard, slot) = self.chunk_size, divmod(number, self.slots)
+        if low + len(view) > (self.slots - slot) * size:  # `load` compares the files
+            return False
         kept = self._open.get(shard)
-        file = self.file(shard, (number,)) if kept is None else kept[0]
-        if file is None:
-            return None
-        slot = number % self.slots
-        size = file.sizes[slot]
-        if not (size and (file.shape is None or self._has_items(file, (number,)))):
-            return None
-        cache, key = self._cache, (number, file.storage.identity)
-        plain = cache.get(key, briefly=True)
-        if plain is not None:
-            return memoryview(plain)[start:stop]
+        if kept is None and not self.is_far:
+            kept = (self.file(shard, (number,)),)
+        if kept is None or kept[0] is None:
+            return False
+        file: ShardIndex = kept[0]
+        version = file.storage.identity
+        while view:
+            if not file.sizes[slot] or number in self._waiting:
+                return False
+            if file.shape is not None and not self._has_items(file, (number,)):
+                return False
+            target, view = view[: size - low], view[size - low :]
+            plain = self._cache.get((number, version), briefly=True)
+            if plain is None and not self.is_far:
+                plain = self._read_chunk(file, number, low, target)
+            if plain is None:
+                return False
+            if plain is not target:
+                target[:] = memoryview(plain)[low : low + len(target)]
+            number, slot, low = number + 1, slot + 1, 0
+        return True
+
+    def _read_chunk(
+        self, file: ShardIndex, number: int, low: int, target: memoryview
+    ) -> Buffer | None:
+        """Return plain bytes of a chunk, or `target` if they are in it as a whole.
+
+        Those from `low` on are needed for the target. Return None if that fails.
+        """
+        cache, size, slot = self._cache, self.chunk_size, number % self.slots
+        key, storage = (number, file.storage.identity), file.storage
+        spans = [(low, low + len(target))]
         row = file.row(number) if self.sharding.has_blocks else None
-        if row is not None:
-            runs = blocks_of([(start, stop)], row.header.blocksize, row.header.nblocks)
-            if runs and not self._is_kept_whole(key, self.chunk_size):
-                with own_settings:
-                    memory = self._read_blocks(file, number, row, runs)
-                return None if memory is None else memory[start:stop]
-        frame = self._workspace.view(size)
-        if file.storage.read_into(frame, file.starts[slot]) < size:
-            return None
-        found: list[memoryview] = []
-        keep_from = number + (self.chunk_size > cache.limit)
-        loading = Loading(
-            lambda _, plain: found.append(plain),
-            None,
-            lambda _: [(start, stop)],
-            keep_from,
-        )
-        how = key[1], CHECKSUM, self._explain
         with own_settings:
-            sizes = [self.chunk_size]
-            self._place(loading, Fetched([number], sizes, [frame], {}, *how))
-        return found[0][start:stop]
+            if row is not None:
+                runs = blocks_of(spans, row.header.blocksize, row.header.nblocks)
+                if runs and not self._is_kept_whole(key, size):
+                    return self._read_blocks(file, number, row, runs)
+            frame = self._workspace.view(file.sizes[slot])
+            if storage.read_into(frame, file.starts[slot]) < len(frame):
+                return None
+            try:
+                if len(target) == size:
+                    decompress_verified(verified_chunk(frame, CHECKSUM, size), target)
+                    return target
+                kept = key if size <= cache.limit else None
+                return self._plain_of(frame, CHECKSUM, size, kept, lambda: spans)
+            except FormatError as error:
+                raise self._explain(error, number) from error.__cause__
 
     def _content(
         self, run: Sequence[int]
