@@ -145,6 +145,7 @@ class Loading(NamedTuple):
     room: Room | None
     needs: Needs | None
     keep_from: int
+    joined: bool
 
 
 class Fetched(NamedTuple):
@@ -212,6 +213,7 @@ class ChunkLoader(ChunkSource):
         use: Callable[[int, memoryview], object],
         room: Room | None,
         needs: Needs | None,
+        joined: bool = False,
     ) -> Loading:
         """Return what to do with chunks; there is at least one."""
         count, size, most = len(numbers), self._usual_size, self._cache.limit
@@ -220,7 +222,8 @@ class ChunkLoader(ChunkSource):
         # Only the last chunk is kept then, where the next read may go on.
         keep_from = numbers[0 if count * size <= most else -1] + (size > most)
         is_part = count == 1 or size >= PART_NBYTES
-        return Loading(use, room, needs if is_part else None, keep_from)
+        needs = needs if is_part else None
+        return Loading(use, room, needs, keep_from, joined and needs is None)
 
     @property
     def _usual_size(self) -> int:
@@ -252,9 +255,11 @@ class ChunkLoader(ChunkSource):
 
         Raises `FormatError` for the first one that is damaged.
         """
-        use, room, needs, keep_from = loading
+        use, room, needs, keep_from, joined = loading
         numbers, sizes, frames, cached, version, checksum, explain = fetched
         last = self.nchunks - 1
+        if joined and self._join(loading, fetched):
+            return
         for number, size, frame in zip(numbers, sizes, frames, strict=False):
             target = None if room is None else room(number)
             plain = cached.get(number) if cached else None
@@ -290,6 +295,30 @@ class ChunkLoader(ChunkSource):
                 use(number, memory if wanted == size else memory[:wanted])
             elif wanted != size:
                 target[:] = memory[:wanted]
+
+    def _join(self, loading: Loading, fetched: Fetched) -> bool:
+        """Verify, decompress and use chunks that follow each other at once.
+
+        Return False if some are missing, in the cache, or to be kept, or if that can't
+        be done for another reason.
+        """
+        numbers, _, frames, cached, _, checksum, explain = fetched
+        size, start, count = self.chunk_size, 0, len(numbers)
+        if cached or None in frames or count < 2 or numbers[-1] - numbers[0] >= count:
+            return False
+        if numbers[-1] >= min(loading.keep_from, self.nchunks - 1):
+            return False
+        memory = self._cache.memory(count * size)
+        try:
+            for frame in frames:
+                assert frame is not None
+                chunk = verified_chunk(frame, checksum, size)
+                decompress_verified(chunk, memory[start : start + size])
+                start += size
+        except FormatError as error:
+            raise explain(error, numbers[start // size]) from error.__cause__
+        loading.use(numbers[0], memory)
+        return True
 
     def _plain_of(
         self,
@@ -327,7 +356,7 @@ class ChunkLoader(ChunkSource):
         Those also give the reason if a block can't be read. `version` is that of the
         file in the keys of the cache.
         """
-        use, room, needs, keep_from = loading
+        use, room, needs, keep_from, _ = loading
         assert needs is not None
         is_far, left = file.storage.is_remote, []
         plans: list[BlockPlan] = []

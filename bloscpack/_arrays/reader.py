@@ -269,30 +269,44 @@ def _fill_boxes(
     """
     itemsize, offset = part
     dtype, size = target.dtype, target.itemsize
-    pieces = {number: (to, of) for number, to, of in selection.parts(grid)}
-    chunk = grid.chunk
-    decode, steps = source.decode, [n * itemsize for n in strides(chunk)]
+    axes, chunk, decode = selection.axes, grid.chunk, source.decode
+    steps = [n * itemsize for n in strides(chunk)]
     order = selection.joint + selection.others
     is_moved = bool(selection.joint)
     nbytes = math.prod(chunk) * itemsize
+    whole = tuple(slice(0, n, 1) for n in chunk)
+    ranges = [axis for axis in axes if isinstance(axis, range)]
+    are_ranges = len(ranges) == len(axes)
+    pieces: dict[int, tuple[tuple[Index, ...], tuple[Index, ...]]] = {}
+    # Chunks of neighbouring rows, one or several, have a piece that is computed.
+    joined = are_ranges and grid.is_rows and decode is None and ranges[0].step == 1
+    if joined:
+        first, stop, nrows = ranges[0].start, ranges[0].stop, chunk[0]
+        numbers: Sequence[int] = range(first // nrows, -(-stop // nrows))
+        inner = [slice(axis.start, axis.stop, axis.step) for axis in ranges[1:]]
+    else:
+        pieces = {number: (to, of) for number, to, of in selection.parts(grid)}
+        numbers = list(pieces)
+
+    def piece(
+        number: int, nbytes: int = nbytes
+    ) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
+        if not joined:
+            return pieces[number]
+        at = number * nrows
+        low, high = max(first - at, 0), min(stop - at, nbytes // steps[0])
+        return (slice(at + low - first, at + high - first),), (slice(low, high), *inner)
 
     def use(number: int, plain: memoryview) -> None:
-        to, of = pieces[number]
+        to, of = piece(number, len(plain))
         if decode is not None:
             box = decode(plain)
         else:  # the last chunk of rows may be shorter
             shape = chunk
-            if len(plain) < nbytes:
+            if len(plain) != nbytes:
                 shape = (len(plain) // steps[0], *chunk[1:])
             box = numpy.ndarray(shape, dtype, plain, offset, steps)
         target[to] = (box.transpose(order) if is_moved else box)[of]
-
-    whole = tuple(slice(0, n, 1) for n in chunk)
-    may_place = (
-        (decode is None and size == itemsize)
-        and all(isinstance(axis, range) for axis in selection.axes)
-        and any(of == whole for _, of in pieces.values())
-    )
 
     def room(number: int) -> memoryview | None:
         to, of = pieces[number]
@@ -304,7 +318,7 @@ def _fill_boxes(
     njoint = len(selection.joint)
 
     def needs(number: int) -> list[tuple[int, int]]:
-        of: Sequence[Index] = pieces[number][1]
+        of: Sequence[Index] = piece(number)[1]
         of_steps = [steps[i] for i in order]
         if njoint > 1:  # points are positions on a single axis
             pairs = zip(of[:njoint], of_steps, strict=False)
@@ -314,7 +328,12 @@ def _fill_boxes(
             of, of_steps = (points.reshape(-1), *of[njoint:]), [1, *of_steps[njoint:]]
         return _spans_of(of, of_steps, offset, size)
 
-    source.load(list(pieces), use, room=room if may_place else None, needs=needs)
+    may_place = (decode is None and size == itemsize and are_ranges) and any(
+        of == whole for _, of in pieces.values()
+    )
+    source.load(
+        numbers, use, room=room if may_place else None, needs=needs, joined=joined
+    )
 
 
 def _fill_points(

@@ -90,6 +90,7 @@ class ChunkSource(ChunkSpans, ABC):
         *,
         room: Room | None = None,
         needs: Needs | None = None,
+        joined: bool = False,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, on several threads.
 
@@ -110,6 +111,9 @@ class ChunkSource(ChunkSpans, ABC):
         needs
             Called with the number of a chunk without `room`; returns the spans of its
             plain bytes that ``use`` reads. The others may then have any value.
+        joined
+            Whether ``use`` also takes several chunks at once, without `room`: the
+            number of the first one, and the plain bytes of all that follow it.
 
         Raises
         ------

@@ -550,6 +550,7 @@ class OpenedFile(Closing, ChunkLoader):
         *,
         room: Room | None = None,
         needs: Needs | None = None,
+        joined: bool = False,
         deliver: Callable[[Any], object] | None = None,
         nthreads: int | None = None,
     ) -> None:

@@ -7,13 +7,15 @@ import tracemalloc
 import numpy as np
 import pytest
 from dataset.layouts import LAYOUTS
+from dataset.shard_index import ENTRY, index_size
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indexes import indexes
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack.exceptions import UsageError
+from bloscpack._arrays.loader import ChunkCache
+from bloscpack.exceptions import FormatError, UsageError
 
 SHAPE = (5, 3, 4)
 ITEMS = np.arange(60, dtype="i4").reshape(SHAPE)
@@ -72,6 +74,26 @@ def test_every_index_gives_what_numpy_gives(data, array):
         assert expected == found
     else:
         assert_same(expected, found)
+
+
+@pytest.mark.parametrize("key", [np.s_[:, 3:5], np.s_[7:95, 1], np.s_[4:71, ::2]])
+def test_parts_of_more_rows_than_the_cache_has_room_for(key, tmp_path, monkeypatch):
+    """Chunks that follow each other are decompressed at once, and each is verified."""
+    items = np.arange(1000).reshape(100, 10)
+    limit = property(lambda _: 300, lambda *_: None)
+    monkeypatch.setattr(ChunkCache, "limit", limit, raising=False)
+    with dataset.create_array(tmp_path / "a", items, chunks=3, shards=30) as array:
+        assert_same(items[key], array[key])
+    path = tmp_path / "a" / "c" / "1" / "0"
+    content = bytearray(path.read_bytes())
+    start, _ = ENTRY.unpack_from(
+        content, len(content) - index_size(10) + 4 * ENTRY.size
+    )
+    content[start + 20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match="mismatch") as caught:
+        dataset.open(tmp_path / "a")[key]
+    assert (str(path), 4) == (caught.value.filename, caught.value.chunk)
 
 
 @few

@@ -63,6 +63,7 @@ class SingleChunks(ChunkFiles):
         *,
         room: Room | None = None,
         needs: Needs | None = None,
+        joined: bool = False,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
 

@@ -283,35 +283,28 @@ class ShardFiles(ChunkFiles):
         *,
         room: Room | None = None,
         needs: Needs | None = None,
+        joined: bool = False,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
 
         All files had these contents at one time: those that another program replaces
         meanwhile are loaded again, or are an error if the state is pinned.
         """
-        self._load(numbers, use, room, needs)
+        if numbers:
+            self._load(numbers, self._loading(numbers, use, room, needs, joined))
         pin = self.folder.tree.pin
         if pin is not None:
             pin.check()
 
-    def _load(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-        needs: Needs | None,
-    ) -> None:
-        """Call `use` for chunks, as `load` does without a pinned state."""
+    def _load(self, numbers: Sequence[int], loading: Loading) -> None:
+        """Load chunks, as `load` does without a pinned state."""
         slots, tree = self.slots, self.folder.tree
-        if not numbers:
-            return
         used: dict[int, set[object]] = {}  # the versions of each file that were read
-        loading = self._loading(numbers, use, room, needs)
         if self._waiting:
             numbers = self._load_waiting(numbers, loading)
             if not numbers:
                 return
-        work, has_room = partial(self._load_run, loading, used), room is not None
+        work, has_room = partial(self._load_run, loading, used), bool(loading.room)
         if self.is_far or numbers[0] // slots == numbers[-1] // slots:
             try:
                 self._work_on(numbers, work, has_room)
@@ -331,7 +324,7 @@ class ShardFiles(ChunkFiles):
                     self.folder.path(),
                 )
             if self.sparse and len(wanted) > LISTED_FROM:
-                wanted = self._load_missing(wanted, use, room, absent)
+                wanted = self._load_missing(wanted, loading, absent)
             if wanted:
                 self._work_on(wanted, work, has_room)
             # The document first: after it, no name gets what it has not committed.
@@ -395,11 +388,7 @@ class ShardFiles(ChunkFiles):
         return [number for number in numbers if number not in plain]
 
     def _load_missing(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-        missing: set[int],
+        self, numbers: Sequence[int], loading: Loading, missing: set[int]
     ) -> Sequence[int]:
         """Load the chunks whose files are missing; return the numbers of the others.
 
@@ -422,7 +411,7 @@ class ShardFiles(ChunkFiles):
         if pin is not None:
             for number in absent:
                 pin.note(folder.store, folder.full(self.names(number)), None)
-        found, filled = [], None
+        use, room, found, filled = loading.use, loading.room, [], None
         for number in numbers:
             if number // self.slots not in absent:
                 found.append(number)
@@ -458,10 +447,9 @@ class ShardFiles(ChunkFiles):
             return
         version, cached, frames = self._content(run)
         used.setdefault(shard, set()).add(version)
-        sizes, explain = repeat(self.chunk_size), self._explain
-        fetched = Fetched(run, sizes, frames, cached, version, CHECKSUM, explain)
         if self.decode is None:
-            self._place(loading, fetched)
+            how = repeat(self.chunk_size), frames, cached, version
+            self._place(loading, Fetched(run, *how, CHECKSUM, self._explain))
             return
         for number, frame in zip(run, frames, strict=True):
             plain = cached.get(number)
