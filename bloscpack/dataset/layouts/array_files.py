@@ -210,8 +210,12 @@ class ChunkFiles(ChunkLoader):
         numbers: Sequence[int],
         work: Callable[[Sequence[int]], object],
         has_room: bool,
+        quick: bool = False,
     ) -> None:
-        """Call `work` for chunks of one file, and the next ones, on several threads."""
+        """Call `work` for chunks of one file, and the next ones, on several threads.
+
+        `quick` says that threads may not help, as of `ordered`.
+        """
         count, size, slots = len(numbers), self.chunk_size, self.slots
         with own_settings:
             is_small = count == 1 or count * size <= LEAST_NBYTES
@@ -225,8 +229,9 @@ class ChunkFiles(ChunkLoader):
                 nruns = max(nfiles, -(-count // limit))
                 nthreads = effective_nthreads(None, nruns)
                 nthreads, batch = max(nthreads, min(nruns, REMOTE_FILES)), 1
+                quick = False
             runs = self._runs(numbers, limit)
-            ordered(runs, work, lambda _: None, nthreads, batch, waits=self.is_far)
+            ordered(runs, work, bool, nthreads, batch, quick, waits=self.is_far)
 
     def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
         """Yield the numbers in lists of chunks of one file, which are read together."""

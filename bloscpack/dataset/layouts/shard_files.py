@@ -304,10 +304,13 @@ class ShardFiles(ChunkFiles):
             numbers = self._load_waiting(numbers, loading)
             if not numbers:
                 return
-        work, has_room = partial(self._load_run, loading, used), bool(loading.room)
+        has_room, some = loading.room is not None, loading.needs is not None
+        # Blocks of chunks may take less time than a thread.
+        quick = self.sharding.has_blocks and some and not has_room
+        how = partial(self._load_run, loading, used), has_room, quick
         if self.is_far or numbers[0] // slots == numbers[-1] // slots:
             try:
-                self._work_on(numbers, work, has_room)
+                self._work_on(numbers, *how)
             except FormatError:
                 if self.is_far:  # another dataset may have replaced this one
                     self._check_missing()
@@ -326,7 +329,7 @@ class ShardFiles(ChunkFiles):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
             if wanted:
-                self._work_on(wanted, work, has_room)
+                self._work_on(wanted, *how)
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew()
             moving = now.files if now.files != before.files else ()
