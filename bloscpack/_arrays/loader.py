@@ -257,9 +257,15 @@ class ChunkLoader(ChunkSource):
         """
         use, room, needs, keep_from, joined = loading
         numbers, sizes, frames, cached, version, checksum, explain = fetched
-        last = self.nchunks - 1
-        if joined and self._join(loading, fetched):
-            return
+        last, count, joint = self.nchunks - 1, len(numbers), None
+        follow = count > 1 and numbers[-1] - numbers[0] < count and None not in frames
+        if joined and follow and not cached and numbers[-1] < min(keep_from, last):
+            begin, step = numbers[0], self.chunk_size
+            joint = self._cache.memory(count * step)
+
+            def room(number: int) -> memoryview:
+                return joint[(number - begin) * step : (number - begin + 1) * step]
+
         for number, size, frame in zip(numbers, sizes, frames, strict=False):
             target = None if room is None else room(number)
             plain = cached.get(number) if cached else None
@@ -270,9 +276,7 @@ class ChunkLoader(ChunkSource):
                     target[:] = plain
                 continue
             wanted = size
-            if target is not None:
-                wanted = len(target)
-            elif number >= last:  # it may have grown: then it is not kept
+            if number >= last:  # it may have grown: then it is not kept
                 start, stop = self.span(number)
                 wanted = stop - start
             memory = target if wanted == size else None
@@ -295,30 +299,8 @@ class ChunkLoader(ChunkSource):
                 use(number, memory if wanted == size else memory[:wanted])
             elif wanted != size:
                 target[:] = memory[:wanted]
-
-    def _join(self, loading: Loading, fetched: Fetched) -> bool:
-        """Verify, decompress and use chunks that follow each other at once.
-
-        Return False if some are missing, in the cache, or to be kept, or if that can't
-        be done for another reason.
-        """
-        numbers, _, frames, cached, _, checksum, explain = fetched
-        size, start, count = self.chunk_size, 0, len(numbers)
-        if cached or None in frames or count < 2 or numbers[-1] - numbers[0] >= count:
-            return False
-        if numbers[-1] >= min(loading.keep_from, self.nchunks - 1):
-            return False
-        memory = self._cache.memory(count * size)
-        try:
-            for frame in frames:
-                assert frame is not None
-                chunk = verified_chunk(frame, checksum, size)
-                decompress_verified(chunk, memory[start : start + size])
-                start += size
-        except FormatError as error:
-            raise explain(error, numbers[start // size]) from error.__cause__
-        loading.use(numbers[0], memory)
-        return True
+        if joint is not None:
+            use(numbers[0], joint)
 
     def _plain_of(
         self,
