@@ -39,7 +39,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
 from ..._format.blosc_header import decode_header
-from ..._format.chunks import decompress, decompress_verified, verified_chunk
+from ..._format.chunks import decompress, verified_chunk
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
@@ -496,27 +496,27 @@ class ShardFiles(ChunkFiles):
                 return False
             if file.shape is not None and not self._has_items(file, (number,)):
                 return False
-            target, view = view[: size - low], view[size - low :]
+            high = min(low + len(view), size)
             plain = self._cache.get((number, version), briefly=True)
             if plain is None and not self.is_far:
-                plain = self._read_chunk(file, number, low, target)
+                plain = self._read_chunk(file, number, low, high)
             if plain is None:
                 return False
-            if plain is not target:
-                target[:] = memoryview(plain)[low : low + len(target)]
+            view[: high - low] = memoryview(plain)[low:high]
+            view = view[high - low :]
             number, slot, low = number + 1, slot + 1, 0
         return True
 
     def _read_chunk(
-        self, file: ShardIndex, number: int, low: int, target: memoryview
-    ) -> Buffer | None:
-        """Return plain bytes of a chunk, or `target` if they are in it as a whole.
+        self, file: ShardIndex, number: int, low: int, high: int
+    ) -> memoryview | None:
+        """Return the plain bytes of a chunk, of which those of a span are needed.
 
-        Those from `low` on are needed for the target. Return None if that fails.
+        They are valid until this thread reads another one. Return None if they can't be
+        read.
         """
-        cache, size, slot = self._cache, self.chunk_size, number % self.slots
-        key, storage = (number, file.storage.identity), file.storage
-        spans = [(low, low + len(target))]
+        size, slot, storage = self.chunk_size, number % self.slots, file.storage
+        key, spans = (number, storage.identity), [(low, high)]
         row = file.row(number) if self.sharding.has_blocks else None
         with own_settings:
             if row is not None:
@@ -526,11 +526,8 @@ class ShardFiles(ChunkFiles):
             frame = self._workspace.view(file.sizes[slot])
             if storage.read_into(frame, file.starts[slot]) < len(frame):
                 return None
+            kept = key if size <= self._cache.limit else None
             try:
-                if len(target) == size:
-                    decompress_verified(verified_chunk(frame, CHECKSUM, size), target)
-                    return target
-                kept = key if size <= cache.limit else None
                 return self._plain_of(frame, CHECKSUM, size, kept, lambda: spans)
             except FormatError as error:
                 raise self._explain(error, number) from error.__cause__
