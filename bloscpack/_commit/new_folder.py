@@ -49,6 +49,9 @@ TEMPORARY = ".%s.bloscpack-"
 LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 # The file in a temporary folder that shows that a writer made the folder.
 MARK = ".bloscpack-new"
+# Number of temporary folders after which an error of locking one is not that another
+# writer has removed it.
+MAX_SIBLINGS = 16
 
 
 @dataclass(eq=False)
@@ -276,10 +279,13 @@ def _make_sibling(target: NewName, made: list[FolderStore]) -> FolderLock:
             made.pop()
             continue
         # Until it is locked, another writer may remove it as the folder of a dead one.
-        with suppress(FileNotFoundError, StorageError):
+        try:
             lock = FolderLock(made[-1])
             mark(made[-1])
             return lock
+        except (FileNotFoundError, StorageError):
+            if len(made) >= MAX_SIBLINGS:
+                raise
 
 
 def mark(folder: FolderStore) -> None:
