@@ -1,21 +1,20 @@
-"""Reads that all show one state of a dataset: `Pin`.
+"""Detect that files were replaced since they were read: `Pin`.
 
-The files of a dataset are replaced and never changed in place. So all that was read is
-of one state as long as each document and each shard still is the file that was read.
+The files of a dataset are replaced, and never changed in place. So what several reads
+have returned was there at one time if each file that they used is still there.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-from contextlib import suppress
 
-from .._storage.folder_store import identity_of
+from .._engine.forks import Owner
+from .._storage.folder_store import FolderStore
 from .._storage.store import Store
-from ..exceptions import StorageError
+from ..exceptions import StorageError, UsageError
 
 
-class Changed(StorageError):
+class DatasetChanged(StorageError):
     """A dataset has changed since it was opened with ``pinned=True``."""
 
     def __init__(self, path: str) -> None:
@@ -26,30 +25,51 @@ class Changed(StorageError):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Changed, (self.filename,)
+        return DatasetChanged, (self.filename,)
 
 
 class Pin:
-    """The files that were read since a dataset was opened. Any thread may use it.
+    """The files that one process has read of a dataset. Any thread may use it.
 
-    A group, and the members that are opened through it, have the same one.
+    A group and the members that are opened through it have the same one. A ZIP file
+    stays open, so its files are not compared.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        # By path: the identity of a file; None if there was none.
-        self._seen: dict[str, object] = {}
+        self._path, self._owner = path, Owner()
+        # The identity of each file by folder and name; None for a missing file.
+        self._seen: dict[tuple[str, str], tuple[Store, object]] = {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise UsageError(
+            "'%s' was opened with pinned=True, which compares what one process reads: "
+            "open it in the other process" % self._path
+        )
 
     def note(self, store: Store, name: str, identity: object) -> None:
-        """Note a file that is read; raise `Changed` if another one was read before."""
-        if self._seen.setdefault(store.path(name), identity) != identity:
-            raise Changed(self._path)
+        """Note a file that is read; raise `DatasetChanged` if it was another before."""
+        if isinstance(store, FolderStore):
+            known = self._seen.setdefault((store.root, name), (store, identity))
+            if known[1] != identity:
+                raise DatasetChanged(self._path)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a file that was read was replaced or removed."""
+        for (_, name), (store, identity) in [*self._seen.items()]:
+            try:
+                if store.identity(name) != identity:
+                    return True
+            except OSError:  # the folder was removed
+                return True
+        return False
 
     def check(self) -> None:
-        """Raise `Changed` unless all files are still those that were read."""
-        for path, identity in [*self._seen.items()]:
-            now = None
-            with suppress(FileNotFoundError, NotADirectoryError):
-                now = identity_of(os.lstat(path))
-            if now != identity:
-                raise Changed(self._path)
+        """Raise `DatasetChanged` if a file that was read was replaced or removed.
+
+        In a child process, which has what was read before the fork, it is an error.
+        """
+        if not self._owner.is_here:
+            self.__reduce__()
+        if self.has_changed:
+            raise DatasetChanged(self._path)

@@ -25,6 +25,7 @@ from .._format.committed import (
 from .._format.identity import CONSOLIDATED, is_copy, stated_identity
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
+from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, StaleDataset
 from .._storage.store import Store
 from .._types import Json
@@ -194,7 +195,8 @@ class Tree:
     is_draft
         Whether it is a `Draft`.
     pin
-        Notes what is read, if all must be of one state; None otherwise.
+        Notes the files that are read, for `dataset.open` with ``pinned=True``; else
+        None.
     """
 
     is_draft = False
@@ -225,8 +227,8 @@ class Tree:
             self._others = {}
             self.state = self.state.again(self.state.version, None)
 
-    def hold(self, pin: Pin) -> None:
-        """Let all that is read be of one state, also what was read before."""
+    def attach_pin(self, pin: Pin) -> None:
+        """Note each file that is read from now on, and the documents read before."""
         self.pin, known = pin, self.state
         read = {name: version for name, (_, version, _) in self._others.items()}
         for name, version in {
@@ -449,6 +451,19 @@ class Tree:
             self.state = found
 
     # Other files
+
+    def note_read(self, name: str, file: Storage | None) -> None:
+        """Note, for the `pin`, a file that was opened; None if there is none."""
+        if self.pin is None:
+            return
+        staged, identity = self.state.files.get(name), None
+        if file is not None:
+            identity = file.identity
+            if staged is not None and self.store.has_identity(staged, identity):
+                name = staged
+        elif name in self.state.removed:  # it may still be there
+            return
+        self.pin.note(self.store, name, identity)
 
     def will_have(self, folder: str) -> bool:
         """Return whether a change that is not complete may make a folder."""

@@ -117,10 +117,12 @@ def open(
         what was not written; an object that is dropped without `close` loses it with a
         ``ResourceWarning``. Not with `shared`, and not for groups.
     pinned
-        With ``'r'``, whether all that is read must be of the state that was opened,
-        also of different members of a group: after a change of what was read, each read
-        is a ``StorageError``, which says to open it again. For the layouts ``'zarr'``
-        and ``'superchunk'`` in folders.
+        With ``'r'``, whether all items that this process reads must be of one state,
+        also those of several members of a group. After another program has changed what
+        was read, reading items is a ``StorageError``: open the dataset again. In a
+        group that commits its members, each change of a member counts. Each read looks
+        at all files that were read before. For the layouts ``'zarr'`` and
+        ``'superchunk'`` in folders.
     storage_options
         Settings for fsspec to open a URL, such as keys.
     creation

@@ -21,7 +21,6 @@ from typing import TypeGuard, TypeVar
 
 from .._commit.change import Change
 from .._commit.objects import is_leftover
-from .._commit.pin import Pin
 from .._commit.tree import Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
@@ -109,7 +108,9 @@ class Folder:
     def __reduce__(self) -> tuple[object, ...]:
         # A part is read as the document of the whole dataset says.
         document = self.tree.state.name if self.prefix else ""
-        return _reopen, (*self.store.address, self.prefix, document, self.tree.pin)
+        if self.tree.pin is not None:
+            self.tree.pin.__reduce__()  # raises the error
+        return _reopen, (*self.store.address, self.prefix, document)
 
     @property
     def in_folder(self) -> FolderStore:
@@ -419,15 +420,10 @@ def _check_exists(store: FolderStore, path: Path) -> None:
 
 
 def _reopen(
-    address: str,
-    options: StorageOptions | None,
-    prefix: str,
-    document: str,
-    pin: Pin | None = None,
+    address: str, options: StorageOptions | None, prefix: str, document: str
 ) -> Folder:
     """Return a folder that was pickled, as it is now."""
     folder = Folder.open(address, options)
-    folder.tree.pin = pin
     if document:
         folder.tree.read(document)
     return folder.child(prefix[:-1]) if prefix else folder

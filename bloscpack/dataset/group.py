@@ -13,6 +13,7 @@ one commit.
 from __future__ import annotations
 
 import os
+import time
 from _thread import allocate_lock
 from collections.abc import (
     Callable,
@@ -23,7 +24,7 @@ from collections.abc import (
 )
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -32,13 +33,14 @@ from numpy.typing import DTypeLike
 from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.pin import Changed, Pin
+from .._commit.pin import DatasetChanged, Pin
 from .._commit.tree import Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
 from .._storage.descriptors import NO_MORE
+from .._storage.folder_store import StaleDataset
 from .._types import Json, Path, StorageOptions
 from ..exceptions import (
     BloscpackError,
@@ -60,7 +62,7 @@ from .commit_rules import (
 from .folder import Folder, check_member_name, is_member_name
 from .labels import given_attrs
 from .layouts.base import GroupLayout
-from .layouts.shard_files import RELOADS
+from .layouts.shard_files import RELOAD_SECONDS, RELOADS
 from .node import Node, changes_too_often, one_call, reopened
 from .rows import checked_shape
 from .table import Table, read_table
@@ -73,6 +75,8 @@ DROPPED_WAIT = 1.0
 # Maximum number of members that the repr of a group shows, those inside of members
 # included.
 SHOWN_MEMBERS = 100
+# Errors that say so if a dataset was changed, or removed.
+CHANGED = DatasetChanged, StaleDataset
 NOT_BUFFERED = (
     "buffered=True is for arrays and tables: 'create_array' and 'create_table' take it"
 )
@@ -117,16 +121,13 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
 
 
 def _pin(folder: Folder) -> None:
-    """Let all that is read be of one state, with what else was opened with the group.
-
-    A ZIP file is replaced as a whole, and stays open.
-    """
+    """Note each file that is read, together with those of the group around."""
     if folder.is_remote:
         raise UsageError(
-            "'%s' is at a URL: pinned=True is for datasets in folders" % folder.path()
+            "'%s' is at a URL: 'pinned=True' and 'read' of a group are for folders"
+            % folder.path()
         )
-    if folder.store.can_rename:
-        folder.tree.hold(folder.tree.pin or Pin(folder.path()))
+    folder.tree.attach_pin(folder.tree.pin or Pin(folder.path()))
 
 
 def open_quietly(path: Path) -> Array | Table | Group:
@@ -497,8 +498,8 @@ class Group(Node, Mapping[str, Node]):
     def read(self, names: Collection[str]) -> dict[str, Any]:
         """Return the items of several arrays and tables, all of one state.
 
-        Beside a writer in another process, they are read again until nothing has
-        changed meanwhile.
+        The members are read again until no other program has changed them meanwhile.
+        Items that wait in memory are written first.
 
         Parameters
         ----------
@@ -510,7 +511,7 @@ class Group(Node, Mapping[str, Node]):
         KeyError
             If there is no such member.
         UsageError
-            If a member is a group, or can't be read so (``pinned=True`` of `open`).
+            If a member is a group, or its layout has no ``pinned=True``; see `open`.
         StorageError
             If other programs change the group again and again.
 
@@ -522,21 +523,33 @@ class Group(Node, Mapping[str, Node]):
         ...     group.read(['day', 'rain'])
         {'day': array([1, 2]), 'rain': array([0.5, 0. ])}
         """
-        if isinstance(names, str):
-            raise UsageTypeError("expected a list of names, found '%s'" % names)
-        if self._block is not None:  # no other program changes the group now
-            return {name: _items(self[name]) for name in names}
+        if isinstance(names, (str, bytes)):
+            raise UsageTypeError("expected a list of names, found %r" % names)
         self._checked_key("")
+        names = [*names]
+        if self._block is not None or self._layout.folder.tree.pin is not None:
+            return {name: _items(self[name]) for name in names}
         for member in self._members.inside(self._layout.folder.address_of()[0]):
             member.flush()
         folder, allow_pickle = self._layout.folder, self._options.allow_pickle
         options = opening.Options(allow_pickle, pinned=True)
-        for _ in range(RELOADS):
-            with suppress(Changed):
+        end = time.monotonic() + RELOAD_SECONDS
+        for attempt in count():
+            group: Any = None
+            try:
                 found = layouts.detect(Folder.open(*folder.address_of()))
                 with open_node(found, options) as group:
                     return {name: _items(group[name]) for name in names}
-        raise changes_too_often(self.path)
+            except (BloscpackError, OSError, KeyError) as error:
+                pin = None if group is None else group._layout.folder.tree.pin
+                has_changed = pin is not None and (
+                    isinstance(error, FileNotFoundError) or pin.has_changed
+                )
+                if not (has_changed or isinstance(error, CHANGED)):
+                    raise
+                if attempt >= RELOADS and time.monotonic() > end:
+                    raise changes_too_often(self.path) from error
+        raise AssertionError
 
     def to_xarray(self, **options: object) -> Any:
         """Return the arrays of the group as a dataset of xarray, which reads them.

@@ -146,8 +146,9 @@ def _check_pinned(layout: Any) -> None:
         for _, source in array.parts():
             if not isinstance(source, ShardFiles):
                 raise UsageError(
-                    "'%s' is one of the layout '%s': pinned=True is for arrays and "
-                    "tables of the layouts 'zarr' and 'superchunk' with shards"
+                    "'%s' is one of the layout '%s', of which other programs may "
+                    "change files in place: 'pinned=True' and 'read' of a group need "
+                    "the layout 'superchunk', or 'zarr' with shards"
                     % (array.folder.path(), array.name)
                 )
 

@@ -242,7 +242,7 @@ def _opened(
 ) -> LazyArray | Stored:
     """Return the array file or the dataset that a path, a URL or an object names."""
     if isinstance(source, STORED):
-        if pinned:
+        if pinned and source._layout.folder.tree.pin is None:
             raise exceptions.UsageTypeError(
                 "open '%s' itself with pinned=True" % source.path
             )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
+from dataset.inside import FolderChange
 
 from bloscpack import dataset
+from bloscpack._commit.pin import DatasetChanged
 from bloscpack.exceptions import StorageError, UsageError
 
 CHANGED = "it has changed since it was opened with pinned=True: open it again"
@@ -34,6 +36,17 @@ with dataset.open_group(path, "r+", sync=False) as group:
         else:
             group["a"][:] = number
             group["b"][:] = number
+"""
+
+# A process that replaces a member again and again.
+REPLACER = """
+import itertools, sys
+from bloscpack import dataset
+with dataset.open_group(sys.argv[1], "r+", sync=False) as group:
+    for number in itertools.count(1):
+        group["a"] = [number] * (60 + number % 9)
+        if number == 1:
+            print("open", flush=True)
 """
 
 
@@ -83,12 +96,6 @@ CHANGES = {
     "attribute": of(lambda group: group["a"].attrs.update(unit="m")),
     "replaced": of(replace),
     "removed": of(remove),
-    "folder": lambda path: os.rename(path, path + "-old"),
-    "other folder": lambda path: (
-        shutil.copytree(path, path + "-new"),
-        os.rename(path, path + "-old"),
-        os.rename(path + "-new", path),
-    ),
 }
 READS = {
     "array": lambda group: group["b"][3:5],
@@ -113,7 +120,7 @@ def test_reads_after_a_change_of_what_was_read(path, change, read):
         with pytest.raises(KeyError if is_gone else StorageError) as caught:
             READS[read](group)
         assert is_gone or CHANGED in str(caught.value)
-    if change != "folder" and not is_gone:
+    if not is_gone:
         with dataset.open_group(path, pinned=True) as group:
             READS[read](group)
 
@@ -151,19 +158,75 @@ def test_missing_shards(path):
 
 
 @pytest.mark.parametrize("member", ["", "a", "t", "in"])
-def test_a_pickled_copy_has_the_same_state(path, member):
+def test_other_processes_need_their_own_group(path, member):
+    """A copy would not know what was read here since."""
     with dataset.open_group(path, pinned=True) as group:
-        copy = pickle.loads(pickle.dumps(group[member] if member else group))
-        read = {"": lambda: copy["a"][:], "in": lambda: copy["c"][:]}
-        read = read.get(member, lambda: copy[:])
-        read()
+        with pytest.raises(UsageError, match="open it in the other process"):
+            pickle.dumps(group[member] if member else group)
+        if hasattr(os, "fork"):
+            child = os.fork()
+            if child == 0:
+                with contextlib.suppress(UsageError):
+                    group["a"][:]
+                    os._exit(1)
+                os._exit(0)
+            assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    error = DatasetChanged("x")
+    assert str(error) == str(pickle.loads(pickle.dumps(error)))
+
+
+def test_items_in_memory(path):
+    with dataset.open_group(path, pinned=True) as group:
+        for _ in range(9):
+            assert 3 == group["a"][3]
+            group["t"]["x"][2]
         with dataset.open_group(path, "r+") as other:
-            other["a"].append([1])
-            other["t"].append(other["t"][:1])
-            other["in/c"].append([3])
-        with pytest.raises(StorageError, match=CHANGED) as caught:
-            read()
-    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+            other["a"][3] = 7
+        for read in (lambda: group["a"][3], lambda: group["t"]["x"][2]):
+            with pytest.raises(StorageError, match=CHANGED):
+                read()
+        with pytest.raises(StorageError, match=CHANGED):
+            group.read(["b"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("stop", range(1, 9))
+def test_a_change_that_a_killed_writer_has_committed(path, stop, monkeypatch):
+    calls, move = itertools.count(1), FolderChange._move
+
+    def moved(*args):
+        if next(calls) > stop:
+            os._exit(0)
+        move(*args)
+
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException), dataset.open(path, "r+") as group:
+            monkeypatch.setattr(FolderChange, "_move", moved)
+            group["a"][:] = 1
+        os._exit(0)
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with dataset.open_group(path) as group:
+        expected = group["a"][:].tolist()
+        assert expected in ([1] * COUNT, [*range(COUNT)])
+        assert expected == group.read(["a", "b"])["a"].tolist()
+    with dataset.open_group(path, pinned=True) as group:
+        assert expected == group["a"][:].tolist() == group["a"].read().tolist()
+        assert [*range(COUNT)] == group["b"][:].tolist()
+
+
+def test_reading_beside_a_writer_that_replaces_members(path):
+    command = [sys.executable, "-c", REPLACER, path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        try:
+            writer.stdout.readline()
+            with dataset.open_group(path) as group:
+                for _ in range(40):
+                    found = group.read(name for name in ("a", "b"))
+                    assert ["a", "b"] == [*found]
+                    assert 1 == len({*found["a"].tolist()})
+        finally:
+            writer.kill()
 
 
 @pytest.mark.parametrize("together", ["", "together"])
@@ -233,10 +296,10 @@ def test_archive(tmp_path):
 def test_what_can_not_be_pinned(tmp_path):
     path = str(tmp_path / "b")
     dataset.create_array(path, [1, 2], layout="bcolz").close()
-    with pytest.raises(UsageError, match="layout 'bcolz': pinned=True is for"):
+    with pytest.raises(UsageError, match="layout 'bcolz', of which other"):
         dataset.open(path, pinned=True)
     with pytest.raises(UsageError, match="needs the mode 'r', not 'r\\+'"):
         dataset.open(path, "r+", pinned=True)
     dataset.create_array("memory://pinned-array", [1, 2]).close()
-    with pytest.raises(UsageError, match="is at a URL: pinned=True is for"):
+    with pytest.raises(UsageError, match="is at a URL: 'pinned=True' and"):
         dataset.open("memory://pinned-array", pinned=True)

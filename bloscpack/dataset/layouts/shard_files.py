@@ -170,10 +170,7 @@ class ShardFiles(ChunkFiles):
             # A writer may have removed rows, and added others, until now.
             with naming_errors(folder.path(name)):
                 self._check_missing()
-        pin = folder.tree.pin
-        if pin is not None:
-            identity = None if storage is None else storage.identity
-            pin.note(folder.store, folder.full(name), identity)
+        folder.tree.note_read(folder.full(name), storage)
         if storage is None:
             if not self.sparse:
                 raise self._missing("file", number, self.cut.shard_box(number))
@@ -288,16 +285,21 @@ class ShardFiles(ChunkFiles):
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
 
         All files had these contents at one time: those that another program replaces
-        meanwhile are loaded again, or are an error if the state is pinned.
+        meanwhile are loaded again, or are an error if the tree has a `Pin`.
         """
-        if numbers:
-            self._load(numbers, self._loading(numbers, use, room, needs, joined))
         pin = self.folder.tree.pin
+        try:
+            if numbers:
+                self._load(numbers, self._loading(numbers, use, room, needs, joined))
+        except (FormatError, StorageError):
+            if pin is not None:
+                pin.check()  # its error is the reason
+            raise
         if pin is not None:
             pin.check()
 
     def _load(self, numbers: Sequence[int], loading: Loading) -> None:
-        """Load chunks, as `load` does without a pinned state."""
+        """Load chunks again until their files have had these contents at one time."""
         slots, tree = self.slots, self.folder.tree
         used: dict[int, set[object]] = {}  # the versions of each file that were read
         if self._waiting:
@@ -410,10 +412,9 @@ class ShardFiles(ChunkFiles):
         absent.difference_update(self.stored())
         self._check_description()
         missing |= absent
-        folder, pin = self.folder, self.folder.tree.pin
-        if pin is not None:
+        if self.folder.tree.pin is not None:
             for number in absent:
-                pin.note(folder.store, folder.full(self.names(number)), None)
+                self.folder.tree.note_read(self.folder.full(self.names(number)), None)
         use, room, found, filled = loading.use, loading.room, [], None
         for number in numbers:
             if number // self.slots not in absent:
