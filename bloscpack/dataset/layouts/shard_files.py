@@ -468,7 +468,8 @@ class ShardFiles(ChunkFiles):
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
         number, low = divmod(start, self.chunk_size)
-        is_small = low + len(view) <= max(self.chunk_size, LEAST_NBYTES)
+        stop = low + len(view)
+        is_small = low < stop <= self.chunk_size or low < stop <= LEAST_NBYTES
         if is_small and self.folder.tree.pin is None:
             try:
                 if self._read_few(view, number, low):
@@ -482,8 +483,9 @@ class ShardFiles(ChunkFiles):
 
         This is the usual case, for speed. Return False if `load` has to read them.
         """
-        size, (shard, slot) = self.chunk_size, divmod(number, self.slots)
-        if low + len(view) > (self.slots - slot) * size:  # `load` compares the files
+        size, stop, slots = self.chunk_size, low + len(view), self.slots
+        shard, slot = number // slots, number % slots
+        if stop > size and stop > (slots - slot) * size:  # `load` compares the files
             return False
         kept = self._open.get(shard)
         if kept is None and not self.is_far:
@@ -492,21 +494,21 @@ class ShardFiles(ChunkFiles):
             return False
         file: ShardIndex = kept[0]
         version = file.storage.identity
-        while view:
-            if not file.sizes[slot] or number in self._waiting:
-                return False
+        while file.sizes[slot] and number not in self._waiting:
             if file.shape is not None and not self._has_items(file, (number,)):
                 return False
-            high = min(low + len(view), size)
             plain = self._cache.get((number, version), briefly=True)
             if plain is None and not self.is_far:
-                plain = self._read_chunk(file, number, low, high)
+                plain = self._read_chunk(file, number, low, min(stop, size))
             if plain is None:
                 return False
-            view[: high - low] = memoryview(plain)[low:high]
-            view = view[high - low :]
-            number, slot, low = number + 1, slot + 1, 0
-        return True
+            if stop <= size:
+                view[:] = memoryview(plain)[low:stop]
+                return True
+            view[: size - low] = memoryview(plain)[low:]
+            view = view[size - low :]
+            number, slot, low, stop = number + 1, slot + 1, 0, stop - size
+        return False
 
     def _read_chunk(
         self, file: ShardIndex, number: int, low: int, high: int
