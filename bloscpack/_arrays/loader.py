@@ -223,7 +223,8 @@ class ChunkLoader(ChunkSource):
         keep_from = numbers[0 if count * size <= most else -1] + (size > most)
         is_part = count == 1 or size >= PART_NBYTES
         needs = needs if is_part else None
-        return Loading(use, room, needs, keep_from, joined and needs is None)
+        joined = joined and needs is None and not self.is_far  # runs from afar are long
+        return Loading(use, room, needs, keep_from, joined)
 
     @property
     def _usual_size(self) -> int:
