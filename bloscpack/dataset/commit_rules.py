@@ -24,6 +24,7 @@ from .._format.identity import KEY, holder_of, is_copy, signed, take_identity
 from .._format.names import is_checked_name, is_safe_part
 from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import ZARR_JSON, encode_json
+from .._storage.folder_store import FolderStore
 from .._storage.paths import check_ending, is_url, local_path, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
@@ -311,10 +312,11 @@ def new_dataset(
 
 def remove_dataset(folder: Folder, name: str, sync: bool) -> None:
     """Remove a dataset in a folder, in one step for all who look for it."""
-    if folder.store.can_rename:
-        new_folder.remove_dataset(NewName(folder.in_folder, name, DATASETS), sync)
+    around = folder.own_store()
+    if isinstance(around, FolderStore):
+        new_folder.remove_dataset(NewName(around, name, DATASETS), sync)
     else:
-        objects.remove_dataset(folder.store.subfolder(name))
+        objects.remove_dataset(folder.own_store(name))
 
 
 def building(

@@ -136,8 +136,7 @@ class Folder:
 
     def version(self) -> object:
         """Return a value that changes when a file is replaced."""
-        store = self.store.subfolder(self.prefix[:-1]) if self.prefix else self.store
-        return store.content_version()
+        return self.own_store().content_version()
 
     # Folders inside and around
 
@@ -151,9 +150,8 @@ class Folder:
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
-        full = self.full(name)
-        store = self.store.subfolder(full)
-        folder = type(self)(store, tree=Tree(store, (self.tree, full)))
+        store = self.own_store(name)
+        folder = type(self)(store, tree=Tree(store, (self.tree, self.full(name))))
         folder.depth = self.depth + 1
         return folder
 
@@ -188,10 +186,14 @@ class Folder:
             trusted |= inner._owners() or {inner.store.status.st_uid}
         return not self.store.is_sticky and self._owners() <= trusted
 
+    def own_store(self, name: str = "") -> Store:
+        """Return the store of this part alone, or of a folder inside."""
+        full = self.full(name) if name else self.prefix[:-1]
+        return self.store.subfolder(full) if full else self.store
+
     def address_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
         """Return what opens the dataset, or the dataset in a folder inside."""
-        full = self.full(name) if name else self.prefix[:-1]
-        return (self.store.subfolder(full) if full else self.store).address
+        return self.own_store(name).address
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""

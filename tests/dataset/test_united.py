@@ -145,3 +145,16 @@ def test_two_processes_change_the_same_members(tmp_path):
     assert ["a", "b", "both", "n", "t"] == list(group)
     assert {"a": 14, "b": 14} == dict(group.attrs)
     assert dataset.verify(path).ok
+
+
+def test_removing_a_member_of_an_inner_group_of_another_layout(tmp_path):
+    """One of the same name in the outer group stays."""
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("x", [1], layout="superchunk").close()
+        group.create_array("in/x", [2], layout="superchunk").close()
+        with group.change():
+            pass
+        del group["in/x"]
+        assert ["in", "x"] == list(group)
+        assert [] == list(group["in"])
+    assert [1] == dataset.open(tmp_path / "g")["x"][:].tolist()
