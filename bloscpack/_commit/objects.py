@@ -373,13 +373,17 @@ class ClaimedObjects:
 
 
 class Claim:
-    """The right to create a dataset in a folder; `version` is its document's."""
+    """The right to create a dataset in a folder; `version` is its document's.
+
+    `replaces` says whether there is another one, which is removed when it is taken.
+    """
 
     def __init__(self, store: Store, mode: str, datasets: Datasets) -> None:
         self._store = store
         self._mode = mode
         self._datasets = datasets
         self.version = ""
+        self.replaces = False
 
     def check_free(self) -> str:
         """Return the version of the document, which `take` is going to replace.
@@ -397,6 +401,7 @@ class Claim:
             if self._datasets.kind_of(store) is None:
                 raise not_replaced(store.root)
             self._datasets.check_independent(store)
+            self.replaces = True
         around = store.parent()
         if around is not None:
             self._datasets.check_group(around[0])
@@ -453,8 +458,8 @@ def remove_dataset(store: Store) -> None:
 def creating(store: Store, mode: str, datasets: Datasets) -> Iterator[Change]:
     """Yield a change of a new dataset, which is there when the block ends.
 
-    The folder is taken when the first object is going to be stored: a wrong call must
-    not remove a dataset.
+    The folder is taken when the first object is going to be stored, which is at the end
+    if there is a dataset: a wrong call, or an error of a source, must not remove that.
     """
     claim = Claim(store, mode, datasets)
     claim.check_free()
@@ -479,13 +484,27 @@ class NewObjects(ObjectChange):
         self._claim = claim
 
     def lock(self, name: str) -> None:
-        """Take the folder before the first object is stored; there are no others."""
-        if not self._claim.version:
-            self._claim.take()
-            self._versions[ZARR_JSON] = self._claim.version
+        """Take the folder before the first object is stored; there are no others.
+
+        If it has a dataset, `commit` takes it: until then, the source of the new one
+        may fail.
+        """
         self._versions.setdefault(name, "")
+        if not (self._claim.replaces or self._claim.version):
+            self._take_folder()
+
+    def _take_folder(self) -> None:
+        self._claim.take()
+        self._versions[ZARR_JSON] = self._claim.version
+
+    def _can_move(self, name: str) -> bool:
+        return not self._claim.replaces and super()._can_move(name)
 
     def commit(self) -> None:
         """Store the staged objects, and the document last."""
-        self.lock(ZARR_JSON)
+        if not self._claim.version:
+            self._take_folder()
+        for name, staged in self._files.items():
+            self._put(name, self._content(staged))
+        self._files.clear()
         super().commit()

@@ -158,3 +158,25 @@ def test_removing_a_member_of_an_inner_group_of_another_layout(tmp_path):
         assert ["in", "x"] == list(group)
         assert [] == list(group["in"])
     assert [1] == dataset.open(tmp_path / "g")["x"][:].tolist()
+
+
+def test_a_source_that_fails_late_replaces_nothing(path):
+    """Not even in a store of objects, which can't exchange two datasets."""
+
+    def blocks(fails):
+        for number in range(9):
+            yield np.full(8, number)
+        if fails:
+            raise ZeroDivisionError
+
+    options = {"chunks": 8, "shards": 8, "mode": "w"}
+    with dataset.create_group(path) as group:
+        group["x"] = {"k": [1, 2, 3]}
+        before = content(group)
+        with pytest.raises(ZeroDivisionError):
+            group.create_array("x", blocks(True), **options)
+        assert before == content(dataset.open(path)) == content(group)
+        assert dataset.verify(path).ok
+        group.create_array("x", blocks(False), **options)
+        assert [8] * 8 == dataset.open(path)["x"][64:].tolist()
+    assert dataset.verify(path).ok
