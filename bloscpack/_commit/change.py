@@ -44,7 +44,7 @@ from .._format.committed import (
     Root,
 )
 from .._format.dtypes import shown
-from .._format.names import folders_of
+from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
@@ -240,6 +240,18 @@ class Change:
         for inner in sorted(had, reverse=True):
             self.remove("%s/%s" % (inner, ZARR_JSON))
             self.drop(inner)
+
+    def release_member(self, path: str, content: bytes | None) -> None:
+        """Let the own document of a member commit it, with all that is in it.
+
+        That gets the `content` at once, and counts from then on; None for no other.
+        """
+        assert self.tree is not None
+        if content is not None:
+            self.write("%s/%s" % (path, ZARR_JSON), content)
+        for inner in self.tree.state.members or {}:
+            if is_within(inner, path):
+                self._stage_document("%s/%s" % (inner, ZARR_JSON), None)
 
     def make_room(self, path: str) -> bool:
         """Let a new member be at a path; return whether the old state has one there.

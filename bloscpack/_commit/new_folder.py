@@ -101,12 +101,17 @@ class NewName:
 
 @contextmanager
 def creating(
-    target: NewName, mode: str, sync: bool, limits: Limits = None
+    target: NewName,
+    mode: str,
+    sync: bool,
+    limits: Limits = None,
+    ready: Callable[[], object] = bool,
 ) -> Iterator[FolderChange]:
     """Yield a change of a new folder, which gets its name when the block ends.
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
-    `limits` are the attributes of the input, if any.
+    `limits` are the attributes of the input, if any. `ready` is called before the
+    folder gets its name, when it is complete.
     """
     with unfinished(target, mode, limits) as (hidden, old, access):
         hidden.make_folder(target.name)
@@ -117,6 +122,7 @@ def creating(
         yield change
         change.commit()
         folder.remove_tree(STAGING)
+        ready()
         put(hidden, target, sync, mode, old)
 
 

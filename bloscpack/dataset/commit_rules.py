@@ -127,8 +127,16 @@ class _OtherDatasets(_Datasets):
             super().check_group(store)
 
 
+class _Released(_OtherDatasets):
+    """The same for one of them in the place of a member, which the group releases."""
+
+    def check_independent(self, store: Store) -> None:
+        pass
+
+
 DATASETS = _Datasets()
 OTHER_DATASETS = _OtherDatasets()
+RELEASED = _Released()
 
 
 def writer_for(
@@ -243,6 +251,28 @@ def creating_member(
         if not change.make_room(full):
             _remove_leftover(folder, name)
             change.new_folders.add(full)
+        yield change
+
+
+@contextmanager
+def replacing_member(
+    writer: Writer, folder: Folder, name: str, sync: bool, close: Callable[[], object]
+) -> Iterator[Change]:
+    """Yield a change of a new dataset of a layout that no group commits.
+
+    It replaces a member that the document of the group commits. When the new dataset is
+    complete, the group releases the member, and `close` is called. Then they exchange
+    their names, the commit point.
+    """
+
+    def release() -> None:
+        with writer.change(close) as change:
+            load("zarr.release")(change, folder.child(name))
+
+    around = folder.own_store()
+    assert isinstance(around, FolderStore)
+    target = NewName(around, name, RELEASED)
+    with new_folder.creating(target, "w", sync, ready=release) as change:
         yield change
 
 

@@ -40,7 +40,7 @@ from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
 from .._storage.descriptors import NO_MORE
-from .._storage.folder_store import StaleDataset
+from .._storage.folder_store import FolderStore, StaleDataset
 from .._types import Json, Path, StorageOptions
 from ..exceptions import (
     BloscpackError,
@@ -57,6 +57,7 @@ from .commit_rules import (
     creating_member,
     drop_copies,
     remove_dataset,
+    replacing_member,
     writer_for,
 )
 from .folder import Folder, check_member_name, is_member_name
@@ -113,8 +114,7 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
         return Group(layout, options=options)
     opening.check_changeable(found)
     layout.check_writable()
-    if folder.store.can_rename:
-        remove_leftovers(folder.in_folder)
+    _tidy_up(folder)
     wait = options.timeout
     writer = waiting(lambda: writer_for(found, options.sync, wait=wait), wait or 0)
     return Group(layout, writer, options)
@@ -128,6 +128,13 @@ def _pin(folder: Folder) -> None:
             % folder.path()
         )
     folder.tree.attach_pin(folder.tree.pin or Pin(folder.path()))
+
+
+def _tidy_up(folder: Folder) -> None:
+    """Remove what writers that have died have left in the folder of a group."""
+    around = folder.own_store()
+    if isinstance(around, FolderStore):
+        remove_leftovers(around)
 
 
 def open_quietly(path: Path) -> Array | Table | Group:
@@ -731,8 +738,10 @@ class Group(Node, Mapping[str, Node]):
         if self.commits_members and not is_other:
             return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
-        if replaces and folder.full(last) in self._committed():
-            self._remove_part(last)
+        is_part = replaces and folder.full(last) in self._committed()
+        if is_part and folder.store.can_rename:
+            put = partial(self._put_other, last, options["sync"])
+            return create(Member(address, put), *data, **options)
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):
@@ -740,6 +749,33 @@ class Group(Node, Mapping[str, Node]):
         if self.closed:
             created.close()
         return created
+
+    def _put_other(
+        self,
+        name: str,
+        sync: object,
+        _layout: str,
+        _mode: str,
+        create: Callable[[Change, str], object],
+        buffered: bool = False,
+    ) -> Any:
+        """Replace a member that the document commits by one that it does not commit.
+
+        `create` writes the new one, which is returned. It may raise an error: until it
+        has returned, nothing changes.
+        """
+        writer, folder = self._check_writer(), self._layout.folder
+        address = folder.address_of(name)
+        for member in self._members.inside(address[0]):
+            if member._writer is not writer:
+                member.close()
+        options = self._options._replace(sync=bool(sync), buffered=buffered)
+        with writer.turn(), self._members.at(address[0]):
+            close = partial(self._retire, name)
+            with replacing_member(writer, folder, name, options.sync, close) as change:
+                create(change, "")
+            found = layouts.detect(Folder.open(*address))
+            return self._adopted(address[0], open_node(found, options))
 
     def _add(
         self,
@@ -882,17 +918,22 @@ class Group(Node, Mapping[str, Node]):
                 array.remove_unused(parts)
 
     def _retire(self, name: str) -> None:
-        """Close what is open of a member that a block removes or replaces."""
-        block, members, folder = self._block, self._members, self._layout.folder
-        assert block is not None
+        """Close what is open of a member that is removed or replaced."""
+        writer, block, members = self._check_writer(), self._block, self._members
+        folder = self._layout.folder
         address, prefix = folder.address_of(name)[0], folder.full(name) + "/"
-        opened = [path for path in block.opened if members.is_inside(path, address)]
-        new = [block.opened.pop(path) for path in opened]
+        opened = {} if block is None else block.opened
+        inside = [path for path in opened if members.is_inside(path, address)]
+        new = [opened.pop(path) for path in inside]
         for member in [*members.inside(address), *new]:
-            if member._writer is self._writer:
+            if member._writer is writer:
                 member._now.close()
-        for path in [path for path in block.layouts if path.startswith(prefix)]:
-            del block.layouts[path]
+        known: list[dict[str, Any]] = [writer.buffers]
+        if block is not None:
+            known.append(block.layouts)
+        for each in known:
+            for path in [path for path in each if (path + "/").startswith(prefix)]:
+                del each[path]
 
     def _unite(self) -> None:
         """Let the document commit the members from now on, also those that are open."""
@@ -955,6 +996,7 @@ def _open_part(
     if not options.writable:
         return open_node(found, options)
     if found.kind == "group":
+        _tidy_up(found.folder)
         return Group(layouts.group_class(found.layout)(found.folder), writer, options)
     if found.kind == "table":
         kind = layouts.table_class(found.layout)

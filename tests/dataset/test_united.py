@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 
 import numpy as np
 import pytest
 from dataset.contents import content
 
 from bloscpack import dataset
+from bloscpack._commit.change import Change
+from bloscpack.exceptions import UsageError
 
 # The calls: what each does with a group, its path, and an array and a table that were
 # opened before.
@@ -145,6 +149,118 @@ def test_two_processes_change_the_same_members(tmp_path):
     assert ["a", "b", "both", "n", "t"] == list(group)
     assert {"a": 14, "b": 14} == dict(group.attrs)
     assert dataset.verify(path).ok
+
+
+def add_array(group, rows, **options):
+    return group.create_array("in/x", rows, **options)
+
+
+def add_table(group, rows, **options):
+    return group.create_table("in/x", {"k": rows}, **options)
+
+
+# What a member can be: how it is created in a group, from an array of rows.
+MEMBERS = {
+    "group": lambda group, rows, **options: group.create_group("in/x", **options),
+    **{
+        layout: partial(add_array, layout=layout, chunks=4)
+        for layout in ("zarr", "superchunk", "bcolz")
+    },
+    **{
+        layout + " table": partial(add_table, layout=layout, chunks=4)
+        for layout in ("zarr", "superchunk", "bcolz")
+    },
+}
+
+
+class FailingRows:
+    """An array elsewhere, of which a part can't be read."""
+
+    dtype, shape, ndim = np.dtype("i4"), (8,), 1
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, key):
+        raise ZeroDivisionError
+
+
+def failing_blocks():
+    yield np.arange(8, dtype="i4")
+    raise ZeroDivisionError
+
+
+def make_member(path, kind, is_united):
+    """Return an open group in which the member 'in/x' has a kind."""
+    group = dataset.create_group(path)
+    MEMBERS[kind](group, np.arange(9, dtype="i4")).close()
+    if kind == "group":
+        group["in/x"].create_array("y", [1, 2]).close()
+        group["in/x"].create_table("z", {"k": [3]}).close()
+    if is_united:
+        with group.change():
+            pass
+    return group
+
+
+@pytest.mark.parametrize("is_united", [False, True])
+@pytest.mark.parametrize("new", [kind for kind in MEMBERS if kind != "group"])
+@pytest.mark.parametrize("old", MEMBERS)
+def test_a_source_that_fails_replaces_nothing(tmp_path, old, new, is_united):
+    path = str(tmp_path / "g")
+    with make_member(path, old, is_united) as group:
+        before = content(group)
+        for rows in FailingRows(), failing_blocks(), np.array([object()]):
+            with pytest.raises((ZeroDivisionError, UsageError)):
+                MEMBERS[new](group, rows, mode="w")
+            assert before == content(group) == content(dataset.open(path))
+        group["in/x"]  # it is open for changes again
+    assert dataset.verify(path).ok
+    with dataset.open_group(path, "r+") as group:
+        if is_united and not old.startswith(("zarr", "group")) and "zarr" in new:
+            return
+        MEMBERS[new](group, np.arange(3, dtype="i4"), mode="w")
+        after = content(group)
+    assert before != after == content(dataset.open(path))
+    assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("old", ["group", "zarr", "zarr table"])
+def test_a_disk_that_is_full_when_a_member_is_released(tmp_path, old, monkeypatch):
+    path = str(tmp_path / "g")
+    with make_member(path, old, True) as group:
+        before = content(group)
+        for name in "write", "release_member", "commit":
+            with monkeypatch.context() as context:
+                context.setattr(Change, name, no_room)
+                with pytest.raises(OSError, match="No space"):
+                    MEMBERS["superchunk"](group, np.arange(3), mode="w")
+            assert before == content(group) == content(dataset.open(path))
+        MEMBERS["superchunk"](group, np.arange(3), mode="w")
+        assert [0, 1, 2] == group["in/x"][:].tolist()
+    assert [0, 1, 2] == dataset.open(path)["in/x"][:].tolist()
+    assert dataset.verify(path).ok
+
+
+def no_room(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_objects_of_a_member_that_another_layout_replaces(tmp_path):
+    """They are closed when it is replaced, and rows that wait were written before."""
+    with dataset.create_group(tmp_path / "g") as group:
+        old = group.create_array("x", [1, 2], chunks=2)
+        with group.change():
+            pass
+        again = group.create_array("x", old, mode="w", layout="superchunk")
+        assert old.closed
+        again.append([3])
+        assert [1, 2, 3] == group["x"][:].tolist() == again[:].tolist()
+        waits = group.create_array("w", [1], buffered=True)
+        waits.append([2])
+        group.create_array("w", [5], mode="w")
+        group["w"].append([6])
+        assert [5, 6] == dataset.open(tmp_path / "g")["w"][:].tolist()
 
 
 def test_removing_a_member_of_an_inner_group_of_another_layout(tmp_path):

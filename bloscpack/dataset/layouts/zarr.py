@@ -33,7 +33,7 @@ from ..._commit.change import Change
 from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
 from ..._format.array_metadata import MAX_NBYTES, Description, is_whole
-from ..._format.committed import PENDING, missed_by_others, no_members
+from ..._format.committed import PENDING, Root, missed_by_others, no_members
 from ..._format.dtypes import shown
 from ..._format.grid import Grid, Shape
 from ..._format.identity import (
@@ -45,6 +45,7 @@ from ..._format.identity import (
     column_word,
     holder_of,
     identified,
+    is_copy,
     read_identity,
     seems_signed,
     take_identity,
@@ -148,8 +149,8 @@ def detect(folder: Folder) -> str | None:
         kind, _, attributes, _, is_own = _seen_node(folder, content, document)
         if kind == "array" and not is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
-            is_copy = is_unsharded(document) or not seems_signed(content)
-            kind = "" if is_copy else kind
+            is_copied = is_unsharded(document) or not seems_signed(content)
+            kind = "" if is_copied else kind
     except FormatError:  # the error of opening it is better
         return "group"
     except (FileNotFoundError, NotADirectoryError):
@@ -850,6 +851,29 @@ def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> No
                 change.stage("%s/%s/%s" % (full, column, ZARR_JSON), content)
             if found.kind == "group":
                 groups.append((full + "/", inner))
+
+
+def release(change: Change, folder: Folder) -> None:
+    """Let a member of a group commit itself, and what is in it, from now on.
+
+    A document that is damaged, or that another program has written, stays.
+    """
+    tree, prefix = folder.tree, folder.prefix
+    content = None
+    with suppress(FormatError):
+        stored, value = folder.read_document(ZARR_JSON)
+        if is_copy(stored, value):
+            node, inside = decode_node(folder, stored, value), dict[str, bytes]()
+            if node.kind == "group":
+                node.document[CONSOLIDATED] = no_members()
+                paths = (p for p in tree.state.members or () if p.startswith(prefix))
+                for path in paths:
+                    copied = tree.document("%s/%s" % (path, ZARR_JSON))[0]
+                    inside[path.removeprefix(prefix)] = copied
+            identity = replace(node.identity or Identity(), column=None)
+            own = Root(encode_node(node.document, identity))
+            content = own.changed(inside).content
+    change.release_member(prefix[:-1], content)
 
 
 def _member_identity(full: str, identity: Identity | None = None) -> Identity:
