@@ -4,9 +4,8 @@ A `Rule` has the right for one program; which one is used depends on the store:
 
 * `LockedFolder`: the folder is locked until the writer is closed, dropped, or its
   process ends. The first thing that a writer does is to complete the change of a writer
-  that died.
-* `SharedFolder`: a group, which is locked during each change. Then this program takes
-  over what others have changed since its last change.
+  that died. A group is locked during each change. Then this program takes over what
+  others have changed since its last change.
 * `objects.ClaimedObjects` for stores of objects.
 * `shared.SharedShards` and `shared.SharedObjects` for several writers of one array.
 
@@ -420,7 +419,7 @@ class Writer:
 
 
 class LockedFolder:
-    """A folder that one writer has locked.
+    """A folder that one writer has locked; a `shared` one only during each change.
 
     Parameters
     ----------
@@ -431,22 +430,23 @@ class LockedFolder:
     sync
         Whether each change is on the disk when it has been made.
     prepare
-        Called with the first change.
-    named
-        The folders whose names are on the disk, see `FolderChange`.
+        Called with the first change after the folder was locked.
+    shared
+        Whether other writers may lock it between two changes.
     """
 
-    shared = False
     by_shard = False
-    wait = 0.0
+    has_failed = False
+    _lock: FolderLock | None = None
 
     def __init__(
         self,
         tree: Tree,
         document: str,
         sync: bool = True,
-        prepare: Prepare | None = None,
-        named: set[str] | None = None,
+        prepare: Prepare = bool,
+        *,
+        shared: bool = False,
     ) -> None:
         assert isinstance(tree.store, FolderStore)
         self._store = tree.store
@@ -454,24 +454,43 @@ class LockedFolder:
         self._document = document
         self._prepare = prepare
         self._sync = sync
-        self.has_failed = False
-        self._has_begun = False
-        self._named = set[str]() if named is None else named
-        self._lock: FolderLock | None = FolderLock(self._store)
+        self.shared = shared
+        self.wait = WAIT if shared else 0.0
+        self._named = set[str]()  # the folders whose names are on the disk
+        if not shared:
+            self._take()
+        elif self._store.is_folder(STAGING):  # of a writer that died, or works now
+            with suppress(StorageError):
+                self._take()
+                self._let_go()
+
+    def _take(self) -> None:
+        """Lock the folder, and complete the change of a writer that died."""
+        self._lock = FolderLock(self._store)
+        self._is_prepared = self._has_begun = False
         try:
-            recover(tree, document, sync)
-            tree.renew()  # the writer before may have changed the document
+            recover(self._tree, self._document, self._sync)
+            self._tree.renew()  # the writer before may have changed the document
         except BaseException:
-            self._lock.close()
+            self._let_go()
             raise
 
-    def holding(self) -> AbstractContextManager[None]:
-        """Return the context of changes: the folder is locked."""
-        return nullcontext()
+    @contextmanager
+    def holding(self) -> Iterator[Tree | None]:
+        """Lock the folder until the outermost of these contexts ends."""
+        if self._lock is not None or not self.shared:
+            yield None
+            return
+        waiting(self._take, self.wait)
+        try:
+            yield self._tree
+        finally:
+            self._let_go()
+            self.has_failed = False
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
-        """Yield a change, which is committed within the block."""
+        """Yield a change of the locked folder, which is committed within the block."""
         path = self._store.root
         if self.has_failed:
             raise StorageError(
@@ -488,7 +507,7 @@ class LockedFolder:
             # Another program may have changed the document in place.
             with suppress(FileNotFoundError):  # a folder becomes a group
                 self._tree.read(self._document)
-            if self._prepare is not None:
+            if not self._is_prepared:
                 self._prepare(change)
             try:
                 yield change
@@ -498,65 +517,23 @@ class LockedFolder:
                     with suppress(OSError):  # the next writer removes them
                         change.discard()
                 raise
-            self._prepare = None
+            self._is_prepared = True
 
     def release(self) -> None:
-        """Remove what was not committed, and let other writers in."""
+        """Let other writers in, if the folder is not locked during a change only."""
+        if not self.shared:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Remove what was not committed, and unlock the folder."""
+        lock, self._lock = self._lock, None  # it keeps its folder open
         try:
             # If one has failed, the next writer reads the document.
             if self._has_begun and not self.has_failed:
                 self._store.remove_tree(STAGING)
         finally:
-            if self._lock is not None:
-                self._lock.close()
-            self._lock = None  # it keeps its folder open
-
-
-class SharedFolder:
-    """A group, which several writers may have open."""
-
-    shared = True
-    by_shard = False
-    wait = WAIT
-    _locked: LockedFolder | None = None
-
-    def __init__(
-        self,
-        tree: Tree,
-        document: str,
-        sync: bool = True,
-        prepare: Prepare | None = None,
-    ) -> None:
-        self._tree = tree
-        self._named: set[str] = set()
-        self._open = partial(LockedFolder, tree, document, sync, prepare, self._named)
-        if tree.store.is_folder(STAGING):  # of a writer that died, or works now
-            with suppress(StorageError):
-                self._open().release()
-
-    @contextmanager
-    def holding(self) -> Iterator[Tree | None]:
-        """Lock the folder until the outermost of these contexts ends."""
-        if self._locked is not None:
-            yield None
-            return
-        self._locked = waiting(self._open, self.wait)
-        try:
-            yield self._tree
-        finally:
-            locked, self._locked = self._locked, None
-            locked.release()
-
-    @contextmanager
-    def changing(self) -> Iterator[Change]:
-        """Yield a change of the folder, which is locked."""
-        with self.holding():
-            assert self._locked is not None
-            with self._locked.changing() as change:
-                yield change
-
-    def release(self) -> None:
-        """Return: the folder is locked only during a change."""
+            if lock is not None:
+                lock.close()
 
 
 def dataset_closed(path: str) -> UsageValueError:

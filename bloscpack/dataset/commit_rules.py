@@ -19,7 +19,7 @@ from .._commit.change import Change, check_mode
 from .._commit.folder_change import FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
-from .._commit.writer import LockedFolder, Rule, SharedFolder, Writer
+from .._commit.writer import LockedFolder, Rule, Writer
 from .._format.identity import KEY, holder_of, is_copy, signed, take_identity
 from .._format.names import is_checked_name, is_safe_part
 from .._format.other_formats import FILE_CALLS
@@ -167,8 +167,8 @@ def writer_for(
     elif shared:
         rule = SharedObjects(tree, DATASETS.claimed)
     elif folder.store.can_rename:
-        locked = SharedFolder if is_shared else LockedFolder
-        rule = locked(tree, document_of(layout, kind), sync, prepare)
+        document = document_of(layout, kind)
+        rule = LockedFolder(tree, document, sync, prepare, shared=is_shared)
     else:
         rule = objects.ClaimedObjects(
             tree, is_shared, DATASETS.claimed, prepare, wait or 0

@@ -14,7 +14,7 @@ from bloscpack._commit import locking, ownership, shared
 from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.locking import FolderLock
 from bloscpack._commit.objects import Claim, NewObjects, ObjectChange, unfinished
-from bloscpack._commit.writer import SharedFolder
+from bloscpack._commit.writer import LockedFolder
 from bloscpack._engine.forks import Owner
 from bloscpack._format import block_table
 from bloscpack._format.committed import PENDING, Root

@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pytest
 from dataset import documents
-from dataset.inside import Disk, FolderChange, FolderStore, SharedFolder
+from dataset.inside import Disk, FolderChange, FolderStore, LockedFolder
 
 import bloscpack
 from bloscpack import dataset
@@ -274,17 +274,19 @@ def test_attributes_that_change_while_consolidated_metadata_are_dropped(
     """Another writer changes the group before this one has locked it."""
     dataset.create_group(tmp_path / "g").create_array("a", [1, 2]).close()
     consolidate(tmp_path / "g")
-    holding = SharedFolder.holding
+    holding = LockedFolder.holding
 
     def late(rule):
-        monkeypatch.setattr(SharedFolder, "holding", holding)
+        if not rule.shared:
+            return holding(rule)
+        monkeypatch.setattr(LockedFolder, "holding", holding)
         with dataset.open(tmp_path / "g", "r+") as group:
             group.attrs["x"] = 1
         consolidate(tmp_path / "g")
         return holding(rule)
 
     with dataset.open(tmp_path / "g/a", "r+") as array:
-        monkeypatch.setattr(SharedFolder, "holding", late)
+        monkeypatch.setattr(LockedFolder, "holding", late)
         array.append([3])
     assert {"attributes": {"x": 1}} == {
         name: value
