@@ -734,14 +734,11 @@ class Group(Node, Mapping[str, Node]):
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
         replaces = options.get("mode") == "w"
-        is_other = options.get("layout", "zarr") != "zarr"
-        if self.commits_members and not is_other:
+        is_added = self.commits_members and options.get("layout", "zarr") == "zarr"
+        is_part = replaces and folder.full(last) in self._committed()
+        if is_added or (is_part and folder.store.can_rename):
             return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
-        is_part = replaces and folder.full(last) in self._committed()
-        if is_part and folder.store.can_rename:
-            put = partial(self._put_other, last, options["sync"])
-            return create(Member(address, put), *data, **options)
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):
@@ -749,33 +746,6 @@ class Group(Node, Mapping[str, Node]):
         if self.closed:
             created.close()
         return created
-
-    def _put_other(
-        self,
-        name: str,
-        sync: object,
-        _layout: str,
-        _mode: str,
-        create: Callable[[Change, str], object],
-        buffered: bool = False,
-    ) -> Any:
-        """Replace a member that the document commits by one that it does not commit.
-
-        `create` writes the new one, which is returned. It may raise an error: until it
-        has returned, nothing changes.
-        """
-        writer, folder = self._check_writer(), self._layout.folder
-        address = folder.address_of(name)
-        for member in self._members.inside(address[0]):
-            if member._writer is not writer:
-                member.close()
-        options = self._options._replace(sync=bool(sync), buffered=buffered)
-        with writer.turn(), self._members.at(address[0]):
-            close = partial(self._retire, name)
-            with replacing_member(writer, folder, name, options.sync, close) as change:
-                create(change, "")
-            found = layouts.detect(Folder.open(*address))
-            return self._adopted(address[0], open_node(found, options))
 
     def _add(
         self,
@@ -785,19 +755,17 @@ class Group(Node, Mapping[str, Node]):
         create: Callable[[Change, str], object],
         buffered: bool = False,
     ) -> Any:
-        """Create a member that the document of the group commits; return it.
+        """Create a member, or replace one that the document commits; return it.
 
-        `create` writes it for a change, to a folder in the group.
+        `create` writes it for a change. If no group commits datasets of its `layout`,
+        it is written beside the one that it replaces.
         """
         check_member_name("member", name)
         writer, folder = self._check_writer(), self._layout.folder
+        close = partial(self._retire, name)
         if layout != "zarr":
-            raise UsageValueError(
-                "'%s': the document of the group commits members of the layout 'zarr' "
-                "only, found '%s'" % (folder.path(name), layout)
-            )
+            return self._put_other(name, create, close, buffered)
         with self._joined() as block:
-            close = partial(self._retire, name)
             with creating_member(writer, folder, name, mode, close) as change:
                 create(change, folder.full(name) + "/")
             block.created.add(folder.full(name))
@@ -805,6 +773,26 @@ class Group(Node, Mapping[str, Node]):
         if buffered:
             made._let_wait()
         return made
+
+    def _put_other(
+        self,
+        name: str,
+        create: Callable[[Change, str], object],
+        close: Callable[[], object],
+        buffered: bool,
+    ) -> Any:
+        writer, folder = self._check_writer(), self._layout.folder
+        address, options = folder.address_of(name), self._options
+        writer.check_outside(folder.path(name))
+        for member in self._members.inside(address[0]):
+            if member._writer is not writer:
+                member.close()
+        with writer.turn(), self._members.at(address[0]):
+            with replacing_member(writer, folder, name, options.sync, close) as change:
+                create(change, "")
+            found = layouts.detect(Folder.open(*address))
+            options = options._replace(buffered=buffered)
+            return self._adopted(address[0], open_node(found, options))
 
     @one_call
     def __delitem__(self, key: str) -> None:

@@ -330,13 +330,13 @@ class Node:
 
         If changes wait in memory, and writing them fails, it stays open.
         """
-        if not self._part:
-            if self._writer is not None:
-                self._writer.close()
+        writer, part = self._writer, self._part
+        if writer is not None and part:
+            writer.buffers.pop(part, None)
+        elif writer is not None:
+            writer.close()
+        if not part:
             self._opened.folder.close()
-            return
-        if self._writer is not None:
-            self._writer.buffers.pop(self._part, None)
         if self._around is not None and self._closes_around:
             self._closes_around = False  # it closes this
             self._around.close()
@@ -348,7 +348,7 @@ class Node:
 
     @property
     def _part(self) -> str:
-        """Its path in the table or group with which it has its writer, if any."""
+        """Its path in the table or group with which it has its writer; '' for none."""
         return self._opened.folder.prefix[:-1]
 
     def __enter__(self: Self) -> Self:

@@ -263,6 +263,20 @@ def test_objects_of_a_member_that_another_layout_replaces(tmp_path):
         assert [5, 6] == dataset.open(tmp_path / "g")["w"][:].tolist()
 
 
+def test_another_layout_replaces_a_member_by_its_path(tmp_path):
+    path = str(tmp_path / "g")
+    make_member(path, "group", True).close()
+    with dataset.create_array(path + "/in/x/y", [5], mode="w", layout="bcolz") as new:
+        new.append([6])
+    with dataset.open_group(path, "r+") as group:
+        assert [5, 6] == group["in/x/y"][:].tolist()
+        assert [3] == group["in/x/z/k"][:].tolist()
+        with pytest.raises(UsageError, match="outside of the block"), group.change():
+            MEMBERS["superchunk"](group, [1], mode="w")
+        group["in/x/z"].append({"k": [4]})
+    assert dataset.verify(path).ok
+
+
 def test_removing_a_member_of_an_inner_group_of_another_layout(tmp_path):
     """One of the same name in the outer group stays."""
     with dataset.create_group(tmp_path / "g") as group:

@@ -86,6 +86,7 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
+from ...serializers import encode_document
 from ..folder import Folder, check_member_name, is_member_name
 from ..labels import ROW, stored_dims
 from .array_files import FileNames, description_check
@@ -858,21 +859,20 @@ def release(change: Change, folder: Folder) -> None:
 
     A document that is damaged, or that another program has written, stays.
     """
-    tree, prefix = folder.tree, folder.prefix
-    content = None
+    prefix, content = folder.prefix, None
     with suppress(FormatError):
         stored, value = folder.read_document(ZARR_JSON)
         if is_copy(stored, value):
-            node, inside = decode_node(folder, stored, value), dict[str, bytes]()
+            node = decode_node(folder, stored, value)
             if node.kind == "group":
                 node.document[CONSOLIDATED] = no_members()
-                paths = (p for p in tree.state.members or () if p.startswith(prefix))
-                for path in paths:
-                    copied = tree.document("%s/%s" % (path, ZARR_JSON))[0]
-                    inside[path.removeprefix(prefix)] = copied
             identity = replace(node.identity or Identity(), column=None)
-            own = Root(encode_node(node.document, identity))
-            content = own.changed(inside).content
+            inside = {
+                path.removeprefix(prefix): encode_document(member, 2)
+                for path, member in (folder.tree.state.members or {}).items()
+                if path.startswith(prefix)
+            }
+            content = Root(encode_node(node.document, identity)).changed(inside).content
     change.release_member(prefix[:-1], content)
 
 
