@@ -121,12 +121,12 @@ class Writer:
         The path or the URL of the dataset.
     rule
         The right to change it.
+    wait
+        Number of seconds that a change waits for another writer; None for 60 if that
+        writes the same shard, which takes long, and for that of the rule.
 
     Attributes
     ----------
-    wait
-        Number of seconds that a change waits for another writer of the same shard.
-        Compressing a large one takes long.
     buffers
         What waits in memory, see `write_buffer`, by the path of an array or a table in
         the dataset; each other change writes it first.
@@ -143,9 +143,11 @@ class Writer:
     views: Any = None
     seen: TreeState | None = None
 
-    def __init__(self, path: str, rule: Rule) -> None:
+    def __init__(self, path: str, rule: Rule, wait: float | None = None) -> None:
         self.path = path
         self._rule = rule
+        if wait is not None:
+            self.wait = rule.wait = wait
         self.shared = rule.shared
         self.by_shard = rule.by_shard
         self.closed = False
@@ -163,11 +165,6 @@ class Writer:
         # The number of disturbing changes; None while the state is replaced.
         self._state: int | None = 0
 
-    def set_wait(self, seconds: float | None) -> None:
-        """Set the number of seconds that changes wait; None changes nothing."""
-        if seconds is not None:
-            self.wait = self._rule.wait = seconds
-
     def unlock(self) -> None:
         """Let other writers in between two changes, by a rule for shards."""
         self._rule.release()
@@ -183,16 +180,15 @@ class Writer:
 
         It can't contain what changes the dataset at `path` at once.
         """
-        around: Writer | None = self
-        while around is not None:
-            if around.block is not None:
-                with around.turn(holds=False):
-                    raise UsageError(
-                        "the document of the group '%s' does not commit '%s', which "
-                        "has another layout or was made by another program: change it "
-                        "outside of the block" % (around.path, path)
-                    )
-            around = around.outer
+        if self.block is not None:
+            self.block.change.has_failed_call = True
+            raise UsageError(
+                "the document of the group '%s' does not commit '%s', which has "
+                "another layout or was made by another program: change it outside of "
+                "the block" % (self.path, path)
+            )
+        if self.outer is not None:
+            self.outer.check_outside(path)
 
     @property
     def has_failed(self) -> bool:

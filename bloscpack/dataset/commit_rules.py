@@ -179,8 +179,7 @@ def writer_for(
     except BaseException:
         rule.release()
         raise
-    writer = Writer(folder.root, rule)
-    writer.set_wait(wait)
+    writer = Writer(folder.root, rule, wait)
     writer.seen = tree.state
     return writer
 
