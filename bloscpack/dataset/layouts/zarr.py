@@ -857,10 +857,11 @@ def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> No
 def release(change: Change, folder: Folder) -> None:
     """Let a member of a group commit itself, and what is in it, from now on.
 
-    A document that is damaged, or that another program has written, stays.
+    A document that is damaged, or that another program has written, stays; the member
+    may have been removed or replaced meanwhile.
     """
     prefix, content = folder.prefix, None
-    with suppress(FormatError):
+    with suppress(FormatError, FileNotFoundError, NotADirectoryError):
         stored, value = folder.read_document(ZARR_JSON)
         if is_copy(stored, value):
             node = decode_node(folder, stored, value)
