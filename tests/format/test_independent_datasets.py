@@ -161,8 +161,9 @@ OTHER_MESSAGES = {
     "the reserved bytes of a version … header must be zero, not b…; this is a version "
     "that no release of Bloscpack wrote": "L5",
 }
-# Rules of arrays that the package checks behind the header of the first chunk.
-LATE, CHUNK = {"A7", "A12", "G2"}, {"C1", "C2", "C4"}
+# Rules of arrays that the package checks behind the header of the first chunk, and the
+# rule of shards that includes those of chunks.
+LATE, CHUNK = {"A7", "A12", "G2", "V9"}, {"C1", "C2", "C4"}
 
 
 @functools.cache
