@@ -252,8 +252,8 @@ def read_named(folder: Folder, name: str) -> dict | None:
 def says_committed(document: object) -> bool:
     """Return whether a document says that another one has a copy of it."""
     places = [document, *document.values()] if isinstance(document, dict) else []
-    values = [each.get(KEY) for each in places if isinstance(each, dict)]
-    return any("column=" in each for each in values if isinstance(each, str))
+    values = [str(each.get(KEY)).encode() for each in places if isinstance(each, dict)]
+    return any(WORDS.fullmatch(each) and b"column=" in each for each in values)
 
 
 def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) -> dict:
