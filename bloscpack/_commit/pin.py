@@ -7,6 +7,7 @@ have returned was there at one time if each file that they used is still there.
 from __future__ import annotations
 
 import errno
+from typing import NoReturn
 
 from .._engine.forks import Owner
 from .._storage.folder_store import FolderStore
@@ -40,7 +41,8 @@ class Pin:
         # The identity of each file by folder and name; None for a missing file.
         self._seen: dict[tuple[str, str], tuple[Store, object]] = {}
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def refuse_copy(self) -> NoReturn:
+        """Raise the error for another process, which would not know what is read."""
         raise UsageError(
             "'%s' was opened with pinned=True, which compares what one process reads: "
             "open it in the other process" % self._path
@@ -70,6 +72,6 @@ class Pin:
         In a child process, which has what was read before the fork, it is an error.
         """
         if not self._owner.is_here:
-            self.__reduce__()
+            self.refuse_copy()
         if self.has_changed:
             raise DatasetChanged(self._path)

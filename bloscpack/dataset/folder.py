@@ -109,7 +109,7 @@ class Folder:
         # A part is read as the document of the whole dataset says.
         document = self.tree.state.name if self.prefix else ""
         if self.tree.pin is not None:
-            self.tree.pin.__reduce__()  # raises the error
+            self.tree.pin.refuse_copy()
         return _reopen, (*self.store.address, self.prefix, document)
 
     @property

@@ -729,6 +729,9 @@ class Group(Node, Mapping[str, Node]):
         if outer:
             group = self.require_group("/".join(outer))
             return group._created(create, last, *data, **options)
+        for source in data:  # of a buffered one, rows may wait that it has not counted
+            if isinstance(source, Node) and source._writer is not None:
+                source.flush()
         folder = self._layout.folder
         address, storage_options = folder.address_of(last)
         options.setdefault("sync", self._options.sync)

@@ -16,6 +16,7 @@ from dataset.inside import FolderChange
 
 from bloscpack import dataset
 from bloscpack._commit.pin import DatasetChanged
+from bloscpack._storage.folder_store import StaleDataset
 from bloscpack.exceptions import StorageError, UsageError
 
 CHANGED = "it has changed since it was opened with pinned=True: open it again"
@@ -303,3 +304,18 @@ def test_what_can_not_be_pinned(tmp_path):
     dataset.create_array("memory://pinned-array", [1, 2]).close()
     with pytest.raises(UsageError, match="is at a URL: 'pinned=True' and"):
         dataset.open("memory://pinned-array", pinned=True)
+
+
+def test_a_reader_beside_a_writer_that_replaces_a_member(path):
+    """It is never told that an intact dataset is damaged."""
+    command, found = [sys.executable, "-c", REPLACER, path], 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        try:
+            writer.stdout.readline()
+            for _ in range(200):
+                with contextlib.suppress(StaleDataset, FileNotFoundError):
+                    assert 1 == len({*dataset.open_group(path)["a"][:].tolist()})
+                    found += 1
+        finally:
+            writer.kill()
+    assert found > 50

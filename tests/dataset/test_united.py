@@ -310,3 +310,16 @@ def test_a_source_that_fails_late_replaces_nothing(path):
         group.create_array("x", blocks(False), **options)
         assert [8] * 8 == dataset.open(path)["x"][64:].tolist()
     assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("target", ["b", "other"])
+def test_rows_that_wait_are_in_a_copy_of_another_layout(tmp_path, target):
+    with dataset.create_group(tmp_path / "g") as group:
+        group["other"] = [0]
+        with group.change():
+            pass
+        waits = group.create_array("b", [1, 2], buffered=True)
+        waits.append([3])
+        new = group.create_array(target, waits, mode="w", layout="superchunk")
+        assert [1, 2, 3] == new[:].tolist()
+    assert [1, 2, 3] == dataset.open(tmp_path / "g")["b"][:].tolist()

@@ -182,6 +182,9 @@ class ShardFiles(ChunkFiles):
             file = ShardIndex(storage, self.sharding, check, checks_late=is_late)
         except FormatError as error:
             error.filename = error.filename or folder.path(name)
+            if not folder.is_remote:  # a writer may be putting another array there
+                folder.tree.renew()
+                self._check_description()
             raise
         storage.may_close()
         self._open.put(number, (file,), since)
