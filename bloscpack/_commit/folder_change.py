@@ -73,6 +73,7 @@ class FolderChange(Change):
         if not is_there and self._is_replaced(name):
             with suppress(*GONE, FileExistsError):
                 self._make_folder(name)
+                self._folders.add(folder_of(name))
             return  # a file has the name, which is removed by `_complete`
         # One that was removed, as with a member, may have been on the disk before.
         if not is_there or name not in self._named:
@@ -218,6 +219,7 @@ class FolderChange(Change):
             parts = name.split("/")[:-1]
             for count in range(1, len(parts) + 1):
                 self.make_folder("/".join(parts[:count]))
+            self._sync()  # a file must not be in a folder that may be lost
             self.store.rename(last, name, source)
 
     def _remove_tree(self, folder: str) -> None:
