@@ -336,8 +336,8 @@ class ChunkLoader(ChunkSource):
     ) -> Sequence[int]:
         """Load chunks of which few blocks are needed; return the numbers of the others.
 
-        Those also give the reason if a block can't be read. `version` is that of the
-        file in the keys of the cache.
+        Reading the others gives the reason if a block can't be read. `version` stands
+        for the file in the keys of the cache.
         """
         use, room, needs, keep_from, _ = loading
         assert needs is not None

@@ -1,7 +1,7 @@
 """Detect that files were replaced since they were read: `Pin`.
 
-The files of a dataset are replaced, and never changed in place. So what several reads
-have returned was there at one time if each file that they used is still there.
+The files of a dataset are replaced, and never changed in place. So the items of several
+reads are of one state if each file that the reads have used is still there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pin:
         self._seen: dict[tuple[str, str], tuple[Store, object]] = {}
 
     def refuse_copy(self) -> NoReturn:
-        """Raise the error for another process, which would not know what is read."""
+        """Raise the error for a copy in another process, which misses later reads."""
         raise UsageError(
             "'%s' was opened with pinned=True, which compares what one process reads: "
             "open it in the other process" % self._path
@@ -69,7 +69,7 @@ class Pin:
     def check(self) -> None:
         """Raise `DatasetChanged` if a file that was read was replaced or removed.
 
-        In a child process, which has what was read before the fork, it is an error.
+        In a child process, which knows only the reads before the fork, it is an error.
         """
         if not self._owner.is_here:
             self.refuse_copy()

@@ -90,7 +90,8 @@ class TreeState:
     is_copied
         Whether the document itself is such a copy in the document of a group around.
     seen
-        The value of a document that a layout has looked at last, and what it is.
+        The value of a document, and the node that `layouts.zarr` has decoded from it
+        last: this pair alone changes.
     """
 
     seen: tuple[object, Any] = (object(), None)
@@ -231,13 +232,10 @@ class Tree:
         """Note each file that is read from now on, and the documents read before."""
         self.pin, known = pin, self.state
         read = {name: version for name, (_, version, _) in self._others.items()}
-        for name, version in {
-            known.name: known.version,
-            **read,
-            **self._checked,
-        }.items():
-            if name:
-                pin.note(self.store, name, version)
+        if known.name:
+            read[known.name] = known.version
+        for name, version in {**read, **self._checked}.items():
+            pin.note(self.store, name, version)
 
     def forget(self) -> None:
         """Keep no documents in a folder: they are read again when they are used."""

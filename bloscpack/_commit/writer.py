@@ -122,8 +122,8 @@ class Writer:
     rule
         The right to change it.
     wait
-        Number of seconds that a change waits for another writer; None for 60 if that
-        writes the same shard, which takes long, and for that of the rule.
+        Number of seconds that a change waits for another writer. None for the default
+        of the rule, and for 60 if both write the same shard, which takes long.
 
     Attributes
     ----------

@@ -128,10 +128,10 @@ class _OtherDatasets(_Datasets):
 
 
 class _Released(_OtherDatasets):
-    """The same for one of them in the place of a member, which the group releases."""
+    """The same for a dataset in the place of a member, which the group releases."""
 
     def check_independent(self, store: Store) -> None:
-        pass
+        """Return: the group still commits the member, until the new one is complete."""
 
 
 DATASETS = _Datasets()

@@ -121,7 +121,7 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
 
 
 def _pin(folder: Folder) -> None:
-    """Note each file that is read, together with those of the group around."""
+    """Note each file that is read, with the files of the group around in one `Pin`."""
     if folder.is_remote:
         raise UsageError(
             "'%s' is at a URL: 'pinned=True' and 'read' of a group are for folders"
@@ -516,7 +516,7 @@ class Group(Node, Mapping[str, Node]):
         Raises
         ------
         KeyError
-            If there is no such member.
+            If there is no member of one of the names.
         UsageError
             If a member is a group, or its layout has no ``pinned=True``; see `open`.
         StorageError
@@ -784,6 +784,7 @@ class Group(Node, Mapping[str, Node]):
         close: Callable[[], object],
         buffered: bool,
     ) -> Any:
+        """Replace a member by one of a layout that no group commits; return it."""
         writer, folder = self._check_writer(), self._layout.folder
         address, options = folder.address_of(name), self._options
         writer.check_outside(folder.path(name))

@@ -175,10 +175,8 @@ def _each(
     """
     opening = {key: options.pop(key) for key in OPENING & options.keys()}
     own = {key: options.pop(key, None) for key in ("name", "dims", "drop_variables")}
-    consolidated, pinned = (
-        options.pop("consolidated", None),
-        options.pop("pinned", False),
-    )
+    consolidated = options.pop("consolidated", None)
+    pinned = options.pop("pinned", False)
     if options.pop("zarr_format", None) not in (None, 3):
         raise exceptions.UsageValueError("'zarr_format' must be 3 or None")
     for key in options.keys() - DECODING:

@@ -516,7 +516,7 @@ class ShardFiles(ChunkFiles):
     def _read_chunk(
         self, file: ShardIndex, number: int, low: int, high: int
     ) -> memoryview | None:
-        """Return the plain bytes of a chunk, of which those of a span are needed.
+        """Return memory for a chunk, with at least the plain bytes [`low`, `high`).
 
         They are valid until this thread reads another one. Return None if they can't be
         read.

@@ -811,7 +811,7 @@ def prepare(
         if outer is None:
             return
         folder = outer[0]
-        # Most often there is none, and nobody needs to be trusted.
+        # Most often there is no document, and no owner has to be looked up.
         if not (folder.is_remote or (folder.exists(ZARR_JSON) and folder.is_trusted)):
             return
 
@@ -855,7 +855,7 @@ def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> No
 
 
 def release(change: Change, folder: Folder) -> None:
-    """Let a member of a group commit itself, and what is in it, from now on.
+    """Let a member of a group commit itself, and its own members, from now on.
 
     A document that is damaged, or that another program has written, stays; the member
     may have been removed or replaced meanwhile.
