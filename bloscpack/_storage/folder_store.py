@@ -232,7 +232,13 @@ class FolderStore(Store, Reopenable):
         if held is not None:
             self.last_use = next_use()
         else:
-            held = self._find()
+            if self._around is not None:
+                name = os.path.basename(self.root)
+                held = self._around.hold().subfolder(name)
+            elif HAS_OPEN_FOLDERS:
+                held = Held(self.root, _open(self.root, _FLAGS))
+            else:
+                held = _by_path(self.root)
             found = held.status.st_dev, held.status.st_ino
             if self._identity is None:
                 self._identity = found
@@ -241,13 +247,6 @@ class FolderStore(Store, Reopenable):
             self._held = held
             self._keep()
         return held
-
-    def _find(self) -> Held:
-        if self._around is not None:
-            return self._around.hold().subfolder(os.path.basename(self.root))
-        if not HAS_OPEN_FOLDERS:
-            return _by_path(self.root)
-        return Held(self.root, _open(self.root, _FLAGS))
 
     @property
     def status(self) -> os.stat_result:

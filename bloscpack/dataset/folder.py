@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard
 
 from .._commit.change import Change
 from .._commit.objects import is_leftover
@@ -39,8 +39,6 @@ from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import DamageError, FormatError, UsageValueError
 
 Check = Callable[[bytes, JsonObject], object]
-
-Result = TypeVar("Result")
 
 # A message about a name that `is_member_name` refuses.
 BAD_NAME = (
@@ -122,11 +120,20 @@ class Folder:
     def open(cls, path: Path, storage_options: StorageOptions | None = None) -> Folder:
         """Return the folder of a dataset, at a path or at a URL.
 
-        Raises an ``OSError`` if there is none; at a URL, reading does.
+        Raises an ``OSError`` if there is none, with the path as the user gave it; at a
+        URL, reading does.
         """
         store = store_at(path, storage_options)
-        if isinstance(store, FolderStore):
-            _check_exists(store, path)
+        try:
+            if isinstance(store, FolderStore):
+                if not os.fspath(path):  # it is not the current folder
+                    os.stat(path)
+                store.hold()
+        except NotADirectoryError as error:
+            raise NotADirectoryError(errno.ENOTDIR, FOUND_FILE, store.root) from error
+        except FileNotFoundError as error:
+            error.filename = os.fspath(local_path(path))
+            raise
         return cls(store)
 
     def close(self) -> None:
@@ -220,12 +227,10 @@ class Folder:
         # That of a new member may come with its files.
         return self.tree.will_have(full)
 
-    def _located(self, name: str, call: Callable[[str], Result]) -> Result:
-        return self.tree.located(self.full(name), call)
-
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return the content of a file, of which at most `limit` bytes are read."""
-        return self._located(name, lambda n: self.store.read(n, limit)[0])
+        full = self.full(name)
+        return self.tree.located(full, lambda n: self.store.read(n, limit)[0])
 
     def identity(self, name: str) -> object:
         """Return a value that changes when a file is replaced; None if unknown."""
@@ -254,7 +259,7 @@ class Folder:
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
-        return self._located(name, self.store.size)
+        return self.tree.located(self.full(name), self.store.size)
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
@@ -406,19 +411,6 @@ def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store
         return folder
     store = ZipStore(found[0])
     return store.subfolder(found[1]) if found[1] else store
-
-
-def _check_exists(store: FolderStore, path: Path) -> None:
-    """Raise an ``OSError`` if there is no folder, with the path as the user gave it."""
-    try:
-        if not os.fspath(path):  # it is not the current folder
-            os.stat(path)
-        store.hold()
-    except NotADirectoryError as error:
-        raise NotADirectoryError(errno.ENOTDIR, FOUND_FILE, store.root) from error
-    except FileNotFoundError as error:
-        error.filename = os.fspath(local_path(path))
-        raise
 
 
 def _reopen(

@@ -402,19 +402,11 @@ class OpenFiles:
                 else:
                     files._files.pop(key[1], None)
 
-    def clear(self) -> None:
-        """Drop all files."""
+    def drop(self, numbers: Iterable[int] | None = None) -> None:
+        """Drop some files, by default all."""
         with _lock:
-            self._drop(list(self._files))
-
-    def drop(self, numbers: Iterable[int]) -> None:
-        """Drop some files."""
-        with _lock:
-            self._drop(numbers)
-
-    def _drop(self, numbers: Iterable[int]) -> None:
-        self.ndropped += 1
-        for number in numbers:
-            _recent.pop((id(self), number), None)
-            self._files.pop(number, None)
-            self._used.discard(number)
+            self.ndropped += 1
+            for number in list(self._files) if numbers is None else numbers:
+                _recent.pop((id(self), number), None)
+                self._files.pop(number, None)
+                self._used.discard(number)

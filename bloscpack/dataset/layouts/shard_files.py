@@ -120,7 +120,7 @@ class ShardFiles(ChunkFiles):
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
-        self._open.clear()
+        self._open.drop()
 
     def prepare_copies(self) -> None:
         """Compare the place of each file from now on, also of those at a URL."""
@@ -567,14 +567,14 @@ class ShardFiles(ChunkFiles):
                         sizes[i] = 0 if number in cached else sizes[i]
                 return version, cached, self._read(file, starts, sizes)
             except FormatError as error:
-                self._open.clear()  # the file may be replaced by the right one
+                self._open.drop()  # the file may be replaced by the right one
                 error.filename = error.filename or self.path_of(shard)
                 raise
             except StorageError as error:
                 # A file at a URL was replaced after it was opened.
                 if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
                     raise
-                self._open.clear()
+                self._open.drop()
         raise AssertionError
 
     def _read(
