@@ -51,6 +51,8 @@ class Access:
     ----------
     limits
         The attributes of the input, which limit the access; None for no input.
+    new
+        The folders that were made now: nothing in them has an access to be kept.
     """
 
     limits: AccessLimits | None = None
@@ -58,16 +60,12 @@ class Access:
     def __init__(self, folder: FolderStore) -> None:
         self._folder = folder
         self._models: dict[str, FileAccess | None] = {}
-        self._new: set[str] = set()  # folders that were just made, empty
-
-    def note_new(self, name: str) -> None:
-        """Note that a folder was made now: nothing in it has an access to be kept."""
-        self._new.add(name)
+        self.new: set[str] = set()
 
     def of_file(self, name: str) -> FileAccess | None:
         """Return the access of a new file; None for the usual access."""
         folder = folder_of(name)
-        known = None if folder in self._new else attributes_in(self._folder, name)
+        known = None if folder in self.new else attributes_in(self._folder, name)
         return known or self.of_description(folder) or _of_owner(self._folder)
 
     def of_folder(self, name: str) -> FileAccess | None:
@@ -78,7 +76,7 @@ class Access:
         """Return the access of the nearest description, from a folder upwards."""
         if name not in self._models:
             found = None
-            if name not in self._new:
+            if name not in self.new:
                 found = _first_of(self._folder, DESCRIPTIONS, name)
             if found is None and name:
                 found = self.of_description(folder_of(name))
@@ -137,7 +135,7 @@ class NewAccess(Access):
 
     def __init__(self, like: Model, limits: AccessLimits | None = None) -> None:
         self._like = like
-        self._new: set[str] = set()
+        self.new: set[str] = set()
         self._parts: dict[str, Model] = {}
         self.limits = limits
 

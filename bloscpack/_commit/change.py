@@ -344,6 +344,11 @@ class Change:
         """Make a folder, unless there is one; a store of objects has none."""
         self.store.path(name)  # raises the errors of the name
 
+    def make_folders(self, name: str) -> None:
+        """Make the folders that a file is in."""
+        for folder in reversed(folders_of(name)[1:]):
+            self.make_folder(folder)
+
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file, whose content is written in pieces.
 
@@ -397,8 +402,8 @@ class Change:
             members.update(self.tree.replaced_documents())
         members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
-        if not token and self.tree is not None:
-            token = self.tree.state.token
+        if not token and self.tree is not None:  # that of the document stays
+            token = self.tree.state.epoch.partition(" token=")[2]
         if members or token or not root.is_whole:
             root = root.changed(members, token)
         new = root.with_files(files) if files else root
@@ -463,7 +468,7 @@ class Change:
         return version
 
     def _clean(self, names: Iterable[str]) -> None:
-        """Remove the folders that are gone after the change.
+        """Remove the folders that are gone after the change, or empty.
 
         `names` are those of files that it has or has removed.
         """
@@ -472,6 +477,8 @@ class Change:
         for folder in self._dropped:
             if folder not in used:
                 self._remove_tree(folder)
+        for folder in sorted(self._replaced):
+            self._prune(folder)
 
     # What differs between stores
 
@@ -482,6 +489,9 @@ class Change:
     def _remove_tree(self, folder: str) -> None:
         """Remove a folder and all in it, if there is one."""
         self.store.remove_tree(folder)
+
+    def _prune(self, name: str) -> None:
+        """Remove the empty folders in a folder, and then that; objects have none."""
 
     def _root(self, staged: bytes | None = None) -> Root:
         """Return the document: the `staged` one, or the one that is there now.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from .._format.committed import STAGING
@@ -82,16 +82,12 @@ class FolderChange(Change):
         if not is_there:
             self._make_folder(name)
             status = self.store.status_of(name)
-        first = name if status is None else self._first_name(name, status)
-        if first != name:
-            raise UsageError(SAME_NAME % (first, name))
+        if status is not None:
+            first = self._inodes.setdefault(status.st_ino, name)
+            other = None if first == name else self.store.status_of(first)
+            if other is not None and os.path.samestat(status, other):
+                raise UsageError(SAME_NAME % (first, name))
         self._in_use.add(name)
-
-    def _first_name(self, name: str, status: os.stat_result) -> str:
-        """Return the first name of this change that is a name of the same folder."""
-        first = self._inodes.setdefault(status.st_ino, name)
-        other = status if first == name else self.store.status_of(first)
-        return first if other and os.path.samestat(status, other) else name
 
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)
@@ -99,7 +95,7 @@ class FolderChange(Change):
         made = self.store.subfolder(name).hold()
         if made.number is None or is_new_folder(made.number):
             self._access.give(made.number, like, name)
-            self._access.note_new(name)
+            self._access.new.add(name)
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file, whose content is written in pieces.
@@ -216,9 +212,7 @@ class FolderChange(Change):
                 raise
             # A member of another kind had other folders.
             self._prune(name)
-            parts = name.split("/")[:-1]
-            for count in range(1, len(parts) + 1):
-                self.make_folder("/".join(parts[:count]))
+            self.make_folders(name)
             self._sync()  # a file must not be in a folder that may be lost
             self.store.rename(last, name, source)
 
@@ -230,18 +224,12 @@ class FolderChange(Change):
         self._inodes = {i: n for i, n in inodes if not is_within(n, folder)}
 
     def _prune(self, name: str) -> None:
-        """Remove the empty folders in a folder, and then that."""
         self._in_use.clear()
         found = [n for n, kind in self.store.walk(name) if kind == stat.S_IFDIR]
         for folder in [*reversed(found), name]:
             with suppress(OSError):
                 self.store.remove_folder(folder)
                 self._folders.discard(folder)
-
-    def _clean(self, names: Iterable[str]) -> None:
-        super()._clean(names)
-        for folder in sorted(self._replaced):
-            self._prune(folder)
 
     def _replace(self, content: bytes) -> object:
         file = self._begin_with(self.document, content)

@@ -90,22 +90,26 @@ class LockedFile:
         The new file has the owner and the access of the file. If the block raises an
         error, `open_locked` removes the new file.
         """
-        self._check_copy(
-            "the file has '%d' hard links and can't be rewritten: the new file would "
-            "have this name alone. Remove the other links, or rewrite a copy of the "
-            "file"
-        )
+        self._check_name()
+        if not disk.has_one_name(self.fp):
+            error = UsageError(
+                "the file has '%d' hard links and can't be rewritten: the new file "
+                "would have this name alone. Remove the other links, or rewrite a copy "
+                "of the file" % os.fstat(self.fp.fileno()).st_nlink
+            )
+            error.filename = os.fsdecode(self.path)
+            raise error
         try:
             self.temporary = temporary = TemporaryFile(self.target, 0o600)
-        except OSError as error:
-            if isinstance(error, PermissionError):
-                error.strerror = (
+        except OSError as failure:
+            if isinstance(failure, PermissionError):
+                failure.strerror = (
                     "the folder '%s' is not writable, but the new content of the file "
                     "is first written beside the file: get write permission for the "
                     "folder, or copy the file to another folder and change the copy"
                     % (os.path.dirname(self.target) or ".")
                 )
-            error.filename = os.fsdecode(self.path)
+            failure.filename = os.fsdecode(self.path)
             raise
         yield temporary
         temporary.fp.flush()
@@ -122,29 +126,27 @@ class LockedFile:
         if self.sync:
             disk.sync(temporary.fp)
         size = os.fstat(temporary.fp.fileno()).st_size
-        self._check_before_rename()
+        # Writing the copy may have taken minutes. It must neither overwrite a new file
+        # of another program nor break a new hard link.
+        self._check_name()
+        if not disk.has_one_name(self.fp):
+            raise StorageError(
+                errno.EMLINK,
+                "another program has made a hard link to the file meanwhile: the "
+                "rewritten file would have this name alone",
+                os.fsdecode(self.path),
+            )
         try:
             temporary.rename(self.target)  # commit point
-        except OSError as error:
-            if error.filename is not None:
-                error.filename = os.fsdecode(self.path)
-                del error.filename2  # None would appear in the message as '-> None'
+        except OSError as failure:
+            if failure.filename is not None:
+                failure.filename = os.fsdecode(self.path)
+                del failure.filename2  # None would appear in the message as '-> None'
             raise
         self.temporary = None
         self.size = size
         if self.sync:
             disk.sync_folder(self.target)
-
-    def _check_copy(self, message: str) -> None:
-        """Raise an error unless another file may replace the file.
-
-        `message` is for a file with several hard links; it contains ``%d``.
-        """
-        self._check_name()
-        if not disk.has_one_name(self.fp):
-            error = UsageError(message % os.fstat(self.fp.fileno()).st_nlink)
-            error.filename = os.fsdecode(self.path)
-            raise error
 
     def _check_name(self) -> None:
         """Raise `StorageError` if the name no longer refers to the file."""
@@ -157,21 +159,6 @@ class LockedFile:
             raise StorageError(
                 errno.ENOENT,
                 "the file was moved or replaced meanwhile",
-                os.fsdecode(self.path),
-            )
-
-    def _check_before_rename(self) -> None:
-        """Raise `StorageError` if other programs have changed the names of the file.
-
-        Writing a copy takes minutes for a large file. Renaming the copy must neither
-        overwrite a new file of another program nor break a new hard link.
-        """
-        self._check_name()
-        if not disk.has_one_name(self.fp):
-            raise StorageError(
-                errno.EMLINK,
-                "another program has made a hard link to the file meanwhile: the "
-                "rewritten file would have this name alone",
                 os.fsdecode(self.path),
             )
 

@@ -164,8 +164,7 @@ class ObjectChange(Change):
             self.store.remove(name, version)
             return
         content = self._content(staged)
-        if name not in self._versions:
-            self.lock(name)
+        self.lock(name)
         self._put(name, content)
         if staged in self._stored or staged not in self._extents:
             self.store.remove(staged)
@@ -202,6 +201,13 @@ def recover_objects(
     check(version)
     change.complete(tree)
     return change.version
+
+
+def store_root(tree: Tree, content: bytes, version: str) -> str:
+    """Store a document with another token, if it has a version; return the new one."""
+    version = tree.store.put(ZARR_JSON, content, version)
+    tree.committed(ZARR_JSON, Root(content), {})
+    return version
 
 
 def temporary_file() -> BinaryIO:
@@ -297,8 +303,7 @@ class ClaimedObjects:
     def _store_token(self, token: str) -> None:
         """Store the document with a new token that begins with `token`."""
         claimed = self._claimed(self._tree.state.content, token)
-        self._version = self._store.put(ZARR_JSON, claimed, self._version)
-        self._tree.committed(ZARR_JSON, Root(claimed), {})
+        self._version = store_root(self._tree, claimed, self._version)
         self._token = token
 
     @contextmanager
@@ -375,6 +380,8 @@ class ClaimedObjects:
 class Claim:
     """The right to create a dataset in a folder; `version` is its document's.
 
+    Raises an error if there is something that must stay.
+
     `replaces` says whether there is another one, which is removed when it is taken.
     """
 
@@ -384,6 +391,7 @@ class Claim:
         self._datasets = datasets
         self.version = ""
         self.replaces = False
+        self.check_free()
 
     def check_free(self) -> str:
         """Return the version of the document, which `take` is going to replace.
@@ -462,7 +470,6 @@ def creating(store: Store, mode: str, datasets: Datasets) -> Iterator[Change]:
     if there is a dataset: a wrong call, or an error of a source, must not remove that.
     """
     claim = Claim(store, mode, datasets)
-    claim.check_free()
     change = NewObjects(store, claim)
     try:
         yield change

@@ -270,21 +270,23 @@ def _copy_acl(
     `group` is the group of the target. An ACL that the target has got from its folder
     is removed.
     """
-    if source.acl is None:
-        return _remove_acl(target)
     everyone_read_input = limit is None or (
         limit.limit(GROUP_BITS | OTHER_BITS, None) == GROUP_BITS | OTHER_BITS
     )
-    kept = (
-        mode == source.mode
+    if (
+        source.acl
+        and mode == source.mode
         and group == source.status.st_gid
         and everyone_read_input
-        and bool(source.acl)
         and _set_attribute(target, ACL, source.acl)
-    )
-    if not kept:
-        _remove_acl(target)
-    return kept
+    ):
+        return True
+    try:
+        if ACL in _attribute_names(target):
+            os.removexattr(target, ACL)
+    except OSError:
+        return False
+    return source.acl is None
 
 
 def _set_attribute(target: int | str, name: str, value: bytes) -> bool:
@@ -293,16 +295,6 @@ def _set_attribute(target: int | str, name: str, value: bytes) -> bool:
         if name in os.listxattr(target) and os.getxattr(target, name) == value:
             return True
         os.setxattr(target, name, value)
-    except OSError:
-        return False
-    return True
-
-
-def _remove_acl(target: int | str) -> bool:
-    """Remove the ACL of a file; return False if it has one that can't be removed."""
-    try:
-        if ACL in _attribute_names(target):
-            os.removexattr(target, ACL)
     except OSError:
         return False
     return True

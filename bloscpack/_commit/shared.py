@@ -36,7 +36,7 @@ from contextlib import (
 )
 from functools import partial
 
-from .._format.committed import STAGING, Root
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import conflict
@@ -44,7 +44,7 @@ from ..exceptions import StorageError, UsageError
 from .change import PRIVATE, PRIVATE_FOLDER, Change
 from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, Lock, waiting
-from .objects import ObjectChange, recover_objects
+from .objects import ObjectChange, recover_objects, store_root
 from .tree import Tree
 from .writer import WAIT
 
@@ -223,10 +223,7 @@ class SharedObjects(ShardRule):
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version
-        content = claimed(content, SHARED_TOKEN)
-        version = self._store.put(ZARR_JSON, content, version)
-        self._tree.committed(ZARR_JSON, Root(content), {})
-        return version
+        return store_root(self._tree, claimed(content, SHARED_TOKEN), version)
 
     @contextmanager
     def changing(self) -> Iterator[Change]:

@@ -75,7 +75,10 @@ class TemporaryFile(Owner):
         self.check(self.name)
         self.fp.close()
         if not self._has_name():
-            raise self._gone()
+            raise StorageError(
+                "another program has removed or replaced the temporary file '%s'"
+                % self.name
+            )
         if not exclusive:
             try:
                 disk.rename(self.name, target)  # commit point
@@ -127,12 +130,6 @@ class TemporaryFile(Owner):
         if self.is_here and self._has_name():
             with suppress(FileNotFoundError):
                 disk.remove(self.name)
-
-    def _gone(self) -> StorageError:
-        return StorageError(
-            "another program has removed or replaced the temporary file '%s'"
-            % self.name
-        )
 
     def _finish(self) -> None:
         self._done = True

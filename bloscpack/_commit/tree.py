@@ -89,12 +89,7 @@ class TreeState:
         for one of which only the path is known.
     is_copied
         Whether the document itself is such a copy in the document of a group around.
-    seen
-        The value of a document, and the node that `layouts.zarr` has decoded from it
-        last: this pair alone changes.
     """
-
-    seen: tuple[object, Any] = (object(), None)
 
     def __init__(
         self,
@@ -120,11 +115,6 @@ class TreeState:
         inside = stored.get("metadata") if isinstance(stored, dict) else None
         inside = inside if isinstance(inside, dict) else {}
         self.copies: Mapping[str, Json] = copies or {**inside}
-
-    @property
-    def token(self) -> str:
-        """The token in the document; '' if there is none."""
-        return self.epoch.partition(" token=")[2]
 
     @property
     def is_pending(self) -> bool:
@@ -193,6 +183,9 @@ class Tree:
         about its members. A writer, and a check, read the documents themselves.
     stale
         The members whose own documents are old copies, as far as that was found.
+    seen
+        The value of a document, and the node that `layouts.zarr` has decoded from it
+        last.
     is_draft
         Whether it is a `Draft`.
     pin
@@ -202,6 +195,7 @@ class Tree:
 
     is_draft = False
     pin: Pin | None = None
+    seen: tuple[object, Any] = (object(), None)
 
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
         self.store = store
@@ -244,8 +238,7 @@ class Tree:
         with self._lock:
             found = self.state.again(None, None)
             found.content, found.value, found.root = b"", None, None
-            found.seen = TreeState.seen
-            self._others, self.state = {}, found
+            self._others, self.state, self.seen = {}, found, Tree.seen
 
     def ignore_copies(self) -> None:
         """Let the documents themselves count from now on, also those of members."""
@@ -510,7 +503,7 @@ class Draft(Tree):
         staged: Mapping[str, set[str]],
     ) -> None:
         self.store, self.before = before.store, before
-        self.uses_copies = before.uses_copies
+        self.uses_copies, self.seen = before.uses_copies, before.seen
         self._documents, self._files, self._removed = documents, files, removed
         self._values: dict[str, Json] = {}
         self._staged = staged

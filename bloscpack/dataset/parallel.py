@@ -393,7 +393,6 @@ class ObjectTarget(Target):
         super().__init__(self._store.root, mode, sync=False)
         self._documents: dict[str, bytes] = {}
         self._claim = Claim(self._store, mode, DATASETS)
-        self._claim.check_free()
 
     def begin(self, create: Create) -> None:
         """Keep the documents of the dataset, and take the folder."""

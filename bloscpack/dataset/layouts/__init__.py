@@ -268,7 +268,7 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     if found is None or copy is not None:
         return found
     # What is left of a member that was removed is none.
-    is_left = found.layout == "folder" or _is_committed(found.folder)
+    is_left = found.layout == "folder" or _stated_commit(found.folder)[1]
     return None if is_left else found
 
 
@@ -317,7 +317,8 @@ def missing_members(folder: Folder) -> list[str]:
 
 def is_left(folder: Folder, name: str) -> bool:
     """Return whether a folder is no member, and its document a copy in a group."""
-    return folder.tree.state.members is not None and _is_committed(folder.dataset(name))
+    copies = folder.tree.state.members
+    return copies is not None and _stated_commit(folder.dataset(name))[1]
 
 
 def blp_files(folder: Folder) -> list[str]:
@@ -357,10 +358,13 @@ def committing(found: Found) -> tuple[Found, str] | None:
         if not outer[0].is_trusted:
             raise _not_trusted(folder, outer[0])
         return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
-    if found.layout != "zarr" or not _is_committed(folder, also_changed=True):
+    if found.layout != "zarr":
         return None
-    is_trusted, around, is_copied = True, folder, _is_committed(folder)
-    while _is_committed(around, also_changed=True):
+    says_so, is_copied = _stated_commit(folder)
+    if not says_so:
+        return None
+    is_trusted, around = True, folder
+    while says_so:
         outer = around.around()
         if outer is None or outer[0].store.is_sticky:
             outer = None
@@ -368,6 +372,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
         around = outer[0]
         names.append(outer[1])
         is_trusted = is_trusted and around.is_trusted
+        says_so, _ = _stated_commit(around)
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
     # The document of a group in between may be lost.
@@ -437,16 +442,17 @@ def as_part(found: Found) -> Found:
     return found
 
 
-def _is_committed(folder: Folder, *, also_changed: bool = False) -> bool:
-    """Return whether the document of a dataset is a copy of one in another document.
+def _stated_commit(folder: Folder) -> tuple[bool, bool]:
+    """Return whether a document says that another one commits it, and is a copy there.
 
-    `also_changed` says that another program may have changed it since.
+    It is none if another program has changed it since.
     """
     try:
         content, document = folder.read_document(ZARR_JSON)
-        return says_committed(document) if also_changed else is_copy(content, document)
+        says_so = says_committed(document)
+        return says_so, says_so and is_copy(content, document)
     except (FormatError, FileNotFoundError, NotADirectoryError):
-        return False
+        return False, False
 
 
 def _copied_around(

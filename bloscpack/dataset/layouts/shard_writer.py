@@ -463,7 +463,7 @@ class ShardWriter:
             if is_new and piece[2:] == self._fill_frame:
                 self._held.append(piece)  # type: ignore[arg-type]
                 return
-            self._begin_held()
+            self._begin()
         shard = self._current
         assert shard is not None
         if isinstance(piece, Kept):
@@ -474,18 +474,14 @@ class ShardWriter:
         else:
             shard.put(*piece)
 
-    def _begin(self, number: int) -> NewShard:
+    def _begin(self) -> None:
+        """Begin the file of the shard whose chunks arrive."""
+        number, typesize = self._arriving, self._args.typesize or 0
         name = self._prefix + self.sharding.names(number)
-        parts = name.split("/")[:-1]
-        for count in range(1, len(parts) + 1):
-            self._change.make_folder("/".join(parts[:count]))
+        self._change.make_folders(name)
         file = self._change.begin(name)
         self._unfinished.add(file)
-        return NewShard(file, number, self.sharding, self._args.typesize or 0)
-
-    def _begin_held(self) -> None:
-        """Begin the file of the shard whose chunks arrive."""
-        self._current = self._begin(self._arriving)
+        self._current = NewShard(file, number, self.sharding, typesize)
         for piece in self._held:
             self._current.put(*piece)
         self._held.clear()
@@ -497,7 +493,7 @@ class ShardWriter:
         name, old = self.sharding.names(self._arriving), self._old
         if old is not None and old.folder.exists(name):  # perhaps a leftover
             if not self._change.removes_shards:
-                self._begin_held()
+                self._begin()
                 return
             self._change.remove(self._prefix + name)
         self._held.clear()

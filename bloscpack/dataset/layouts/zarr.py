@@ -194,29 +194,15 @@ def _seen_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
 
     The last one is kept: a document is looked at to find out what it is, and opened.
     """
-    state = folder.tree.state
-    seen = state.seen
+    tree, seen = folder.tree, folder.tree.seen
     if seen[0] is not value:
-        seen = state.seen = value, decode_node(folder, content, value)
+        seen = tree.seen = value, decode_node(folder, content, value)
     node: NodeDocument = seen[1]
     return node
 
 
 def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
-    """Return the document of a node; raise `FormatError` for any other."""
-    kind, _ = _kind_of(folder, content, value)
-    document, stored = take_identity(value)
-    attributes = document["attributes"]
-    attributes.pop(MEMBERS, None)  # a document that is changed lists no members
-    attributes.pop(PENDING, None)
-    identity, is_own = read_identity(content, stored)
-    if not is_own:
-        document.pop(CONSOLIDATED, None)
-    return NodeDocument(kind, document, attributes, identity, is_own)
-
-
-def _kind_of(folder: Folder, content: bytes, value: Json) -> tuple[str, JsonObject]:
-    """Return kind and attributes of a node; raise `FormatError` for any other document.
+    """Return the document of a node; raise `FormatError` for any other.
 
     A document that was never signed may be one of another format, and no damage.
     """
@@ -237,7 +223,14 @@ def _kind_of(folder: Folder, content: bytes, value: Json) -> tuple[str, JsonObje
         raise (Unsupported if is_other else DamageError)(
             message, section="metadata", filename=folder.path(ZARR_JSON)
         )
-    return str(kind), attributes
+    document, stored = take_identity(value)
+    attributes = document["attributes"]
+    attributes.pop(MEMBERS, None)  # a document that is changed lists no members
+    attributes.pop(PENDING, None)
+    identity, is_own = read_identity(content, stored)
+    if not is_own:
+        document.pop(CONSOLIDATED, None)
+    return NodeDocument(str(kind), document, attributes, identity, is_own)
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
