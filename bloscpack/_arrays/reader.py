@@ -96,13 +96,20 @@ class Reader:
         """
         if self.closed:
             raise UsageValueError("the array is closed")
-        names, key = split_names(key, self.dtype)
-        source = self._source
+        dtype, source = self.dtype, self._source
+        names, key = split_names(key, dtype)
         if names is None and source is not None and source.decode is None:
             run = self._run(key)
+            if run is not None and run[1]:
+                items = self._allocate(run[1], dtype)
+                if items.nbytes:
+                    source.read_into(_bytes_of(items), run[0] * dtype.itemsize)
+                return items
             if run is not None:
-                return self._get_run(source, *run)
-        selection, dtype = Selection(key, self.shape), self.dtype
+                buffer = bytearray(dtype.itemsize)
+                source.read_into(memoryview(buffer), run[0] * dtype.itemsize)
+                return scalar(numpy.ndarray((), dtype, buffer))
+        selection = Selection(key, self.shape)
         if names is None:
             return selection.finish(self._read(selection, dtype))
         if self._source is None:
@@ -167,19 +174,6 @@ class Reader:
         if source.cut is None or source.in_order:
             return position * math.prod(inner), inner
         return None if inner else (source.cut.position(digits(position, shape)), ())
-
-    def _get_run(self, source: ChunkSource, position: int, shape: Shape) -> Any:
-        """Return neighbouring items, or a single one."""
-        dtype = self.dtype
-        if shape:
-            items = self._allocate(shape, dtype)
-            if items.nbytes:
-                source.read_into(_bytes_of(items), position * dtype.itemsize)
-        else:
-            buffer = bytearray(dtype.itemsize)
-            source.read_into(memoryview(buffer), position * dtype.itemsize)
-            items = numpy.ndarray((), dtype, buffer)
-        return items if shape else scalar(items)
 
     # All others
 

@@ -83,11 +83,6 @@ class NewName:
         """The path of the dataset."""
         return os.path.join(self.parent.root, self.name)
 
-    @property
-    def exists(self) -> bool:
-        """Whether something has the name."""
-        return self.parent.exists(self.name)
-
     def model(self, replaces: FolderStore | None) -> Model:
         """Return the access of the new dataset."""
         if replaces is not None:
@@ -210,7 +205,7 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
         raise UsageValueError(
             "'%s' has a name that is reserved for temporary folders" % target.path
         )
-    if not target.exists:
+    if not target.parent.exists(target.name):
         target.datasets.check_group(target.parent)
         return None
     if mode == "x":

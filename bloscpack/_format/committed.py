@@ -63,7 +63,8 @@ def decode_pending(document: Json, content: bytes) -> dict[str, str | None]:
     """
     if not isinstance(document, dict):
         return {}
-    holder = _holder(document)
+    is_zarr = "zarr_format" in document
+    holder = document.get("attributes") if is_zarr else document
     values = holder if isinstance(holder, dict) else {}
     if PENDING not in values:
         is_there = PENDING.encode() in content or any(map(_is_list, values.values()))
@@ -108,10 +109,6 @@ def _digest(files: JsonObject) -> str:
     return "%08x" % crc32(json.dumps(files, sort_keys=True).encode())
 
 
-def _holder(document: JsonObject) -> Json:
-    return document.get("attributes") if "zarr_format" in document else document
-
-
 def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
     """Return the documents of the members that a document commits, by their names.
 
@@ -133,14 +130,6 @@ def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
                 section="metadata",
             )
     return {name: _of_file(member) for name, member in members.items()}
-
-
-def _level(path: str) -> tuple[int, str]:
-    """Return a key that sorts the copies in a document: level by level, by their paths.
-
-    Other programs need the copies of all members of a group side by side.
-    """
-    return path.count("/"), path
 
 
 def missed_by_others(members: Iterable[str]) -> list[str]:
@@ -293,9 +282,11 @@ class Root:
             if texts is None:
                 return encode_document(shown, 2 if "zarr_format" in shown else None)
             front, end = _around(shown)
+            # Other programs need the copies of all members of a group side by side.
+            by_level = sorted(texts, key=lambda path: (path.count("/"), path))
             copies = ",\n".join(
                 "      %s: %s" % (encode_basestring_ascii(name), texts[name])
-                for name in sorted(texts, key=_level)
+                for name in by_level
             )
             inner = "{\n%s\n    }" % copies if copies else "{}"
             return finished_document(front + inner + end)

@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 from typing import Any
 
 from .._commit import new_folder, objects
@@ -148,25 +147,36 @@ def writer_for(
     the number of seconds that a change waits for other writers; None is the default.
     """
     folder, (layout, kind) = found.folder, found[1:]
-    tree = folder.tree
+    tree, store = folder.tree, folder.store
     is_shared = kind == "group"
-    check = partial(_check_independent, found)
     by_name = LAYOUTS[layout].prepare
     call = None if by_name is None else load(by_name)
 
+    def check() -> None:
+        """Raise `StorageError` if a group has got one writer, which changes this.
+
+        Called when the dataset is locked: until then, another program may do that.
+        """
+        if layout == "zarr" and committing(found) is not None:
+            raise StorageError(
+                errno.ESTALE,
+                "another program has changed it as a whole since it was opened, so "
+                "that it has one writer: open it again",
+                folder.path(),
+            )
+
     def prepare(change: Change) -> None:
-        # Another program may have united a group around it until now.
-        if is_shared and committing(found) is not None:
-            raise _has_one_writer(folder)
+        if is_shared:
+            check()
         if call is not None:
             call(folder, _group_writer, change)
 
     rule: Rule
-    if shared and folder.store.can_rename:
+    if shared and store.can_rename:
         rule = SharedShards(tree, sync, check)
     elif shared:
         rule = SharedObjects(tree, DATASETS.claimed)
-    elif folder.store.can_rename:
+    elif store.can_rename:
         document = document_of(layout, kind)
         rule = LockedFolder(tree, document, sync, prepare, shared=is_shared)
     else:
@@ -175,32 +185,14 @@ def writer_for(
         )
     tree.ignore_copies()
     try:
-        check()
+        if store.can_rename:
+            check()
     except BaseException:
         rule.release()
         raise
     writer = Writer(folder.root, rule, wait)
     writer.seen = tree.state
     return writer
-
-
-def _check_independent(found: Found) -> None:
-    """Raise `StorageError` if a group has got one writer, which changes the dataset.
-
-    Called when the dataset is locked: until then, another program may do that.
-    """
-    is_zarr = found.layout == "zarr" and found.folder.store.can_rename
-    if is_zarr and committing(found) is not None:
-        raise _has_one_writer(found.folder)
-
-
-def _has_one_writer(folder: Folder) -> StorageError:
-    return StorageError(
-        errno.ESTALE,
-        "another program has changed it as a whole since it was opened, so that it "
-        "has one writer: open it again",
-        folder.path(),
-    )
 
 
 def drop_copies(folder: Folder) -> None:

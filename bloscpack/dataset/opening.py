@@ -87,28 +87,26 @@ class Options(NamedTuple):
 
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
-    if not options.writable:
-        return _open(found, options)
-    # The first of several writers gives the array of another program an identity: for
-    # that it is a single writer for a moment.
-    wait = WAIT if options.shared else 0.0
-    wait = wait if options.timeout is None else options.timeout
-    return waiting(lambda: _open(found, options), wait)
-
-
-def _open(found: Found, options: Options) -> Array | Table:
-    folder, allow_pickle = found.folder, options.allow_pickle
     is_array = found.kind == "array"
     kind: Any = (array_class if is_array else table_class)(found.layout)
     if not options.writable:
         layout: Any
         if is_array:
-            layout = kind(folder, allow_pickle=allow_pickle)
+            layout = kind(found.folder, allow_pickle=options.allow_pickle)
         else:
-            layout = read_table(kind, folder, allow_pickle)
+            layout = read_table(kind, found.folder, options.allow_pickle)
         if options.pinned:
             _check_pinned(layout)
         return Array(layout) if is_array else Table(layout)
+    # The first of several writers gives the array of another program an identity: for
+    # that it is a single writer for a moment.
+    wait = WAIT if options.shared else 0.0
+    wait = wait if options.timeout is None else options.timeout
+    return waiting(lambda: _open_for_changes(kind, found, options), wait)
+
+
+def _open_for_changes(kind: Any, found: Found, options: Options) -> Array | Table:
+    folder, allow_pickle = found.folder, options.allow_pickle
     check_changeable(found)
     if options.buffered and not folder.is_remote:
         folder.in_folder.check_permission()  # before anything waits
@@ -119,7 +117,7 @@ def _open(found: Found, options: Options) -> Array | Table:
     if options.buffered:
         writer.buffers[""] = WriteBuffer(writer)
     try:
-        if is_array:
+        if found.kind == "array":
             array = kind(folder, allow_pickle=allow_pickle)
             array.check_writable()
             opened = Array(array, writer)

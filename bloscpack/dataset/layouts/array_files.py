@@ -121,18 +121,16 @@ class FileNames:
                 yield number, inner
 
     def _numbers(self, folder: Folder, prefix: str) -> list[int]:
-        """Return the numbers that the names in a folder have."""
-        found = map(self.number, self._entries(folder, prefix))
-        return [number for number in found if number is not None]
+        """Return the numbers that the names in a folder have.
 
-    def _entries(self, folder: Folder, prefix: str) -> Iterator[str]:
-        """Yield the names in a folder, as a committed change leaves them."""
+        They are those that a committed change leaves there.
+        """
         start = folder.prefix + (prefix + "/" if prefix else "")
         known = folder.tree.state
-        yield from (n for n in folder.names(prefix) if start + n not in known.removed)
-        for name in known.files:
-            if name.startswith(start):
-                yield name[len(start) :].partition("/")[0]
+        names = [n for n in folder.names(prefix) if start + n not in known.removed]
+        new = [name[len(start) :] for name in known.files if name.startswith(start)]
+        names += [name.partition("/")[0] for name in new]
+        return [number for number in map(self.number, names) if number is not None]
 
 
 class ChunkFiles(ChunkLoader):

@@ -13,13 +13,7 @@ from __future__ import annotations
 import errno
 import math
 import time
-from collections.abc import (
-    Callable,
-    Collection,
-    Container,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count, repeat
@@ -34,7 +28,6 @@ from ..._arrays.loader import (
     plan_runs,
 )
 from ..._arrays.source import Needs, Room
-from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
@@ -321,7 +314,12 @@ class ShardFiles(ChunkFiles):
                     self._check_missing()
                 raise
             return
-        before = self._close_older_files()
+        before = tree.renew()
+        if self.sparse and before.epoch != self._epoch:
+            # A change of several files may have removed files that are open: all of
+            # their items have got the fill value.
+            self.close()
+            self._epoch = before.epoch
         since, wanted, absent = before.epoch, numbers, set[int]()
         end = time.monotonic() + RELOAD_SECONDS
         for attempt in count():
@@ -340,7 +338,11 @@ class ShardFiles(ChunkFiles):
             moving = now.files if now.files != before.files else ()
             is_new = self.sparse and now.epoch != since
             changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
-            changed |= self._appeared(absent, moving)
+            if absent:  # they may be there now
+                changed |= absent.intersection(self.stored())
+            if absent and moving:
+                full, names = self.folder.full, self.names
+                changed |= {n for n in absent if full(names(n)) in moving}
             if not changed:
                 return
             before = now
@@ -349,18 +351,6 @@ class ShardFiles(ChunkFiles):
             for number in changed & used.keys():
                 del used[number]
             wanted = [number for number in numbers if number // slots in changed]
-
-    def _close_older_files(self) -> TreeState:
-        """Return the present state; close the files of an older one in a sparse array.
-
-        A change of several files may have removed some of them, whose items have all
-        got the fill value.
-        """
-        now = self.folder.tree.renew()
-        if self.sparse and now.epoch != self._epoch:
-            self.close()
-            self._epoch = now.epoch
-        return now
 
     def _is_replaced(
         self, number: int, versions: set[object], moving: Container[str], is_new: bool
@@ -376,16 +366,6 @@ class ShardFiles(ChunkFiles):
         # A file that was removed, with rows or all, can be read while it is open. But a
         # change may have removed it meanwhile.
         return versions != {now} and (now is not None or len(versions) > 1 or is_new)
-
-    def _appeared(self, absent: set[int], moving: Collection[str]) -> set[int]:
-        """Return the files that were missing, and are there now or are to be moved."""
-        if not absent:
-            return absent
-        found = absent.intersection(self.stored())
-        if moving:
-            full, names = self.folder.full, self.names
-            found |= {n for n in absent if full(names(n)) in moving}
-        return found
 
     def _load_waiting(self, numbers: Sequence[int], loading: Loading) -> Sequence[int]:
         """Load the chunks that wait in memory; return the numbers of the others."""

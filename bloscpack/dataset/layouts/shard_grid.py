@@ -32,7 +32,6 @@ import numpy
 
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import (
-    Description,
     describe,
     describe_shard,
     with_chunks,
@@ -245,7 +244,11 @@ class Sharding:
         grid, dtype, found = self.grid, None, None
         if is_array(metadata) or is_text(metadata):
             described = describe_shard(metadata)
-            dtype, found = described.dtype, _stated_grid(described)
+            dtype, rows = described.dtype, shard_rows(described.metadata)
+            if described.grid is not None:
+                found = described.shard
+            elif rows:
+                found = Grid.of_rows(described.shape, rows)
         pairs: dict[str, tuple[object, object]] = {"dtype": (self.dtype, dtype)}
         if grid.is_rows:
             pairs["rows of shape"] = grid.shape[1:], found and found.shape[1:]
@@ -290,14 +293,6 @@ def _is_sound(front: bytes, text: bytes, size: int) -> bool:
         and digest == adler32(text)
         and least <= size
     )
-
-
-def _stated_grid(described: Description) -> Grid | None:
-    """Return how a shard is cut, as its metadata say; None if they do not."""
-    if described.grid is not None:
-        return described.shard
-    rows = shard_rows(described.metadata)
-    return None if not rows else Grid.of_rows(described.shape, rows)
 
 
 @lru_cache(256)  # each shard of an array is compared with it

@@ -396,12 +396,6 @@ class ZarrArray(ArrayLayout):
         self._source = self._files(check, sparse=self.may_lack_files)
         self.reader = Reader(self._source, self.dtype, self.shape)
 
-    def check_member(self, name: str) -> None:
-        """Raise `FormatError` if the document belongs to another member."""
-        if self.column_word not in (None, column_word(name)):
-            message = "expected the document of the member '%s', found one of another"
-            raise self.folder.damage(message % name, ZARR_JSON)
-
     def is_same(self, other: NodeLayout) -> bool:
         """Return whether another object is the same array in another state."""
         assert isinstance(other, ZarrArray)
@@ -948,7 +942,9 @@ class ZarrTable(ZarrNode, TableLayout):
     def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
         column = super()._open_column(name, column_prefix)
         assert isinstance(column, ZarrArray)
-        column.check_member(name)
+        if column.column_word not in (None, column_word(name)):
+            message = "expected the document of the member '%s', found one of another"
+            raise column.folder.damage(message % name, ZARR_JSON)
         if not column.shape:
             message = "expected a column of rows, found an array without axes"
             raise column.folder.damage(message, ZARR_JSON)
