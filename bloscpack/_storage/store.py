@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from _thread import allocate_lock
 from collections.abc import Iterable, Iterator
 from copy import copy
 
@@ -256,18 +255,12 @@ class NestedStore(Store):
 
 
 class MemoryStore(NestedStore):
-    """Files in a dictionary: the smallest store. It has the documents of a dataset.
+    """Files in a dictionary, for reading: it has the documents of a dataset."""
 
-    It compares versions while it stores, as S3 does.
-    """
+    is_writable = False
 
-    compares_versions = True
-
-    def __init__(self, root: str, files: dict[str, bytes] | None = None) -> None:
-        self.root = root
-        self.files = {} if files is None else files
-        self._versions: dict[str, int] = {}
-        self._lock = allocate_lock()
+    def __init__(self, root: str, files: dict[str, bytes]) -> None:
+        self.root, self.files = root, files
 
     def open(self, name: str, end: int = 0) -> Storage:
         return MemoryStorage(self.read(name)[0])
@@ -292,43 +285,9 @@ class MemoryStore(NestedStore):
         return sum(len(self.files.get(self._prefix + name, b"")) for name in names)
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
-        found = {}
-        for full in self._below(name):
-            first, slash, _ = full.partition("/")
-            found[first] = stat.S_IFDIR if slash else stat.S_IFREG
+        found, start = {}, self._prefix + (name + "/" if name else "")
+        for full in self.files:
+            if full.startswith(start):
+                first, slash, _ = full[len(start) :].partition("/")
+                found[first] = stat.S_IFDIR if slash else stat.S_IFREG
         return sorted(found.items())
-
-    def _below(self, name: str) -> Iterable[str]:
-        start = self._prefix + (name + "/" if name else "")
-        return [full[len(start) :] for full in self.files if full.startswith(start)]
-
-    def content_version(self) -> object:
-        return [(name, self.object_version(name)) for name in self._below("")]
-
-    def object_version(self, name: str) -> str:
-        full = self._prefix + name
-        return str(self._versions.get(full, 0) + 1) if full in self.files else ""
-
-    def put(self, name: str, content: bytes, version: str | None) -> str:
-        full = self._prefix + name
-        with self._lock:
-            is_same = self.files.get(full) == content
-            if version not in (None, self.object_version(name)) and not is_same:
-                raise conflict(self.path(name))
-            self.files[full] = content
-            self._versions[full] = self._versions.get(full, 0) + 1
-            return self.object_version(name)
-
-    def remove(self, name: str, version: str | None = None) -> None:
-        with self._lock:
-            if version in (None, self.object_version(name)):
-                self.files.pop(self._prefix + name, None)
-
-    def remove_tree(self, name: str) -> None:
-        for inner in self._below(name):
-            self.remove(name + "/" + inner)
-
-    def remove_all(self, *, but: str) -> None:
-        for name in self._below(""):
-            if name != but:
-                self.remove(name)

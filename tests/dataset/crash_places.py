@@ -8,12 +8,14 @@ does every call after that: the process is dead.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import threading
 from contextlib import contextmanager
 
 import pytest
-from dataset.inside import Disk, MemoryStore, object_store, replace_disk
+from dataset.inside import Conflict, Disk, MemoryStore, object_store, replace_disk
 
 # What the names of all files of changes contain.
 MARK = ".bloscpack"
@@ -219,6 +221,55 @@ class Objects(CrashPlace):
         self.put_back({})
 
 
+class ObjectsInMemory(MemoryStore):
+    """A store of objects in a dictionary, which compares versions as S3 does."""
+
+    is_remote = is_writable = compares_versions = True
+
+    def __init__(self, root, files):
+        super().__init__(root, files)
+        self._versions, self._lock = {}, threading.Lock()
+
+    def check(self):
+        """Accept the URL."""
+
+    def below(self, name):
+        """Return the names of all files in a folder."""
+        start = self._prefix + (name + "/" if name else "")
+        return [full[len(start) :] for full in self.files if full.startswith(start)]
+
+    def content_version(self):
+        return [(name, self.object_version(name)) for name in self.below("")]
+
+    def object_version(self, name):
+        full = self._prefix + name
+        return str(self._versions.get(full, 0) + 1) if full in self.files else ""
+
+    def put(self, name, content, version):
+        full = self._prefix + name
+        with self._lock:
+            is_same = self.files.get(full) == content
+            if version not in (None, self.object_version(name)) and not is_same:
+                raise Conflict(errno.EAGAIN, "it has another version", self.path(name))
+            self.files[full] = content
+            self._versions[full] = self._versions.get(full, 0) + 1
+            return self.object_version(name)
+
+    def remove(self, name, version=None):
+        with self._lock:
+            if version in (None, self.object_version(name)):
+                self.files.pop(self._prefix + name, None)
+
+    def remove_tree(self, name):
+        for inner in self.below(name):
+            self.remove(name + "/" + inner)
+
+    def remove_all(self, *, but):
+        for name in self.below(""):
+            if name != but:
+                self.remove(name)
+
+
 class Memory(CrashPlace):
     """The store that is a dictionary, under URLs that it gets for the test."""
 
@@ -228,12 +279,7 @@ class Memory(CrashPlace):
         self.counter = Counter(-1)
         place, self.top = self, None
 
-        class CountedStore(MemoryStore):
-            is_remote = True
-
-            def check(self):
-                """Accept the URL."""
-
+        class CountedStore(ObjectsInMemory):
             def put(self, name, content, version):
                 place.counter.step("put", self.path(name))
                 return super().put(name, content, version)
@@ -248,7 +294,7 @@ class Memory(CrashPlace):
             name = url.removeprefix("dictionary://crash").strip("/")
             return self.top.subfolder(name) if name else self.top
 
-        self.top = CountedStore("dictionary://crash")
+        self.top = CountedStore("dictionary://crash", {})
         genuine = object_store.ObjectStore
         self.context = pytest.MonkeyPatch()
         self.context.setattr(object_store, "ObjectStore", open_store)
