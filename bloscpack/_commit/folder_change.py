@@ -19,7 +19,6 @@ from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import Store
-from .._types import Json
 from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError, UsageError
 from ..serializers import encode_document, parse_json
@@ -239,15 +238,6 @@ class FolderChange(Change):
         self._move(file.staged, self.document)
         return version
 
-    def copy_again(self, name: str, document: Json) -> None:
-        """Write the own document of a member if it is an older copy, or was lost."""
-        content, own = encode_document(document, 2), b""
-        with suppress(FileNotFoundError, ValueError):
-            own = self.store.read(name, MAX_DOCUMENT)[0]
-            if own == content or not is_copy(own, parse_json(own)):
-                return
-        self._copy(name, content)
-
     def _copy(self, name: str, content: bytes) -> None:
         file = self._begin_with(name, content)
         self._close(file, sync=False)
@@ -280,8 +270,13 @@ def recover(tree: Tree, document: str, sync: bool = True) -> None:
     with suppress(FileNotFoundError):
         members = tree.read(document).members or {}
         change.complete(tree)
-        for name, member in members.items():
-            change.copy_again("%s/%s" % (name, ZARR_JSON), member)
+        for path, member in members.items():
+            name, content = "%s/%s" % (path, ZARR_JSON), encode_document(member, 2)
+            with suppress(FileNotFoundError, ValueError):
+                own = store.read(name, MAX_DOCUMENT)[0]
+                if own == content or not is_copy(own, parse_json(own)):
+                    continue
+            change._copy(name, content)  # it is an older copy, or was lost
     store.remove_tree(STAGING)
 
 

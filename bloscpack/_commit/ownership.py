@@ -200,10 +200,18 @@ def copy_attributes(
     `limit` are the attributes of the input; see `FileAccess.limit`. If the
     system refuses one of them, the permission bits become stricter instead.
     """
-    mode = source.mode
-    if not _copy_group(target, source.status, owner):
-        mode = _without_group(mode)
-    status = os.stat(target)
+    mode, wanted, status = source.mode, source.status, os.stat(target)
+    is_given = False
+    if owner and status.st_uid != wanted.st_uid:
+        is_given = _chown(target, wanted.st_uid, wanted.st_gid)
+        status = os.stat(target)
+    if not is_given and status.st_gid != wanted.st_gid:
+        if not _chown(target, -1, wanted.st_gid):
+            # A member of the old group may now count as others, and the reverse: both
+            # get only the bits that both had.
+            both = mode >> 3 & mode & OTHER_BITS
+            mode = mode & OWNER_BITS | both << 3 | both
+        status = os.stat(target)
     if limit is not None and limit.access == source.access:
         limit = None
     if limit is not None:
@@ -229,26 +237,6 @@ def limit_access(target: int | str, limit: AccessLimits) -> None:
     mode = limit.limit(found.mode, group)
     if mode != found.mode:
         os.chmod(target, mode)
-
-
-def _without_group(mode: int) -> int:
-    """Return permission bits for a file that could not keep its group.
-
-    A member of the old group may now count as others, and the reverse: both get only
-    the bits that both had.
-    """
-    both = mode >> 3 & mode & OTHER_BITS
-    return mode & OWNER_BITS | both << 3 | both
-
-
-def _copy_group(target: int | str, wanted: os.stat_result, owner: bool) -> bool:
-    """Set the group, and perhaps the owner; return whether the group is right."""
-    found = os.stat(target)
-    if owner and found.st_uid != wanted.st_uid:
-        if _chown(target, wanted.st_uid, wanted.st_gid):
-            return True
-        found = os.stat(target)
-    return found.st_gid == wanted.st_gid or _chown(target, -1, wanted.st_gid)
 
 
 def _chown(target: int | str, uid: int, gid: int) -> bool:

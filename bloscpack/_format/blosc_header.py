@@ -129,7 +129,7 @@ class BloscHeader:
     @property
     def table_end(self) -> int:
         """Offset in the chunk at which the table of block starts ends."""
-        return smallest_ctbytes(self.nbytes, self.blocksize)
+        return BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * self.nblocks
 
 
 def unpack_header(head: Buffer) -> BloscHeader:
@@ -204,7 +204,7 @@ def find_problem(header: BloscHeader) -> tuple[str, object, int] | None:
         return "blocksize", allowed, blocksize
     largest = smallest = nbytes + BLOSC_HEADER_LENGTH
     if not flags & BLOSC_FLAG_MEMCPY:  # a copy has no block table
-        # The same as `smallest_ctbytes`, without the cost of a call.
+        # The same as `table_end`, without the cost of a call.
         smallest = BLOSC_HEADER_LENGTH - BLOCK_START_LENGTH * (-nbytes // blocksize)
     if not smallest <= ctbytes <= largest:
         allowed = "%d to %d" % (smallest, largest) if smallest < largest else largest
@@ -224,12 +224,6 @@ def check_plain_size(header: BloscHeader, size: int) -> None:
             "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes),
             section="chunks",
         )
-
-
-def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
-    """Return the size in bytes of header and block table, the least a chunk takes."""
-    nblocks = -(-nbytes // blocksize)
-    return BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
 
 
 # The block table: where each block starts, in bytes from the start of the chunk

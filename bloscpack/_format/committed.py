@@ -68,7 +68,8 @@ def decode_pending(document: Json, content: bytes) -> dict[str, str | None]:
     values = holder if isinstance(holder, dict) else {}
     if PENDING not in values:
         is_there = PENDING.encode() in content or any(map(_is_list, values.values()))
-        if is_there and _is_damaged(document, content):
+        is_damaged = is_there and seems_signed(content)
+        if is_damaged and find_identity(content, document) is None:
             _refuse("none")
         return {}
     stored = values[PENDING]
@@ -90,11 +91,6 @@ def _is_list(stored: Json) -> bool:
     """Return whether a value is a list of files with a right digest."""
     files = stored.get("files") if isinstance(stored, dict) else None
     return isinstance(files, dict) and stored.get("crc32") == _digest(files)
-
-
-def _is_damaged(document: JsonObject, content: bytes) -> bool:
-    """Return whether a document has had an identity, and has no right digest."""
-    return seems_signed(content) and find_identity(content, document) is None
 
 
 def _refuse(found: str) -> NoReturn:
