@@ -35,6 +35,7 @@ import stat
 from _thread import allocate_lock
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import BinaryIO, Protocol
 
@@ -78,19 +79,17 @@ class Datasets(Protocol):
         """Prepare a group for a new member; raise `UsageError` if it can't get one."""
 
 
+@dataclass(eq=False)
 class UnfinishedFile:
     """A new file for the name `name`, which is open, and still has the name `staged`.
 
     It gets the access `like`, or the usual access.
     """
 
-    def __init__(
-        self, name: str, staged: str, fp: BinaryIO, like: FileAccess | None = None
-    ) -> None:
-        self.name = name
-        self.staged = staged
-        self.fp = fp
-        self.like = like
+    name: str
+    staged: str
+    fp: BinaryIO
+    like: FileAccess | None = None
 
 
 class Change:

@@ -27,7 +27,7 @@ from .base import Storage
 from .descriptors import Descriptor, Reopenable, next_use, read_into, with_room
 from .disk import NameInFolder, disk
 from .paths import is_missing
-from .store import Store, too_deep, too_long
+from .store import Store, too_long
 
 Result = TypeVar("Result")
 
@@ -404,51 +404,47 @@ class FolderStore(Store, Reopenable):
             file.close()
 
     def _scan(self, name: str) -> Iterator[os.DirEntry[str]]:
-        """Yield the entries of a folder.
+        """Yield the entries of a folder; nothing if the folder does not exist.
 
         Each call opens it once more: a descriptor has a single position in the list.
         An entry is valid until the next one: where the list has no types of files, it
         asks the descriptor, which is closed in the end.
         """
-        if not is_short(name):
-            raise too_deep(self.path(name))
-        held = self._hold_inside(name, fresh=True)
-        if held.number is None:
-            with with_room(os.scandir, held.path) as entries:
-                yield from entries
+        if not is_short(name):  # no reader takes a name in it
             return
         try:
-            number = with_room(os.open, ".", _FLAGS, dir_fd=held.number)
-        except OSError as error:
-            if not name and error.errno == errno.ENOENT:
-                raise StaleDataset(self.root) from error
-            error.filename = held.path
-            raise
-        try:
-            with with_room(os.scandir, number) as entries:
-                yield from entries
-        finally:
-            os.close(number)
-
-    def _list(self, name: str) -> Iterator[os.DirEntry[str]]:
-        """Yield the entries of a folder; nothing if the folder does not exist."""
-        try:
-            yield from self._scan(name)
+            held = self._hold_inside(name, fresh=True)
+            if held.number is None:
+                with with_room(os.scandir, held.path) as entries:
+                    yield from entries
+                return
+            try:
+                number = with_room(os.open, ".", _FLAGS, dir_fd=held.number)
+            except OSError as error:
+                if not name and error.errno == errno.ENOENT:
+                    raise StaleDataset(self.root) from error
+                error.filename = held.path
+                raise
+            try:
+                with with_room(os.scandir, number) as entries:
+                    yield from entries
+            finally:
+                os.close(number)
         except OSError as error:
             if not is_missing(error):
                 raise
 
     def names(self, name: str = "") -> list[str]:
         """Return the names in a folder; none if there is no such folder."""
-        return [entry.name for entry in self._list(name)]
+        return [entry.name for entry in self._scan(name)]
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         """Return the names of all in a folder, sorted, and their types."""
-        return sorted((entry.name, _type_of(entry)) for entry in self._list(name))
+        return sorted((entry.name, _type_of(entry)) for entry in self._scan(name))
 
     def sizes(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield name and size of each file in a folder."""
-        for entry in self._list(name):
+        for entry in self._scan(name):
             with suppress(FileNotFoundError):  # it was removed meanwhile
                 if entry.is_file(follow_symlinks=False):
                     yield entry.name, entry.stat(follow_symlinks=False).st_size

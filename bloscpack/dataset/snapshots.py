@@ -174,8 +174,12 @@ class _Copy:
             if self._taken and time.monotonic() > end:
                 raise changes_too_often(self._source.root)
             for name in sorted(self._taken, reverse=True):  # files before their folders
-                if self._taken[name] != wanted.get(name):
-                    self._remove(name)
+                if self._taken[name] == wanted.get(name):
+                    continue
+                if self._taken.pop(name) == FOLDER:
+                    self._target.remove_folder(name)
+                else:
+                    self._target.remove(name)
             for name, (status, links) in found.items():
                 if name not in self._taken:
                     with suppress(FileNotFoundError, StaleDataset):  # it was removed
@@ -223,30 +227,21 @@ class _Copy:
             self._types[name] = known = status, kind if kind in REPLACED else ""
         return known[1]
 
-    def _remove(self, name: str) -> None:
-        if self._taken.pop(name) == FOLDER:
-            self._target.remove_folder(name)
-        else:
-            self._target.remove(name)
-
     def _add(self, name: str, status: Status, links: bool) -> None:
         """Make a folder, or link or copy a file."""
         if status == FOLDER:
             self._access[name] = attributes_in(self._source, name)
             self._target.make_folder(name, PRIVATE_FOLDER)
-        elif not (links and self._try_link(name)):
+        elif links:
+            try:
+                self._target.link(name, self._source)
+            except OSError as error:
+                if error.errno not in NO_LINK:
+                    raise
+                self._copy(name)
+        else:
             self._copy(name)
         self._taken[name] = status
-
-    def _try_link(self, name: str) -> bool:
-        """Link a file; return False if that is not possible."""
-        try:
-            self._target.link(name, self._source)
-        except OSError as error:
-            if error.errno not in NO_LINK:
-                raise
-            return False
-        return True
 
     def _copy(self, name: str) -> None:
         like = attributes_in(self._source, name)
