@@ -395,7 +395,12 @@ class Change:
             self._sync()
             self._files.clear()
             return
-        root = self._root(staged)
+        if staged is None:
+            root = self._root()
+        else:
+            before = self.tree and self.tree.state
+            commits = before and before.members is not None and before.root
+            root = Root(staged, texts=commits.texts if commits else None)
         members: dict[str, bytes | None] = {}
         if self.tree is not None:  # other programs read the copies alone
             members.update(self.tree.replaced_documents())
@@ -492,15 +497,8 @@ class Change:
     def _prune(self, name: str) -> None:
         """Remove the empty folders in a folder, and then that; objects have none."""
 
-    def _root(self, staged: bytes | None = None) -> Root:
-        """Return the document: the `staged` one, or the one that is there now.
-
-        Raises `FormatError` if it is no object.
-        """
-        if staged is not None:
-            before = self.tree and self.tree.state
-            commits = before and before.members is not None and before.root
-            return Root(staged, texts=commits.texts if commits else None)
+    def _root(self) -> Root:
+        """Return the document that is there; raise `FormatError` if it is no object."""
         assert self.tree is not None  # a new dataset has a document
         found = self.tree.now(self.document)
         if found.root is None:

@@ -159,14 +159,12 @@ class Line:
         Raises the error of the work on an item, or of its delivery, when it is due.
         """
         self._under_way.append(self._ahead.submit(partial(self._work_on, batch)))
-        while len(self._under_way) >= self._most or (
-            self._under_way and self._under_way[0].is_done
-        ):
-            self._deliver_next()
+        self.finish(self._most - 1)
 
-    def finish(self) -> None:
-        """Deliver everything."""
-        while self._under_way:
+    def finish(self, most: int = 0) -> None:
+        """Deliver everything but the last `most` batches, and these as far as done."""
+        waiting = self._under_way
+        while waiting and (len(waiting) > most or waiting[0].is_done):
             self._deliver_next()
 
     def close(self) -> None:

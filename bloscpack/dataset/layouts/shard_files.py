@@ -43,7 +43,7 @@ from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, check_whole
-from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding, largest_frame
+from .shard_grid import FRAME_EXTRA, FRONT_NBYTES, ShardIndex, Sharding
 
 # Number of chunks up to which the missing files of a sparse array are looked for one by
 # one. For more chunks, the folder is listed.
@@ -148,7 +148,7 @@ class ShardFiles(ChunkFiles):
             end += self.sharding.table_nbytes
             nchunks = len(self.chunks_of(number))
             # The whole file, in one request; it may have a chunk twice.
-            most = largest_frame(self.chunk_size)
+            most = self.chunk_size + FRAME_EXTRA
             whole = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
             if nchunks <= 2 * len(chunks) and whole <= 2 * REMOTE_RUN_NBYTES:
                 end = whole

@@ -95,6 +95,9 @@ _KINDS = slice(BLOSCPACK_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH + 11)
 _PLAIN_JSON = b"JSON\0\0\0\0\0\1\0"
 # The rest of it: level, three sizes, user codec; ``nchunks`` and ``max_app_chunks``.
 _METADATA, _COUNTS = struct.Struct("<B3IQ"), struct.Struct("<qq")
+# Maximum number of bytes that a chunk in a file, with its digest, has more than plain
+# bytes: Blosc adds at most a header. It is also the minimum size of such a chunk.
+FRAME_EXTRA = BLOSC_HEADER_LENGTH + CHECKSUM.size
 # A number that no shard has: sections have room for each smaller one.
 LAST_FILE = 2**63
 
@@ -142,7 +145,7 @@ class Sharding:
         self.chunk_nbytes = math.prod(grid.chunk) * dtype.itemsize
         self.is_text = dtype == TEXT
         nbytes = MAX_BUFFERSIZE if self.is_text else self.chunk_nbytes
-        self.largest_frame = largest_frame(nbytes)
+        self.largest_frame = nbytes + FRAME_EXTRA
         self.has_blocks = not self.is_text and self.chunk_nbytes >= LEAST_CHUNK
         size = self.chunk_nbytes if self.has_blocks else 0
         self.table_nbytes = nbytes_ahead(grid.slots, size)
@@ -415,28 +418,16 @@ class ShardIndex:
         return [self.starts[i] for i in indexes], [self.sizes[i] for i in indexes]
 
 
-# Minimum size in bytes of a chunk with its digest.
-LEAST_FRAME = BLOSC_HEADER_LENGTH + CHECKSUM.size
-
-
-def largest_frame(nbytes: int) -> int:
-    """Return the greatest size in bytes of a chunk with `nbytes` plain bytes.
-
-    Its digest is included. Blosc adds at most a header.
-    """
-    return nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
-
-
 def _sizes_of_chunks(at: Array, size: Array, end: int, most: int) -> Array:
     """Return the sizes, 0 for a missing chunk; raise `FormatError` for a wrong extent.
 
-    A chunk ends at `end` or in front of it. With its digest it has `LEAST_FRAME` to
+    A chunk ends at `end` or in front of it. With its digest it has `FRAME_EXTRA` to
     `most` bytes.
     """
-    has_right_sizes = size.size and LEAST_FRAME <= size.min() <= size.max() <= most
+    has_right_sizes = size.size and FRAME_EXTRA <= size.min() <= size.max() <= most
     if has_right_sizes and at.max() <= end and (at + size).max() <= end:
         return size  # the usual case, for speed
-    is_chunk = (at <= end) & (size <= end - at) & (size >= LEAST_FRAME) & (size <= most)
+    is_chunk = (at <= end) & (size <= end - at) & (size >= FRAME_EXTRA) & (size <= most)
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
         slot = int(is_wrong.argmax())
