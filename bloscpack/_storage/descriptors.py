@@ -65,6 +65,26 @@ class Reopenable:
     """What keeps a descriptor, which may be closed while it is not used."""
 
     last_use = 0
+    _held: Any = None
+
+    def hold(self) -> Any:
+        """Return the `Descriptor`, open until nothing refers to the result."""
+        held = self._held
+        if held is not None:
+            self.last_use = next_use()
+            return held
+        held = self._held = self._reopened()
+        self._keep()
+        return held
+
+    def _reopened(self) -> Descriptor:
+        """Open it; raise `StorageError` if it is another file or folder now."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close it. A folder is opened again when it is used; a file is not."""
+        _open.pop(id(self), None)
+        self._release()
 
     def _keep(self) -> None:
         """Let it be closed, from now on, when there are too many."""
@@ -74,17 +94,13 @@ class Reopenable:
         if len(_open) > min(FEW_KEPT, MOST_KEPT) and len(_open) > _most():
             release()
 
-    def _keep_open(self) -> None:
-        """Do not let it be closed any more."""
-        _open.pop(id(self), None)
-
     def _can_reopen(self) -> bool:
         """Return whether opening it again is likely to succeed."""
         return True
 
     def _release(self) -> None:
         """Drop the descriptor."""
-        raise NotImplementedError
+        self._held = None
 
 
 def _most() -> int:

@@ -17,14 +17,14 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from .._engine.forks import cached_property
 from .._engine.threads import ordered
 from .._format.names import check_name, is_safe_part, is_short
 from ..exceptions import StorageError
 from .base import Storage
-from .descriptors import Descriptor, Reopenable, next_use, read_into, with_room
+from .descriptors import Descriptor, Reopenable, read_into, with_room
 from .disk import NameInFolder, disk
 from .paths import is_missing
 from .store import Store, too_long
@@ -179,7 +179,7 @@ def _open(name: str, flags: int, folder: int | None = None) -> int:
         return with_room(os.open, name, flags | _NAMES_ONLY, dir_fd=folder)
 
 
-class FolderStore(Store, Reopenable):
+class FolderStore(Reopenable, Store):
     """A folder that is held open, unless the process has too many open files.
 
     Names are relative, and have slashes; ``''`` is the folder itself. Any thread may
@@ -199,7 +199,6 @@ class FolderStore(Store, Reopenable):
         self.root = root
         self._start = root if root.endswith(os.sep) else root + os.sep
         self._around = around
-        self._held: Held | None = None
         self._identity: tuple[int, int] | None = None
         self._inside: dict[str, Held] = {}
 
@@ -222,30 +221,22 @@ class FolderStore(Store, Reopenable):
         """Return the path of a file."""
         return self._start + name.replace("/", os.sep) if name else self.root
 
-    def hold(self) -> Held:
-        """Return the folder itself, open until nothing refers to the result.
+    if TYPE_CHECKING:
 
-        Another thread may close a folder that is not in use. Raises `StorageError` if
-        it had to be closed, and another one has its name now.
-        """
-        held = self._held
-        if held is not None:
-            self.last_use = next_use()
+        def hold(self) -> Held: ...
+
+    def _reopened(self) -> Held:
+        if self._around is not None:
+            held = self._around.hold().subfolder(os.path.basename(self.root))
+        elif HAS_OPEN_FOLDERS:
+            held = Held(self.root, _open(self.root, _FLAGS))
         else:
-            if self._around is not None:
-                name = os.path.basename(self.root)
-                held = self._around.hold().subfolder(name)
-            elif HAS_OPEN_FOLDERS:
-                held = Held(self.root, _open(self.root, _FLAGS))
-            else:
-                held = _by_path(self.root)
-            found = held.status.st_dev, held.status.st_ino
-            if self._identity is None:
-                self._identity = found
-            elif self._identity != found:
-                raise StaleDataset(self.root)
-            self._held = held
-            self._keep()
+            held = _by_path(self.root)
+        found = held.status.st_dev, held.status.st_ino
+        if self._identity is None:
+            self._identity = found
+        elif self._identity != found:
+            raise StaleDataset(self.root)
         return held
 
     @property
@@ -271,13 +262,8 @@ class FolderStore(Store, Reopenable):
             self.hold()
         return self._identity == (status.st_dev, status.st_ino)
 
-    def close(self) -> None:
-        """Close the folder. It is opened again when it is used."""
-        self._keep_open()
-        self._release()
-
     def _release(self) -> None:
-        self._held = None
+        super()._release()
         self._inside = {}
 
     def has_its_name(self) -> bool:
@@ -595,15 +581,13 @@ def _sync_all(sync: Callable[[str], None], names: list[str]) -> None:
     ordered(names, sync, lambda _: None, nthreads, waits=True)
 
 
-class OpenFile(Storage, Reopenable):
+class OpenFile(Reopenable, Storage):
     """A file of a dataset, which is closed when it is not used any more."""
-
-    _file: Descriptor | None
 
     def __init__(self, store: FolderStore, name: str) -> None:
         self._store, self._name = store, name
         number = store.descriptor(name)
-        self._file, self.path = Descriptor(number), store.path(name)
+        self._held, self.path = Descriptor(number), store.path(name)
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode):
             raise NoFileFound(errno.EINVAL, "it is not a regular file", self.path)
@@ -615,21 +599,17 @@ class OpenFile(Storage, Reopenable):
     @property
     def descriptor(self) -> int:
         """The file descriptor, unless `may_close` was called; -1 if it is closed."""
-        return -1 if self._file is None else self._file.fileno()
+        return -1 if self._held is None else self._held.fileno()
 
     def may_close(self) -> None:
         self._may_close = True
         self._keep()
 
-    def _release(self) -> None:
-        self._file = None
+    if TYPE_CHECKING:
 
-    def hold(self) -> Descriptor:
-        """Return the file, open until nothing refers to the result."""
-        file = self._file
-        if file is not None:
-            self.last_use = next_use()
-            return file
+        def hold(self) -> Descriptor: ...
+
+    def _reopened(self) -> Descriptor:
         if not self._may_close:
             raise StorageError(errno.EBADF, "the file was closed", self.path)
         text = "a writer has removed or replaced it while it was closed"
@@ -641,8 +621,6 @@ class OpenFile(Storage, Reopenable):
             raise StorageError(errno.EAGAIN, text, self.path) from error
         if identity_of(os.fstat(file.fileno())) != self.state:
             raise StorageError(errno.EAGAIN, text, self.path)
-        self._file = file
-        self._keep()
         return file
 
     def read_into(self, view: memoryview, offset: int) -> int:
@@ -663,8 +641,7 @@ class OpenFile(Storage, Reopenable):
     def close(self) -> None:
         """Close the file. It can't be read any more."""
         self._may_close = False
-        self._keep_open()
-        self._file = None
+        super().close()
 
 
 def identity_of(status: os.stat_result) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import stat
 
 from ..exceptions import StorageError, UsageTypeError
 from .base import Closing, FileObjectStorage, Storage, StorageFile
-from .descriptors import Descriptor, Reopenable, next_use, read_into, with_room
+from .descriptors import Descriptor, Reopenable, read_into, with_room
 from .disk import disk
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -112,16 +112,11 @@ class NamedFile(Reopenable, Closing):
         self.name = name
         self._path = os.path.abspath(name)
         self._identity = status.st_dev, status.st_ino
-        self._file: Descriptor | None = Descriptor(number)
+        self._held = Descriptor(number)
         self._closed = False
         self._keep()
 
-    def hold(self) -> Descriptor:
-        """Return the file, open until nothing refers to the result."""
-        file = self._file
-        if file is not None:
-            self.last_use = next_use()
-            return file
+    def _reopened(self) -> Descriptor:
         if self._closed:
             raise ValueError("read of closed file")
         file = Descriptor(with_room(os.open, self._path, FILE_FLAGS))
@@ -133,8 +128,6 @@ class NamedFile(Reopenable, Closing):
                 "process had too many open files: open it again",
                 self.name,
             )
-        self._file = file
-        self._keep()
         return file
 
     def _can_reopen(self) -> bool:
@@ -145,24 +138,20 @@ class NamedFile(Reopenable, Closing):
         is_same = (status.st_dev, status.st_ino) == self._identity
         return is_same and os.access(self._path, os.R_OK)
 
-    def _release(self) -> None:
-        self._file = None
-
     def status(self) -> os.stat_result:
         """Return the present status of the file."""
-        file = self.hold()
+        file: Descriptor = self.hold()
         return os.fstat(file.fileno())
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
-        file = self.hold()
+        file: Descriptor = self.hold()
         return read_into(file.fileno(), view, offset, self.name)
 
     def close(self) -> None:
         """Close the file. It can't be read any more."""
         self._closed = True
-        self._keep_open()
-        self._file = None
+        super().close()
 
 
 def open_named(name: str) -> NamedFile | BinaryIO:
