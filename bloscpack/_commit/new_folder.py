@@ -108,7 +108,7 @@ def creating(
     `limits` are the attributes of the input, if any. `ready` is called before the
     folder gets its name, when it is complete.
     """
-    with unfinished(target, mode, limits) as (hidden, old, access):
+    with unfinished(target, mode, sync, limits) as (hidden, access):
         hidden.make_folder(target.name)
         folder = hidden.subfolder(target.name)
         held = folder.hold()
@@ -118,7 +118,6 @@ def creating(
         change.commit()
         folder.remove_tree(STAGING)
         ready()
-        put(hidden, target, sync, mode, old)
 
 
 @contextmanager
@@ -131,7 +130,7 @@ def building(
     and `limits` are those of `creating`. `is_old` says whether a folder that is no
     dataset may be replaced, too.
     """
-    with unfinished(target, mode, limits, is_old) as (hidden, old, access):
+    with unfinished(target, mode, sync, limits, is_old) as (hidden, access):
         owner = Owner()
         yield hidden.path(target.name)
         owner.check(target.path)  # the block may have forked
@@ -139,7 +138,6 @@ def building(
         access.give_all(built)
         if sync:
             built.sync_tree()
-        put(hidden, target, sync, mode, old)
 
 
 @contextmanager
@@ -159,18 +157,18 @@ def creating_inside(path: str) -> Iterator[FolderChange]:
 
 @contextmanager
 def unfinished(
-    target: NewName, mode: str, limits: Limits, is_old: IsOld = None
-) -> Iterator[tuple[FolderStore, Replaced, NewAccess]]:
-    """Yield a folder in which the name of the target is free.
+    target: NewName, mode: str, sync: bool, limits: Limits, is_old: IsOld = None
+) -> Iterator[tuple[FolderStore, NewAccess]]:
+    """Yield a folder in which the name of the target is free, and its access.
 
-    Also the folder that is to be replaced, which is locked, and the access of the new
-    one.
+    The block makes the dataset there, which gets its name when the block ends; the one
+    that it replaces is locked until then.
     """
-    old = check_target(target, mode, is_old)
-    with nullcontext() if old is None else closing(old):
-        if old is None:
+    lock = check_target(target, mode, is_old)
+    with nullcontext() if lock is None else closing(lock):
+        if lock is None:
             os.makedirs(target.parent.root, exist_ok=True)
-        replaces = None if old is None else old.folder
+        replaces = None if lock is None else lock.folder
         access = NewAccess(target.model(replaces), limits)
         remove_leftovers(target.parent, target.start)
         start = os.path.join(target.parent.root, target.start)
@@ -178,7 +176,8 @@ def unfinished(
             naming_dataset(target.path, start),
             sibling_folder(target) as hidden,
         ):
-            yield hidden, replaces, access
+            yield hidden, access
+            put(hidden, target, sync, mode, replaces)
 
 
 def remove_dataset(target: NewName, sync: bool) -> None:

@@ -22,7 +22,7 @@ from contextlib import closing, suppress
 
 from .._commit.change import PRIVATE, PRIVATE_FOLDER
 from .._commit.folder_change import recover
-from .._commit.new_folder import LEFTOVER, put, unfinished
+from .._commit.new_folder import LEFTOVER, unfinished
 from .._commit.ownership import attributes_in, copy_attributes
 from .._commit.replacing import check_apart
 from .._commit.tree import Tree
@@ -136,14 +136,13 @@ def snapshot(
         )
     check_apart(source.root, os.fsdecode(target))
     name, mode = new_name(target), "w" if force else "x"
-    with unfinished(name, mode, None) as (hidden, old, _):
+    with unfinished(name, mode, sync, None) as (hidden, _):
         owner = Owner()
         hidden.make_folder(name.name, PRIVATE_FOLDER)
         copy = _Copy(source, hidden.subfolder(name.name), progress or bool)
         copy.take(time.monotonic() + timeout)
         copy.complete(sync)
         owner.check(name.path)  # a thread may have forked
-        put(hidden, name, sync, mode, old)
 
 
 class _Copy:
