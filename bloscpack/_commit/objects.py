@@ -419,11 +419,6 @@ class Claim:
         """Remove what is in the folder, which belongs to this call from now on."""
         self.version = make_empty(self._store, self.check_free())
 
-    @property
-    def is_held(self) -> bool:
-        """Whether the folder belongs to this call, and the dataset is not complete."""
-        return self._store.object_version(ZARR_JSON) == self.version
-
     def empty(self) -> bool:
         """Remove all but the document; return whether that has succeeded.
 
@@ -436,15 +431,6 @@ class Claim:
         except StorageError:
             return False
         return True
-
-    def discard(self) -> None:
-        """Remove all in the folder, unless another call has taken it.
-
-        The document stays if anything else stays: it says whose that is.
-        """
-        if self.empty():
-            with suppress(StorageError):
-                self._store.remove(ZARR_JSON, self.version)
 
 
 def make_empty(store: Store, version: str | None = None) -> str:
@@ -476,8 +462,9 @@ def creating(store: Store, mode: str, datasets: Datasets) -> Iterator[Change]:
         change.commit()
     except BaseException:
         with suppress(StorageError):
-            if change.owner.is_here and is_leftover(store):
-                claim.discard()
+            if change.owner.is_here and is_leftover(store) and claim.empty():
+                # Behind all others: it says whose these are.
+                store.remove(ZARR_JSON, claim.version)
         raise
     finally:
         change.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from zlib import crc32
 
 from .descriptors import with_room
@@ -69,13 +70,19 @@ def _show_paths(error: OSError, name: str, new: str | None = None) -> None:
             error.filename2 = str(new)
 
 
-def _call(function: Callable[..., None], name: str, *args: int) -> None:
-    """Make a system call for a name; an error has its full path."""
+def _call(
+    function: Callable[..., None], name: str, *args: int, new: str | None = None
+) -> None:
+    """Make a system call for a name, or for two; an error has their full paths."""
     last, folder = _at(name)
     try:
-        function(last, *args, dir_fd=folder)
+        if new is None:
+            function(last, *args, dir_fd=folder)
+        else:
+            other, target = _at(new)
+            function(last, other, src_dir_fd=folder, dst_dir_fd=target)
     except OSError as error:
-        _show_paths(error, name)
+        _show_paths(error, name, new)
         raise
 
 
@@ -160,26 +167,11 @@ class Disk:
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file; it replaces the file that has the new name, if any."""
-        (old_name, old_folder), (new_name, new_folder) = _at(old), _at(new)
-        try:
-            os.replace(old_name, new_name, src_dir_fd=old_folder, dst_dir_fd=new_folder)
-        except OSError as error:
-            _show_paths(error, old, new)
-            raise
+        _call(os.replace, old, new=new)
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; raise `FileExistsError` if that name is taken."""
-        (old_name, old_folder), (new_name, new_folder) = _at(old), _at(new)
-        try:
-            os.link(
-                *(old_name, new_name),
-                src_dir_fd=old_folder,
-                dst_dir_fd=new_folder,
-                follow_symlinks=False,
-            )
-        except OSError as error:
-            _show_paths(error, old, new)
-            raise
+        _call(partial(os.link, follow_symlinks=False), old, new=new)
 
     def has_one_name(self, fp: BinaryFile) -> bool:
         """Return whether a file has a single hard link."""

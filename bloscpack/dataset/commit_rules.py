@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from .._commit import new_folder, objects
-from .._commit.change import Change, check_mode
+from .._commit.change import Change, Datasets, check_mode
 from .._commit.folder_change import FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
@@ -299,12 +299,12 @@ def _is_ours(folder: Folder, name: str) -> bool:
     return False
 
 
-def new_name(path: Path | NewName) -> NewName:
+def new_name(path: Path | NewName, datasets: Datasets = DATASETS) -> NewName:
     """Return where a new dataset is going to be; `path` may not be a URL."""
     if isinstance(path, NewName):
         return path
     without_url(path, "a new dataset")
-    return NewName.of(os.path.abspath(os.fsdecode(path)), DATASETS)
+    return NewName.of(os.path.abspath(os.fsdecode(path)), datasets)
 
 
 def creating(
@@ -323,12 +323,10 @@ def new_dataset(
     are settings for fsspec.
     """
     path = local_path(path)
-    if not is_url(path) and layout != "zarr":
-        name = NewName.of(os.path.abspath(os.fsdecode(path)), OTHER_DATASETS)
-        return creating(name, mode, sync)
-    if not is_url(path) or layout != "zarr":
-        return creating(path, mode, sync)
-    return objects.creating(store_at(path, options), mode, DATASETS)
+    if is_url(path) and layout == "zarr":
+        return objects.creating(store_at(path, options), mode, DATASETS)
+    name = new_name(path, DATASETS if layout == "zarr" else OTHER_DATASETS)
+    return new_folder.creating(name, mode, sync)
 
 
 def remove_dataset(folder: Folder, name: str, sync: bool) -> None:

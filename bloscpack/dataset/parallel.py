@@ -434,7 +434,7 @@ class ObjectTarget(Target):
 
     def is_unfinished(self) -> bool:
         """Return whether the folder belongs to this call."""
-        return self._claim.is_held
+        return self._store.object_version(ZARR_JSON) == self._claim.version
 
     def is_finished(self) -> bool:
         """Return whether the dataset is complete."""

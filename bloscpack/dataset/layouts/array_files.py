@@ -177,10 +177,6 @@ class ChunkFiles(ChunkLoader):
         self.nfiles = cut.nshards if itemsize else 0
         self._check_description = check_description
 
-    def has_file(self, index: Shape) -> bool:
-        """Return whether the array has the file with an index in the names."""
-        return all(map(int.__lt__, index, self.cut.counts)) and bool(self.nchunks)
-
     def stored(self) -> Sequence[int]:
         """Return the numbers of the files that exist, ascending."""
         return self.names.stored(self.folder, self.nfiles)

@@ -532,10 +532,11 @@ class ArrayLayout(NodeLayout):
             return
         for (_, before), (_, now) in zip(old, self.parts(), strict=False):
             for number in before.names.stored(before.folder, MAX_NBYTES):
-                name = before.names(number)
-                if not now.has_file(digits(number, before.names.counts)):
+                index = digits(number, before.names.counts)
+                is_used = all(map(int.__lt__, index, now.cut.counts)) and now.nchunks
+                if not is_used:
                     with suppress(FileNotFoundError):
-                        before.folder.remove(name)
+                        before.folder.remove(before.names(number))
 
 
 def are_names(found: Json, is_name: Callable[[object], bool]) -> TypeGuard[list[str]]:

@@ -88,25 +88,6 @@ def detect(folder: Folder) -> str | None:
 # Values in the files
 
 
-def _decode_shape(folder: Folder) -> tuple[int, ...]:
-    shape = folder.read_description(SIZES).get("shape")
-    if type(shape) is int:  # no release wrote this
-        shape = [shape]
-    if not are_lengths(shape) or not shape:
-        refuse("'shape' to be a list of sizes", shape)
-    return tuple(shape)
-
-
-def _decode_dtype(text: Json) -> DType:
-    if text in OBJECTS:
-        return OBJECT
-    if not isinstance(text, str):
-        refuse("'dtype' to be text", text)
-    dtype = decode_dtype(text)
-    check_itemsize(dtype)
-    return dtype
-
-
 def read_types(folder: Folder, storage: JsonObject | None = None) -> tuple[Json, Json]:
     """Return what chunks must be read by: programs may change the other values.
 
@@ -259,10 +240,22 @@ class BcolzArray(BcolzNode, ArrayLayout):
         self.storage = storage = folder.read_description(STORAGE)
         self._check = description_check(folder, STORAGE, seen, read, read(storage))
         with naming_errors(folder.path(STORAGE)):
-            self.dtype = _decode_dtype(storage.get("dtype"))
+            text: Json = storage.get("dtype")
+            if text in OBJECTS:
+                self.dtype = OBJECT
+            elif not isinstance(text, str):
+                refuse("'dtype' to be text", text)
+            else:
+                self.dtype = decode_dtype(text)
+                check_itemsize(self.dtype)
         self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))
         with naming_errors(folder.path(SIZES)):
-            self.committed(_decode_shape(folder))
+            shape: Json = folder.read_description(SIZES).get("shape")
+            if type(shape) is int:  # no release wrote this
+                shape = [shape]
+            if not are_lengths(shape) or not shape:
+                refuse("'shape' to be a list of sizes", shape)
+            self.committed(tuple(shape))
 
     def committed(self, shape: Shape) -> None:
         """Take over a shape, and read from the files of this state from now on."""
