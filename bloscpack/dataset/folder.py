@@ -110,12 +110,6 @@ class Folder:
             self.tree.pin.refuse_copy()
         return _reopen, (*self.store.address, self.prefix, document)
 
-    @property
-    def in_folder(self) -> FolderStore:
-        """The store of a dataset that is known to be in a local folder."""
-        assert isinstance(self.store, FolderStore)
-        return self.store
-
     @classmethod
     def open(cls, path: Path, storage_options: StorageOptions | None = None) -> Folder:
         """Return the folder of a dataset, at a path or at a URL.

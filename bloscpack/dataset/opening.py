@@ -14,6 +14,7 @@ from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.writer import WAIT
 from .._format.dtypes import Array as Items
+from .._storage.folder_store import FolderStore
 from .._storage.paths import check_is_path
 from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
@@ -108,8 +109,8 @@ def open_array_or_table(found: Found, options: Options) -> Array | Table:
 def _open_for_changes(kind: Any, found: Found, options: Options) -> Array | Table:
     folder, allow_pickle = found.folder, options.allow_pickle
     check_changeable(found)
-    if options.buffered and not folder.is_remote:
-        folder.in_folder.check_permission()  # before anything waits
+    if options.buffered and isinstance(folder.store, FolderStore):
+        folder.store.check_permission()  # before anything waits
     if options.shared:
         _check_shareable(found)
     wait = options.timeout
@@ -192,8 +193,8 @@ def check_changeable(found: Found) -> None:
             "convert' copies it into a folder, and savez replaces an archive as a whole"
             % found.folder.path()
         )
-    if not found.folder.is_remote:
-        found.folder.in_folder.check_writable()
+    if isinstance(found.folder.store, FolderStore):
+        found.folder.store.check_writable()
         return
     check_writable(found.folder.root)
     if not LAYOUTS[found.layout].changes_at_urls:

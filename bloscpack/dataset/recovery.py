@@ -29,6 +29,7 @@ from .._format.dtypes import Array
 from .._format.grid import Grid, lengths
 from .._format.rows import Rows, common, count, union, without
 from .._format.text import empty_item
+from .._storage.folder_store import FolderStore
 from .._storage.paths import local_path, without_url
 from .._storage.zip_store import find_zip
 from .._types import JsonObject, Path
@@ -465,7 +466,7 @@ def whole_files(rows: Rows, size: int, length: int) -> Rows:
 
 def _limits_of(folder: Folder) -> AccessLimits | None:
     """Return the limits for readers of a copy of a dataset, or of one in a ZIP."""
-    if folder.store.can_rename:
-        return FolderLimits(folder.in_folder)
+    if isinstance(folder.store, FolderStore):
+        return FolderLimits(folder.store)
     found = find_zip(folder.root)
     return None if found is None else limits_of(found[0])

@@ -178,28 +178,24 @@ class Sharding:
         The section of a shard has the same size for all shapes.
         """
         text = next(self._texts(number, shape))
+        room = self.table_start - _TEXT - _DIGEST.size
         header = MetadataHeader(
             magic_format=_SERIALIZER.name,
             meta_checksum=_DIGEST.name,
             meta_level=DEFAULT_META_LEVEL,
             meta_size=len(text),
-            max_meta_size=self.room,
+            max_meta_size=room,
             meta_comp_size=len(text),
         )
-        return header.encode() + text.ljust(self.room, b"\0") + _DIGEST(text)
+        return header.encode() + text.ljust(room, b"\0") + _DIGEST(text)
 
     @cached_property
     def table_start(self) -> int:
-        """The offset of the offset table in each shard."""
-        return _TEXT + self.room + _DIGEST.size
-
-    @cached_property
-    def room(self) -> int:
-        """Size in bytes of the longest metadata."""
+        """The offset of the offset table in each shard, behind the longest metadata."""
         grid = self.grid
         last = (LAST_FILE + 1) * math.prod(max(1, n) for n in grid.counts[1:]) - 1
         shape = (*grid.shard[:1], *map(max, grid.shape[1:], grid.shard[1:]))
-        return len(next(self._texts(last, shape)))
+        return _TEXT + len(next(self._texts(last, shape))) + _DIGEST.size
 
     def _texts(self, number: int, shape: Sequence[object]) -> Iterator[bytes]:
         """Yield the metadata of a shard: the one to write, and the older form."""

@@ -357,16 +357,22 @@ class ShardWriter:
     def _kept(self, stop: int) -> Iterator[Piece]:
         """Yield the chunks in front of the number `stop` that the shard keeps.
 
-        A chunk that the file lacks has the fill value.
+        A chunk that the file lacks has the fill value, and so has one of these alone.
         """
         old, first, run = self._old, self._first_kept, Kept(self._shard, [])
         if old is None or first is None or first[0] >= stop:
             return  # the file may be lost
         file = old.file(first[1] // old.slots)  # that of all of them
+        fill = b"".join(self._fill_frame[:2]) if self._leaves_out else b""
         while self._first_kept is not None and self._first_kept[0] < stop:
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
-            if file is not None and self._keeps(file, before):
+            slot = before % old.slots
+            size = 0 if file is None else file.sizes[slot]
+            if file is not None and self._leaves_out and size == len(fill):
+                start = file.starts[slot]
+                size = 0 if bytes(file.storage.read_at(start, size)) == fill else size
+            if size:
                 run.numbers.append(before)
                 continue
             if run.numbers:
@@ -416,15 +422,6 @@ class ShardWriter:
         if row is None:
             return CHECKSUM(chunk), b""
         return row.raw[-CHECKSUM.size :], row.raw  # it ends with the digest of all
-
-    def _keeps(self, file: ShardIndex, number: int) -> bool:
-        """Return whether a file has a chunk, with other items than fill values."""
-        slot = number % len(file.starts)
-        offset, size = file.starts[slot], file.sizes[slot]
-        if not (self._leaves_out and size):
-            return bool(size)
-        frame = b"".join(self._fill_frame[:2])
-        return size != len(frame) or bytes(file.storage.read_at(offset, size)) != frame
 
     def compress(self, piece: Piece) -> Written:
         """Return what is written for a piece; any thread may call this."""
