@@ -6,27 +6,18 @@ reads are of one state if each file that the reads have used is still there.
 
 from __future__ import annotations
 
-import errno
 from typing import NoReturn
 
 from .._engine.forks import Owner
-from .._storage.folder_store import FolderStore
+from .._storage.folder_store import AboutPath, FolderStore
 from .._storage.store import Store
-from ..exceptions import StorageError, UsageError
+from ..exceptions import UsageError
 
 
-class DatasetChanged(StorageError):
+class DatasetChanged(AboutPath):
     """A dataset has changed since it was opened with ``pinned=True``."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            errno.ESTALE,
-            "it has changed since it was opened with pinned=True: open it again",
-            path,
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return DatasetChanged, (self.filename,)
+    text = "it has changed since it was opened with pinned=True: open it again"
 
 
 class Pin:

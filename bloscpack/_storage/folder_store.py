@@ -62,31 +62,32 @@ class NoFileFound(StorageError):
     """Something else is in the place of a file: a folder, or a named pipe."""
 
 
-class LinkFound(NoFileFound):
+class AboutPath(StorageError):
+    """An error that says the same about each path."""
+
+    number = errno.ESTALE
+    text = ""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(self.number, self.text, path)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.filename,)
+
+
+class LinkFound(AboutPath, NoFileFound):
     """A symbolic link, which is not followed, is in the place of a file or folder."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            errno.ELOOP, "it is a symbolic link, which a dataset can't have", path
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return LinkFound, (self.filename,)
+    number = errno.ELOOP
+    text = "it is a symbolic link, which a dataset can't have"
 
 
-class StaleDataset(StorageError):
+class StaleDataset(AboutPath):
     """A dataset was removed, or replaced by another one."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            errno.ESTALE,
-            "a writer has removed it, or replaced it by another one: open the dataset "
-            "again",
-            path,
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return StaleDataset, (self.filename,)
+    text = (
+        "a writer has removed it, or replaced it by another one: open the dataset again"
+    )
 
 
 class Held(Descriptor):
