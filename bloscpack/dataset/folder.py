@@ -14,9 +14,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
+from itertools import count
 from typing import TypeGuard
 
 from .._commit.change import Change
@@ -36,9 +38,14 @@ from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
 from .._storage.store import FOUND_FILE, Store
 from .._types import Json, JsonObject, Path, StorageOptions
-from ..exceptions import DamageError, FormatError, UsageValueError
+from ..exceptions import DamageError, FormatError, StorageError, UsageValueError
 
 Check = Callable[[bytes, JsonObject], object]
+
+# Number of attempts and of seconds after which it is an error that other programs
+# change what is read: then it is not read once more.
+RELOADS = 100
+RELOAD_SECONDS = 30
 
 # A message about a name that `is_member_name` refuses.
 BAD_NAME = (
@@ -69,6 +76,23 @@ def check_member_name(what: str, name: object) -> None:
         raise UsageValueError(BAD_NAME % (what, name))
     if is_too_long(name):
         raise UsageValueError(TOO_LONG % (what, MAX_PART, name))
+
+
+def changes_too_often(path: str) -> StorageError:
+    """Return the error for a dataset that is never read in one state."""
+    return StorageError(errno.EAGAIN, "other programs change it again and again", path)
+
+
+def attempts(path: str) -> Iterator[None]:
+    """Yield for each attempt to read one state, which other programs may change.
+
+    Raises `changes_too_often` after the last one.
+    """
+    end = time.monotonic() + RELOAD_SECONDS
+    for number in count():
+        if number >= RELOADS and time.monotonic() > end:
+            raise changes_too_often(path)
+        yield
 
 
 class Folder:

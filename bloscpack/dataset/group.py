@@ -13,7 +13,6 @@ one commit.
 from __future__ import annotations
 
 import os
-import time
 from _thread import allocate_lock
 from collections.abc import (
     Callable,
@@ -24,7 +23,7 @@ from collections.abc import (
 )
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
-from itertools import count, islice
+from itertools import islice
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -60,11 +59,10 @@ from .commit_rules import (
     replacing_member,
     writer_for,
 )
-from .folder import Folder, check_member_name, is_member_name
+from .folder import Folder, attempts, check_member_name, is_member_name
 from .labels import given_attrs
 from .layouts.base import GroupLayout
-from .layouts.shard_files import RELOAD_SECONDS, RELOADS
-from .node import Node, changes_too_often, one_call, reopened
+from .node import Node, one_call, reopened
 from .rows import checked_shape
 from .table import Table, read_table
 
@@ -540,8 +538,7 @@ class Group(Node, Mapping[str, Node]):
             member.flush()
         folder, allow_pickle = self._layout.folder, self._options.allow_pickle
         options = opening.Options(allow_pickle, pinned=True)
-        end = time.monotonic() + RELOAD_SECONDS
-        for attempt in count():
+        for _ in attempts(self.path):
             group: Any = None
             try:
                 found = layouts.detect(Folder.open(*folder.address_of()))
@@ -554,8 +551,6 @@ class Group(Node, Mapping[str, Node]):
                 )
                 if not (has_changed or isinstance(error, CHANGED)):
                     raise
-                if attempt >= RELOADS and time.monotonic() > end:
-                    raise changes_too_often(self.path) from error
         raise AssertionError
 
     def to_xarray(self, **options: object) -> Any:

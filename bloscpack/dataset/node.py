@@ -26,9 +26,8 @@ from .._types import Json, JsonObject
 from ..exceptions import FormatError, StorageError
 from ..serializers import parse_json
 from .description import DatasetInfo
-from .folder import Folder
+from .folder import Folder, attempts
 from .layouts.base import ArrayLayout, NodeLayout
-from .layouts.shard_files import RELOADS
 from .write_buffer import WriteBuffer
 
 Self = TypeVar("Self", bound="Node")
@@ -365,11 +364,6 @@ class Node:
             raise error from failure  # Ctrl-C stays one
 
 
-def changes_too_often(path: str) -> StorageError:
-    """Return the error for a dataset that is never read in one state."""
-    return StorageError(errno.EAGAIN, "other programs change it again and again", path)
-
-
 class ItemsNode(Node):
     """An array or a table."""
 
@@ -416,7 +410,7 @@ class ItemsNode(Node):
         if knows_state or not self._has_parts or self._layout.folder.is_remote:
             return function() if writer is None else writer.read(function)
         tree = self._layout.folder.tree
-        for _ in range(RELOADS):
+        for _ in attempts(self.path):
             epoch = tree.renew().epoch
             if self._read_epoch != epoch:
                 self._close_files()
@@ -425,7 +419,7 @@ class ItemsNode(Node):
             result = function()
             if tree.renew().epoch == epoch:
                 return result
-        raise changes_too_often(self.path)
+        raise AssertionError
 
     @property
     def _has_parts(self) -> bool:

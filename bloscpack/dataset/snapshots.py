@@ -37,9 +37,8 @@ from ..abstract_io import Progress
 from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError, UsageValueError
 from .commit_rules import check_new_path, new_name
-from .folder import Folder
+from .folder import Folder, changes_too_often
 from .layouts import committing, detect
-from .node import changes_too_often
 
 # Numbers of errors after which a file is copied instead of linked.
 NO_LINK = {

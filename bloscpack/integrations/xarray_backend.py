@@ -37,7 +37,7 @@ from .._storage.paths import is_url
 from .._storage.urls import last_part
 from .._types import JsonObject
 from ..constants import EXTENSION, MAGIC
-from ..dataset.folder import Folder
+from ..dataset.folder import Folder, attempts
 from ..dataset.group import open_node
 from ..dataset.labels import ROW, stored_dims, told_unequal, unequal_lengths
 from ..dataset.layouts import (
@@ -47,8 +47,6 @@ from ..dataset.layouts import (
     find_members,
     missing_members,
 )
-from ..dataset.layouts.shard_files import RELOADS
-from ..dataset.node import changes_too_often
 from ..dataset.opening import Options
 from ..dataset.xarray_data import UNLIMITED
 from ..dataset.xarray_values import time_coders
@@ -413,7 +411,7 @@ def _members_of(
     of the group.
     """
     folder, options = group._layout.folder, group._options
-    for _ in range(RELOADS):
+    for _ in attempts(group.path):
         version = folder.identity(ZARR_JSON)  # None at a URL
         folder.tree.renew()  # it may have changed since the group was opened
         arrays: dict[str, Any] = {}
@@ -440,7 +438,7 @@ def _members_of(
                         notice(NO_FOLDERS % (group.path, listed(lost)))
                     return arrays, others
         group.refresh()
-    raise changes_too_often(group.path)
+    raise AssertionError
 
 
 def _files_of(node: Stored, known: set[str], dropped: set[str]) -> dict[str, LazyArray]:

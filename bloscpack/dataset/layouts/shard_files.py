@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import errno
 import math
-import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count, repeat
+from itertools import repeat
 
 import numpy
 
@@ -41,7 +40,7 @@ from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._types import Buffer
 from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
-from ..folder import Folder
+from ..folder import Folder, attempts
 from .array_files import ChunkFiles, OpenFiles, check_whole
 from .shard_grid import FRAME_EXTRA, FRONT_NBYTES, ShardIndex, Sharding
 
@@ -50,10 +49,6 @@ from .shard_grid import FRAME_EXTRA, FRONT_NBYTES, ShardIndex, Sharding
 LISTED_FROM = 64
 # Number of times that a file is opened that is replaced while it is read.
 ATTEMPTS = 3
-# Number of times and of seconds after which it is an error that others replace files
-# while they are read: then they are not loaded once more.
-RELOADS = 100
-RELOAD_SECONDS = 30
 # The chunks of an array without changes that wait.
 NONE_WAITING: Mapping[int, Array] = {}
 
@@ -321,14 +316,7 @@ class ShardFiles(ChunkFiles):
             self.close()
             self._epoch = before.epoch
         since, wanted, absent = before.epoch, numbers, set[int]()
-        end = time.monotonic() + RELOAD_SECONDS
-        for attempt in count():
-            if attempt >= RELOADS and time.monotonic() > end:
-                raise StorageError(
-                    errno.EAGAIN,
-                    "other programs replace its files again and again",
-                    self.folder.path(),
-                )
+        for _ in attempts(self.folder.path()):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
             if wanted:
