@@ -35,6 +35,7 @@ from .._storage.upload import check_writable
 from ..exceptions import StorageError
 from .change import Change, Datasets, UnfinishedFile, check_mode, not_replaced
 from .locking import waiting
+from .states import ALONE, TURNS
 from .tree import Tree
 
 # How the token of a document begins while a writer, for which others wait, has it.
@@ -237,8 +238,6 @@ class ClaimedObjects:
         ends. So it does if it has completed no change in this time.
     """
 
-    by_shard = False
-
     def __init__(
         self,
         tree: Tree,
@@ -249,7 +248,7 @@ class ClaimedObjects:
     ) -> None:
         self._tree = tree
         self._store = tree.store
-        self.shared = is_shared
+        self.state = TURNS if is_shared else ALONE
         self._claimed = claimed
         self._prepare = prepare
         self._is_prepared = False
@@ -312,7 +311,7 @@ class ClaimedObjects:
 
         A group that does not commit its members is not claimed.
         """
-        if not self.shared or self._holds:
+        if self.state is ALONE or self._holds:
             yield None
             return
         if self._tree.state.members is not None and self.wait:
@@ -338,25 +337,25 @@ class ClaimedObjects:
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
-        if self.has_failed:
-            raise StorageError(
-                errno.EIO, "an earlier change failed: open it again", self._store.root
-            )
         with self.holding():
-            self.has_failed = not self.shared
-            if not (self.shared or self._is_prepared or self._token):
-                self._claim()
+            is_alone = self.state is ALONE
+            if is_alone and not (self._is_prepared or self._token):
+                try:
+                    self._claim()
+                except BaseException:
+                    self.has_failed = True
+                    raise
             change = ObjectChange(self._store, ZARR_JSON, self._version, self._token)
             change.tree = self._tree
             try:
                 if not self._is_prepared:
                     self._prepare(change)
                 yield change
-                self._is_prepared = not self.shared
+                self._is_prepared = is_alone
             except BaseException as error:
                 # Another writer may have changed the dataset.
-                if not isinstance(error, StorageError):
-                    self.has_failed = change.is_committing and not self.shared
+                is_unknown = change.is_committing or isinstance(error, StorageError)
+                self.has_failed = is_unknown and is_alone
                 if not change.is_committing:
                     with suppress(StorageError):
                         change.discard()
@@ -364,7 +363,6 @@ class ClaimedObjects:
             finally:
                 change.close()
             self._version = change.version
-            self.has_failed = False
 
     def release(self) -> None:
         """Store a token for which no other writer waits."""

@@ -45,6 +45,7 @@ from .change import PRIVATE, PRIVATE_FOLDER, Change
 from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, Lock, waiting
 from .objects import ObjectChange, recover_objects, store_root
+from .states import SHARDS
 from .tree import Tree
 from .writer import WAIT
 
@@ -140,8 +141,7 @@ def _no_locks(path: str) -> StorageError:
 class ShardRule:
     """What the rules for shards have in common."""
 
-    shared = False
-    by_shard = True
+    state = SHARDS
     wait = 0.0
 
     def holding(self) -> AbstractContextManager[None]:

@@ -18,7 +18,6 @@ that has inherited a writer may not use it.
 
 from __future__ import annotations
 
-import errno
 from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -30,20 +29,20 @@ from .._engine.threads import get_caller
 from .._format.committed import STAGING
 from .._format.names import folders_of
 from .._storage.folder_store import FolderStore
-from ..exceptions import StorageError, UsageError, UsageValueError
+from ..exceptions import StorageError, UsageError
 from .change import Change
 from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
+from .states import ALONE, CLOSED, JOINS, READER, TURNS, WAITS, WRITES, Does, State, ask
 from .tree import Tree, TreeState
 
 
 class Rule(Protocol):
     """The right of one program to change a dataset."""
 
-    # Whether other writers may change the dataset between two changes of this one.
-    shared: bool
-    # Whether each change is an assignment to one shard of an array.
-    by_shard: bool
+    # Who may change the dataset besides: nobody, others between two changes, or others
+    # at the same time, if each change is an assignment to one shard of an array.
+    state: State
     # Number of seconds that a change waits for those of other writers.
     wait: float
 
@@ -127,6 +126,10 @@ class Writer:
 
     Attributes
     ----------
+    state
+        What the dataset is while this thread makes no change.
+    producer
+        The thread that produces rows of a change; 0 for none.
     buffers
         What waits in memory, see `write_buffer`, by the path of an array or a table in
         the dataset; each other change writes it first.
@@ -137,6 +140,7 @@ class Writer:
     """
 
     wait = 60.0
+    state = READER
     outer: Writer | None = None
     # What is open of the dataset, and the state that it has; `renew` takes over what
     # others have changed.
@@ -145,29 +149,29 @@ class Writer:
 
     def __init__(self, path: str, rule: Rule, wait: float | None = None) -> None:
         self.path = path
-        self._rule = rule
+        self.rule = rule
         if wait is not None:
             self.wait = rule.wait = wait
-        self.shared = rule.shared
-        self.by_shard = rule.by_shard
-        self.closed = False
+        self.renew_locks()
+        self.state = rule.state
         self.owner = OwnLock(path)
         self.buffers: dict[str, Any] = {}
-        self._changing = False
+        self.producer = 0
         self.current: Block | None = None
         self._block_thread = 0
-        self.renew_locks()
         renew_after_fork(self)
 
     def renew_locks(self) -> None:
-        """Let a child process read the state that its objects know."""
+        """Let a child process read the state that its objects know, as readers do."""
         self._replacing_lock = RLock()
         # The number of disturbing changes; None while the state is replaced.
-        self._state: int | None = 0
+        self._nchanges: int | None = 0
+        if self.state in (ALONE, TURNS):
+            self.state = READER
 
     def unlock(self) -> None:
         """Let other writers in between two changes, by a rule for shards."""
-        self._rule.release()
+        self.rule.release()
 
     @property
     def block(self) -> Block | None:
@@ -180,50 +184,34 @@ class Writer:
 
         It can't contain what changes the dataset at `path` at once.
         """
-        if self.block is not None:
-            self.block.change.has_failed_call = True
-            raise UsageError(
-                "the document of the group '%s' does not commit '%s', which has "
-                "another layout or was made by another program: change it outside of "
-                "the block" % (self.path, path)
-            )
+        ask("outside", self, path)
         if self.outer is not None:
             self.outer.check_outside(path)
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether a commit was interrupted, so that there can be no other change."""
-        return getattr(self._rule, "has_failed", False)
-
     @contextmanager
-    def turn(self, *, holds: bool = True) -> Iterator[None]:
+    def turn(self, call: str = "change", *, holds: bool = True) -> Iterator[Does]:
         """Keep the other threads from changing and closing the dataset.
 
-        With `holds`, other writers may not change it either, and what they have changed
-        is taken over.
+        The value is what `call` does. With `holds`, other writers may not change it
+        either, and what they have changed is taken over.
 
         An error in the block lets the whole change fail that several calls make
-        together. Raises `UsageError` in another process, and within a change of this
-        thread.
+        together. Raises the error of `call` in this state.
         """
         if holds and self.outer is not None:
             self.outer.check_outside(self.path)
         with self.owner:
-            if self._changing:
-                raise UsageError(
-                    "'%s' can't be changed or closed while rows for a change of it are "
-                    "produced" % self.path
-                )
+            does = ask(call, self, self.path)
             try:
-                with self._rule.holding() if holds else nullcontext() as tree:
+                with self.rule.holding() if holds else nullcontext() as tree:
                     if tree is None:
-                        yield
+                        yield does
                         return
                     if self.views is not None:
                         with self.replacing():
                             self.views.renew(tree, self.seen)
                     try:
-                        yield
+                        yield does
                     finally:
                         self.seen = tree.state
             except BaseException:
@@ -249,30 +237,29 @@ class Writer:
         `shard` is the name of the shard that changes, by a rule for shards; if it
         raises `Conflict`, another writer was faster.
         """
-        with self.turn():
-            if self.closed:
-                raise dataset_closed(self.path)
-            if self.by_shard and shard is None:
-                raise UsageError(
-                    "'%s' was opened with shared=True, and can only be assigned to: "
-                    "open it without, to change anything else" % self.path
-                )
+        with self.turn("change" if shard is None else "assign") as does:
             if flushes:
                 self.flush()
-            self._changing = True
-            try:
-                if self.current is not None:
+            with self.producing():
+                if does is JOINS and self.current is not None:
                     yield self.current.change
                     take_over()
                     return
-                with self._rule.changing() as change:
+                with self.rule.changing() as change:
                     if shard is not None:
                         change.wait = self.wait
                         change.lock(shard)
                     yield change
                     self._commit(change, take_over, disturbs)
-            finally:
-                self._changing = False
+
+    @contextmanager
+    def producing(self) -> Iterator[None]:
+        """Let rows of a change be produced in the block: there can be no other one."""
+        self.producer = get_caller()
+        try:
+            yield
+        finally:
+            self.producer = 0
 
     @contextmanager
     def together(self, take_over: Callable[[Block], object]) -> Iterator[Block]:
@@ -281,13 +268,9 @@ class Writer:
         Other threads wait. Raises `UsageError` if one of the changes has failed.
         `take_over` is called with the block when it has ended.
         """
-        with self.turn():
-            if self.closed:
-                raise dataset_closed(self.path)
-            if self.current is not None:
-                raise UsageError("'%s' is being changed already" % self.path)
+        with self.turn("begin"):
             self.flush()
-            with self._rule.changing() as change:
+            with self.rule.changing() as change:
                 block = self.current = Block(change)
                 self._block_thread, change.is_joint = get_ident(), True
                 try:
@@ -336,12 +319,10 @@ class Writer:
         Returns False if the change is to be written.
         """
         buffer = self.buffer_of(path)
-        if buffer is None or self.block is not None:
+        if buffer is None:
             return False
-        with self.turn(holds=False):
-            if self.closed:
-                raise dataset_closed(self.path)
-            return not self.has_failed and put(buffer)
+        with self.turn("buffer", holds=False) as does:
+            return does is WAITS and put(buffer)
 
     def _commit(
         self, change: Change, take_over: Callable[[], object], disturbs: bool
@@ -359,13 +340,13 @@ class Writer:
     def replacing(self, disturbs: bool = True) -> Iterator[None]:
         """Let no thread read in the block; if it `disturbs`, let them read again."""
         with self._replacing_lock:
-            number, self._state = self._state, None
+            number, self._nchanges = self._nchanges, None
             try:
                 if disturbs:
                     number = (number or 0) + 1
                 yield
             finally:
-                self._state = number
+                self._nchanges = number
 
     def read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state.
@@ -373,44 +354,37 @@ class Writer:
         It is called again, while nothing is replaced, if a change has disturbed it, or
         may have caused its error.
         """
-        state = self._state
-        if state is not None:
+        number = self._nchanges
+        if number is not None:
             try:
                 result = function()
             except Exception:
                 pass
             else:
-                if state == self._state:
+                if number == self._nchanges:
                     return result
         with self._replacing_lock:
             return function()
 
     @contextmanager
-    def closing(self) -> Iterator[None]:
+    def closing(self, call: str = "close") -> Iterator[bool]:
         """Wait for the changes of other threads, and keep them from starting one.
 
-        Raises `UsageError` within a change of several calls. In a process that has
-        inherited the writer, no other thread makes a change.
+        The value is whether there is something to write or to unlock: not in a process
+        that has inherited the writer, where no other thread makes a change.
         """
-        if not self.owner.is_here:
-            yield
-            return
-        with self.turn(holds=False):
-            if self.current is not None:  # it would be committed without a lock
-                raise UsageError(
-                    "'%s' can't be closed within a change of it" % self.path
-                )
-            yield
+        waits = ask(call, self, self.path) is WRITES
+        with self.turn(call, holds=False) if waits else nullcontext() as does:
+            yield does is WRITES
 
     def close(self) -> None:
         """Allow no more changes, when those of other threads have been made."""
-        with self.closing():
-            if self.owner.is_here and not self.closed:
-                try:
-                    self._rule.release()
-                finally:  # a thread that sees it closed may lock the folder
-                    self.closed = True
-        self.closed = True
+        with self.closing() as is_open:
+            try:
+                if is_open:
+                    self.rule.release()
+            finally:  # a thread that sees it closed may lock the folder
+                self.state = CLOSED
         self.seen = None  # it keeps its document open
 
 
@@ -431,7 +405,6 @@ class LockedFolder:
         Whether other writers may lock it between two changes.
     """
 
-    by_shard = False
     has_failed = False
     _lock: FolderLock | None = None
 
@@ -450,7 +423,7 @@ class LockedFolder:
         self._document = document
         self._prepare = prepare
         self._sync = sync
-        self.shared = shared
+        self.state = TURNS if shared else ALONE
         self.wait = WAIT if shared else 0.0
         self._named = set[str]()  # the folders whose names are on the disk
         if not shared:
@@ -474,7 +447,7 @@ class LockedFolder:
     @contextmanager
     def holding(self) -> Iterator[Tree | None]:
         """Lock the folder until the outermost of these contexts ends."""
-        if self._lock is not None or not self.shared:
+        if self._lock is not None or self.state is ALONE:
             yield None
             return
         waiting(self._take, self.wait)
@@ -487,19 +460,12 @@ class LockedFolder:
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of the locked folder, which is committed within the block."""
-        path = self._store.root
-        if self.has_failed:
-            raise StorageError(
-                errno.EIO,
-                "an earlier change failed while it was committed: open it again",
-                path,
-            )
         change = FolderChange(
             self._store, self._document, self._sync, named=self._named
         )
         change.tree = self._tree
         self._has_begun = True
-        with naming_dataset(path):
+        with naming_dataset(self._store.root):
             # Another program may have changed the document in place.
             with suppress(FileNotFoundError):  # a folder becomes a group
                 self._tree.read(self._document)
@@ -517,7 +483,7 @@ class LockedFolder:
 
     def release(self) -> None:
         """Let other writers in, if the folder is not locked during a change only."""
-        if not self.shared:
+        if self.state is ALONE:
             self._let_go()
 
     def _let_go(self) -> None:
@@ -530,24 +496,3 @@ class LockedFolder:
         finally:
             if lock is not None:
                 lock.close()
-
-
-def dataset_closed(path: str) -> UsageValueError:
-    """Return the error about the use of a closed dataset."""
-    return UsageValueError("the dataset is closed: '%s'" % path)
-
-
-def checked(writer: Writer | None, path: str) -> Writer:
-    """Return the writer; raise `UsageError` if there is none, or if it is closed."""
-    if writer is None:
-        raise UsageValueError(
-            "the dataset was opened for reading: '%s'. Mode 'r+' opens it for changes. "
-            "A copied or pickled object is for reading, as on a worker of Dask, unless "
-            "the array was opened with shared=True; and so is a member of a group "
-            "whose layout can only be read: 'blpk convert' makes one that can be "
-            "changed" % path
-        )
-    writer.owner.check(path)
-    if writer.closed:
-        raise dataset_closed(path)
-    return writer

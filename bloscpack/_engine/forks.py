@@ -34,6 +34,11 @@ _owners: WeakSet[Renewable] | None = None
 _adding = RLock()
 # The number of forks between this process and the first one.
 _nforks = 0
+# The error of a change in a process that has inherited an open file or dataset.
+OTHER_PROCESS = (
+    "'%(path)s' was opened for changes by the process %(owner)d, and this is the "
+    "process %(here)d: close it there, and open it here"
+)
 
 
 def renew_after_fork(owner: Renewable) -> None:
@@ -132,21 +137,18 @@ class Owner:
     """
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self.pid = os.getpid()
 
     @property
     def is_here(self) -> bool:
         """Whether the calling process is the owner."""
-        return self._pid == os.getpid()
+        return self.pid == os.getpid()
 
     def check(self, name: str) -> None:
         """Raise `UsageError` in another process; `name` is the opened path."""
-        if self._pid != os.getpid():
-            raise UsageError(
-                "'%s' was opened for changes by the process %d, and this is the "
-                "process %d: close it there, and open it here"
-                % (name, self._pid, os.getpid())
-            )
+        if not self.is_here:
+            values = {"path": name, "owner": self.pid, "here": os.getpid()}
+            raise UsageError(OTHER_PROCESS % values)
 
     def close_file(self, fp: Any) -> None:
         """Close a file that is written.

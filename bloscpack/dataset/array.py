@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -18,6 +18,7 @@ from .._arrays.reader import Reader, check_out
 from .._arrays.selection import Selection, split_names
 from .._arrays.stored import StoredArray
 from .._commit.change import Change
+from .._commit.states import EACH, TWIN
 from .._commit.writer import Writer
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
@@ -45,8 +46,6 @@ from .rows import (
     stream_of,
     with_fields,
 )
-
-Result = TypeVar("Result")
 
 
 class Array(StoredArray, ItemsNode):
@@ -100,7 +99,7 @@ class Array(StoredArray, ItemsNode):
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
-        return self._read(lambda: self._layout.cbytes)
+        return self._read(lambda: self._layout.cbytes, "info")
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -130,7 +129,7 @@ class Array(StoredArray, ItemsNode):
     @property
     def codec(self) -> str | None:
         """The name of the codec that compresses new chunks."""
-        found = self._read(lambda: self._layout.codec_settings).get("cname")
+        found = self._read(lambda: self._layout.codec_settings, "info").get("cname")
         return None if found is None else str(found)
 
     def __repr__(self) -> str:
@@ -141,35 +140,15 @@ class Array(StoredArray, ItemsNode):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again: for reading, or beside other writers."""
-        again = None if self.closed else self.reopens
-        return super().__reduce__() if again is None else again
+        if self._ask("pickle") is TWIN and self.reopens is not None:
+            return self.reopens
+        return super().__reduce__()
 
     def _take_layout(self, layout: ArrayLayout) -> None:
         old, self._layout, self._token = self._layout, layout, None
         old.close_files()
 
-    def close(self) -> None:
-        """Close the array, and let other writers in. It can't be read any more.
-
-        A column of a table stays open for writing until the table is closed.
-        """
-        super().close()
-        self._stay_closed()
-
-    def _stay_closed(self) -> None:
-        """Close the files that a thread has opened that reads beside other writers."""
-        writer = self._opened.writer
-        if writer is not None and writer.by_shard and writer.closed:
-            self._now.close()
-
     # Reading
-
-    def _read(self, function: Callable[[], Result]) -> Result:
-        writer = self._writer
-        if writer is not None and writer.by_shard and not self.closed:
-            self._layout.renew()
-            self._stay_closed()
-        return super()._read(function)
 
     @property
     def _has_parts(self) -> bool:
@@ -209,7 +188,7 @@ class Array(StoredArray, ItemsNode):
             If a chunk that holds some of the items is damaged or missing.
         """
         opened = self._opened
-        if opened.writer is None and not opened.layout.by_field:
+        if opened.writer is None and not (opened.closed or opened.layout.by_field):
             # Reading one array of files compares them: no `_read`, for speed.
             return opened.layout.reader.get(key)
         return self._read(lambda: self._layout.reader.get(key))
@@ -296,32 +275,31 @@ class Array(StoredArray, ItemsNode):
                 "axis %d is out of bounds for an array of %d axes" % (axis, self.ndim)
             )
         axis %= self.ndim
-        with writer.turn():
-            if axis == 0:
-                rows = stream_of(values, self.dtype, self.shape[1:])
-                if rows.length == 0:
-                    return
-                new, part = {layout: rows}, self._part
-                if not writer.buffered(part, lambda waits: waits.put(writer, new)):
-                    append_rows(writer, new)
+        if axis == 0:
+            rows = stream_of(values, self.dtype, self.shape[1:])
+            if rows.length == 0:
                 return
-            check_mask(values)
-            items = values if is_array(values) else items_of(values)
-            writer.flush()
-            old, found = self.shape, tuple(items.shape)
-            before, after = old[:axis], old[axis + 1 :]
-            if len(found) != len(old) or found != (*before, found[axis], *after):
-                raise DoesNotFit(
-                    "expected items of the shape %s apart from axis %d, found an array "
-                    "of shape %s" % (old, axis, found)
-                )
-            shape = self._checked_shape((*before, old[axis] + found[axis], *after))
-            check_nbytes(shape, self.dtype)
-            grid, read = layout.grid.resized(shape), layout.reader.get
-            added = Selection((*map(slice, before), slice(old[axis], None)), shape)
-            blocks = changed_blocks(grid, added, items, read, old, self.dtype)
-            with writer.change(lambda: layout.committed(shape)) as change:
-                layout.stage(change, grid, blocks, extends=True)
+            new, part = {layout: rows}, self._part
+            if not writer.buffered(part, lambda waits: waits.put(writer, new)):
+                append_rows(writer, new)
+            return
+        check_mask(values)
+        items = values if is_array(values) else items_of(values)
+        writer.flush()
+        old, found = self.shape, tuple(items.shape)
+        before, after = old[:axis], old[axis + 1 :]
+        if len(found) != len(old) or found != (*before, found[axis], *after):
+            raise DoesNotFit(
+                "expected items of the shape %s apart from axis %d, found an array "
+                "of shape %s" % (old, axis, found)
+            )
+        shape = self._checked_shape((*before, old[axis] + found[axis], *after))
+        check_nbytes(shape, self.dtype)
+        grid, read = layout.grid.resized(shape), layout.reader.get
+        added = Selection((*map(slice, before), slice(old[axis], None)), shape)
+        blocks = changed_blocks(grid, added, items, read, old, self.dtype)
+        with writer.change(lambda: layout.committed(shape)) as change:
+            layout.stage(change, grid, blocks, extends=True)
 
     @one_call
     def resize(self, shape: int | tuple[int, ...]) -> None:
@@ -340,10 +318,9 @@ class Array(StoredArray, ItemsNode):
         """
         writer = self._check_resizable()
         is_shape = isinstance(shape, (tuple, list))
-        with writer.turn():
-            new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
-            with writer.change(lambda: self._resized(new)) as change:
-                self._stage_resize(change, new)
+        new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
+        with writer.change(lambda: self._resized(new)) as change:
+            self._stage_resize(change, new)
 
     def __setitem__(self, key: Key, values: object) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
@@ -360,10 +337,10 @@ class Array(StoredArray, ItemsNode):
             Values that NumPy can broadcast to the selected items, and convert to their
             type without a loss; only floats are rounded to other floats.
         """
-        writer, layout = self._check_writer(), self._layout
-        if not writer.by_shard:
-            with writer.turn():
-                self._check_writer()  # another thread may have replaced the array
+        writer, layout = self._check_writer("assign"), self._layout
+        if self._ask("assign") is not EACH:
+            with writer.turn("assign"):
+                self._check_writer("assign")  # another thread may have replaced it
                 layout, part = self._layout, self._part
                 writer.flush_rows(part)
                 given = self._selected(key, values)

@@ -362,10 +362,10 @@ class Group(Node, Mapping[str, Node]):
 
         Changes of other threads are made before.
         """
-        writer = None if self._part else self._writer
-        if writer is not None and writer.owner.is_here and not writer.closed:
-            writer.flush()
-        with nullcontext() if writer is None else writer.closing():
+        writer, call = self._writer, "leave" if self._part else "close"
+        with nullcontext() if writer is None else writer.closing(call) as is_open:
+            if writer is not None and is_open:
+                writer.flush()
             self._now.closed = True
         self._members.close(self._opened.folder.address_of()[0])
         super().close()
@@ -424,8 +424,7 @@ class Group(Node, Mapping[str, Node]):
             (tree.read if tree.store.is_remote else tree.renew)()
 
     def _checked_key(self, key: object) -> str:
-        if self.closed:
-            raise UsageValueError("the group is closed: '%s'" % self.path)
+        self._ask("read")
         if not isinstance(key, str):
             raise KeyError(key)
         return key.strip("/")
@@ -881,11 +880,8 @@ class Group(Node, Mapping[str, Node]):
     def _joined(self) -> Iterator[Block]:
         """Let the changes in the block be one, or a part of the one that is made."""
         writer, block = self._check_writer(), self._block
-        if block is not None:
-            yield block
-            return
-        with writer.together(self._end_block) as block:
-            yield block
+        with nullcontext(block) if block else writer.together(self._end_block) as joint:
+            yield joint
 
     def _end_block(self, block: Block) -> None:
         """Let all that is open have the state after a block."""
@@ -906,8 +902,8 @@ class Group(Node, Mapping[str, Node]):
 
     def _retire(self, name: str) -> None:
         """Close what is open of a member that is removed or replaced."""
-        writer, block, members = self._check_writer(), self._block, self._members
-        folder = self._layout.folder
+        writer, folder = self._check_writer("info"), self._layout.folder
+        block, members = self._block, self._members
         address, prefix = folder.address_of(name)[0], folder.full(name) + "/"
         opened = {} if block is None else block.opened
         inside = [path for path in opened if members.is_inside(path, address)]
@@ -924,12 +920,8 @@ class Group(Node, Mapping[str, Node]):
 
     def _unite(self) -> None:
         """Let the document commit the members from now on, also those that are open."""
-        writer, folder, sync = (
-            self._check_writer(),
-            self._layout.folder,
-            self._options.sync,
-        )
-        address = folder.address_of()[0]
+        writer, folder = self._check_writer(), self._layout.folder
+        address, sync = folder.address_of()[0], self._options.sync
         opened = {
             m._opened.folder.address_of()[0]: m
             for m in self._members.inside(address)

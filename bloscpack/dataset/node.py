@@ -16,8 +16,9 @@ from functools import partial, wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from .._commit.states import FAILED, FRESH, NOW, Does, ask, states_of
 from .._commit.tree import Draft, Tree
-from .._commit.writer import Block, Writer, checked, dataset_closed
+from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._format.dtypes import DType
 from .._format.zarr_metadata import encode_attributes
@@ -119,8 +120,7 @@ class Opened:
         """Open the files, of which `open_again` has dropped the former ones."""
         if name != "layout" or "folder" not in vars(self):
             raise AttributeError(name)
-        if self.closed:
-            raise dataset_closed(self.folder.path())
+        ask("read", None, self.folder.path(), self.closed)
         return vars(self).setdefault(name, self.open(self.folder))
 
     def open_again(self, like: NodeLayout, tree: Tree) -> None:
@@ -258,7 +258,7 @@ class Node:
         """The same as `dataset.describe` returns; its repr is a list of all fields."""
         from .description import describe_open
 
-        return self._read(lambda: describe_open(self.name, self._layout))
+        return self._read(lambda: describe_open(self.name, self._layout), "info")
 
     @property
     def closed(self) -> bool:
@@ -276,10 +276,7 @@ class Node:
         The items of an object that was opened for changes are the present ones, unless
         it was opened with ``shared=True``.
         """
-        if self.closed:
-            raise dataset_closed(self.path)
-        writer = self._writer
-        if writer is None or writer.by_shard or (writer.shared and not writer.block):
+        if self._ask("refresh") is FRESH:
             folder = self._layout.folder
             folder.tree.read()
             try:
@@ -302,17 +299,22 @@ class Node:
     def _take_layout(self, layout: Any) -> None:
         self._layout = layout
 
-    def _check_writer(self) -> Writer:
-        if self._writer is None:
+    def _ask(self, call: str) -> Does:
+        """Return what a call does now; raise its error if it is refused."""
+        return ask(call, self._writer, self.path, self.closed)
+
+    def _check_writer(self, call: str = "change") -> Writer:
+        """Return the writer; raise the error of a call if it is refused."""
+        writer = self._writer
+        if writer is None and not self.closed:
             outer = None if self._around is None else self._around._writer
-            with nullcontext() if outer is None else outer.turn(holds=False):
+            with nullcontext() if outer is None else outer.turn("info", holds=False):
                 self._layout.check_writable()  # its error says what to do
-        writer = checked(self._writer, self.path)
-        if self._part and self.closed:  # the writer belongs to the group
-            raise dataset_closed(self.path)
+        self._ask(call)
+        assert writer is not None
         return writer
 
-    def _read(self, function: Callable[[], Result]) -> Result:
+    def _read(self, function: Callable[[], Result], call: str = "read") -> Result:
         """Return the result of a function that reads items, all of one state."""
         return function() if self._writer is None else self._writer.read(function)
 
@@ -322,7 +324,7 @@ class Node:
         All programs can read it then. Without ``buffered=True``, each change is in the
         files when it has been made. If writing fails, the changes go on waiting.
         """
-        self._check_writer().flush()
+        self._check_writer("flush").flush()
 
     def close(self) -> None:
         """Close it, and let other writers in. It can't be read any more.
@@ -397,7 +399,7 @@ class ItemsNode(Node):
             self._token = token
         return self.path, self.shape, str(self.dtype), token
 
-    def _read(self, function: Callable[[], Result]) -> Result:
+    def _read(self, function: Callable[[], Result], call: str = "read") -> Result:
         """Return the result of a function that reads items, all of one state.
 
         Items that have files of their own, as columns have, are read again if another
@@ -406,8 +408,12 @@ class ItemsNode(Node):
         files of one array.
         """
         writer = self._opened.writer
-        knows_state = writer is not None and not (writer.has_failed or writer.shared)
-        if knows_state or not self._has_parts or self._layout.folder.is_remote:
+        sees = ask(call, writer, self.path, self._now.closed)  # columns ask themselves
+        if sees is FRESH:
+            self._layout.renew()
+            if self._ask("info") is not sees:  # another thread has closed it
+                self._now.close()
+        if sees in (NOW, FRESH) or not self._has_parts or self._layout.folder.is_remote:
             return function() if writer is None else writer.read(function)
         tree = self._layout.folder.tree
         for _ in attempts(self.path):
@@ -444,15 +450,15 @@ class ItemsNode(Node):
         can't be written, the dataset stays open, unless there can be no second attempt.
         """
         writer, failure = self._writer, None
-        # In a process that has inherited a writer, no other thread makes a change.
-        if writer is None or not writer.owner.is_here:
+        if writer is None:
             self._close_now()
             return
-        with writer.turn(holds=False):
+        with writer.closing("leave" if self._part else "close") as is_open:
             try:
-                writer.flush()
+                if is_open:
+                    writer.flush()
             except BaseException as error:
-                if not writer.has_failed:
+                if FAILED not in states_of(writer):
                     raise
                 failure = error
                 for buffer in writer.buffers.values():
@@ -490,26 +496,23 @@ class Attributes(MutableMapping[str, "Json"]):
         return known
 
     def _change(self, edit: Callable[[JsonObject], JsonObject]) -> None:
-        with self._node._check_writer().turn():
-            self._change_in_turn(edit)
-
-    def _change_in_turn(self, edit: Callable[[JsonObject], JsonObject]) -> None:
         node = self._node
-        writer = node._check_writer()  # another thread may have replaced the node
-        layout = node._layout
-        # Another program has written the document: the array gets its identity again.
-        renews = isinstance(layout, ArrayLayout) and layout.changed_elsewhere
+        with node._check_writer().turn():
+            writer = node._check_writer()  # another thread may have replaced the node
+            layout = node._layout
+            # Another program has written it: the array gets its identity again.
+            renews = isinstance(layout, ArrayLayout) and layout.changed_elsewhere
 
-        def take_over() -> None:
-            node._now.values["known"] = values
-            if isinstance(layout, ArrayLayout) and renews:
-                layout.committed(layout.shape)
+            def take_over() -> None:
+                node._now.values["known"] = values
+                if isinstance(layout, ArrayLayout) and renews:
+                    layout.committed(layout.shape)
 
-        with writer.change(take_over, disturbs=renews) as change:
-            # Other programs, or other writers of a group, may have changed them.
-            values = edit(layout.read_attributes(change))
-            layout.stage_attributes(change, values)
-            values = parse_json(encode_attributes(values))  # as all read them
+            with writer.change(take_over, disturbs=renews) as change:
+                # Other programs, or other writers of a group, may have changed them.
+                values = edit(layout.read_attributes(change))
+                layout.stage_attributes(change, values)
+                values = parse_json(encode_attributes(values))  # as all read them
 
     def __getitem__(self, name: str) -> Json:
         return self._loaded()[name]

@@ -409,23 +409,22 @@ class Table(StoredRows, ItemsNode):
             If the rows don't fit, or if the table was opened for reading.
         """
         writer = self._check_writer()
-        with writer.turn():
-            buffer = writer.buffer_of(self._part)
-            waiting = 0 if buffer is None else buffer.count
-            starts = 0, len(self) + waiting, self._next_number
-            given = frames.columns_of(rows, starts)
-            given = rows.columns if isinstance(rows, Table) else given
-            types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-            given, added = self._with_masks_for(given, self.names)
-            types.update((mask, (BOOL, ())) for mask in added.values())
-            streams = as_columns(given, types, {**self._masks(), **added})
-            self._add_masks(added)
-            new = {self._columns[n]._layout: stream for n, stream in streams.items()}
-            some = any(stream.length for stream in new.values())
-            part = self._part
-            if some and not writer.buffered(part, lambda waits: waits.put(writer, new)):
-                append_rows(writer, new)
-            self._next_number = frames.next_number(rows)
+        buffer = writer.buffer_of(self._part)
+        waiting = 0 if buffer is None else buffer.count
+        starts = 0, len(self) + waiting, self._next_number
+        given = frames.columns_of(rows, starts)
+        given = rows.columns if isinstance(rows, Table) else given
+        types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
+        given, added = self._with_masks_for(given, self.names)
+        types.update((mask, (BOOL, ())) for mask in added.values())
+        streams = as_columns(given, types, {**self._masks(), **added})
+        self._add_masks(added)
+        new = {self._columns[n]._layout: stream for n, stream in streams.items()}
+        some = any(stream.length for stream in new.values())
+        part = self._part
+        if some and not writer.buffered(part, lambda waits: waits.put(writer, new)):
+            append_rows(writer, new)
+        self._next_number = frames.next_number(rows)
 
     def _with_masks_for(
         self, rows: object, names: list[str]
@@ -492,28 +491,28 @@ class Table(StoredRows, ItemsNode):
         writer = self._check_writer()
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
-        with writer.turn():
-            writer.flush_rows(self._part)
-            if isinstance(key, str):
-                if key not in self._columns:
-                    raise KeyError("no column '%s': add_column adds one" % key)
-                rows = {key: rows}
-            rows, added = self._with_masks_for(rows, self.names)
-            self._add_masks(added)
-            columns, masks = self._columns, self._masks()
-            if isinstance(key, str):
-                columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
-                key = slice(None)
-            values = all_columns(rows, list(columns), masks)
-            given = {n: c._selected(key, values[n]) for n, c in columns.items()}
-            waiting = {columns[name]._layout: given[name] for name in columns}
-            part = self._part
-            if writer.buffered(part, lambda waits: waits.assign(writer, waiting)):
-                return
-            with writer.change(lambda: self._committed(len(self))) as change:
-                for name, column in columns.items():
-                    column._stage_items(change, *given[name])
+        writer.flush_rows(self._part)
+        if isinstance(key, str):
+            if key not in self._columns:
+                raise KeyError("no column '%s': add_column adds one" % key)
+            rows = {key: rows}
+        rows, added = self._with_masks_for(rows, self.names)
+        self._add_masks(added)
+        columns, masks = self._columns, self._masks()
+        if isinstance(key, str):
+            columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
+            key = slice(None)
+        values = all_columns(rows, list(columns), masks)
+        given = {n: c._selected(key, values[n]) for n, c in columns.items()}
+        waiting = {columns[name]._layout: given[name] for name in columns}
+        part = self._part
+        if writer.buffered(part, lambda waits: waits.assign(writer, waiting)):
+            return
+        with writer.change(lambda: self._committed(len(self))) as change:
+            for name, column in columns.items():
+                column._stage_items(change, *given[name])
 
+    @one_call
     def add_column(
         self,
         name: str,
@@ -540,33 +539,31 @@ class Table(StoredRows, ItemsNode):
         chunks, shards, fill_value, attrs, settings
             As in `create_array`.
         """
-        writer = self._check_writer()
-        with writer.turn():
-            writer.flush()
-            layout = self._layout
-            layout.check_column_name(name)
-            given, new = with_masks({name: values}), {}
-            self._check_free(given)
-            for each, (items, of_mask) in given.items():
-                is_mask = each != name
-                layout.check_column_name(each)
-                rows = items_of(items, keeps_text=layout.array_class.has_text)
-                if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
-                    raise exceptions.DoesNotFit(
-                        "expected '%d' rows, found an array of shape %s"
-                        % (len(self), rows.shape)
-                    )
-                new[each] = new_column(
-                    *(type(layout), each, rows),
-                    of_mask if is_mask else given_attrs(attrs or {}),
-                    chunks=chunks,
-                    shards=shards,
-                    settings=settings,
-                    fill_value=None if is_mask else fill_value,
+        self._check_writer().flush()
+        layout = self._layout
+        layout.check_column_name(name)
+        given, new = with_masks({name: values}), {}
+        self._check_free(given)
+        for each, (items, of_mask) in given.items():
+            is_mask = each != name
+            layout.check_column_name(each)
+            rows = items_of(items, keeps_text=layout.array_class.has_text)
+            if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
+                raise exceptions.DoesNotFit(
+                    "expected '%d' rows, found an array of shape %s"
+                    % (len(self), rows.shape)
                 )
-            names, at = self.names, position
-            at = len(names) if at is None else at
-            self._change_columns([*names[:at], *new, *names[at:]], new)
+            new[each] = new_column(
+                *(type(layout), each, rows),
+                of_mask if is_mask else given_attrs(attrs or {}),
+                chunks=chunks,
+                shards=shards,
+                settings=settings,
+                fill_value=None if is_mask else fill_value,
+            )
+        names, at = self.names, position
+        at = len(names) if at is None else at
+        self._change_columns([*names[:at], *new, *names[at:]], new)
 
     def _check_free(self, names: Iterable[str]) -> None:
         check_different(list(names))
@@ -653,7 +650,7 @@ class Selection(Table):
     def _all_columns(self) -> dict[str, Array]:
         return self.table._columns
 
-    def _check_writer(self) -> Writer:
+    def _check_writer(self, call: str = "change") -> Writer:
         raise exceptions.UsageValueError(
             "some columns of a table can only be read: change the table '%s'"
             % self.path

@@ -14,6 +14,22 @@ from bloscpack._commit import locking, ownership, shared
 from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.locking import FolderLock
 from bloscpack._commit.objects import Claim, NewObjects, ObjectChange, unfinished
+from bloscpack._commit.states import (
+    DRAFT,
+    FRESH,
+    JOINS,
+    NEVER,
+    NOW,
+    OPENED,
+    RULES,
+    SAME,
+    TWIN,
+    WAITS,
+    WRITES,
+    Refused,
+    State,
+    states_of,
+)
 from bloscpack._commit.writer import LockedFolder
 from bloscpack._engine.forks import Owner
 from bloscpack._format import block_table

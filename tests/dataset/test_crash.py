@@ -216,7 +216,7 @@ def change(function, **options):
             # The process is dead: its locks end, and nothing is removed.
             for buffer in opened._writer.buffers.values():
                 buffer.clear()
-            lock = getattr(opened._writer._rule, "_lock", None)
+            lock = getattr(opened._writer.rule, "_lock", None)
             if lock is not None:
                 lock.close()
             raise

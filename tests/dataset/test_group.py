@@ -77,7 +77,7 @@ def test_repr(path):
     ] == repr(group).splitlines()
     group.close()
     assert "<closed Group '%s' (zarr)>" % path == repr(group)
-    with pytest.raises(UsageError, match="the group is closed"):
+    with pytest.raises(UsageError, match="the dataset is closed"):
         group["b"]
 
 

@@ -817,7 +817,7 @@ def test_a_change_that_is_not_complete_has_removed_files(path, monkeypatch):
         group = dataset.open(path, "r+")
         with pytest.raises(KeyboardInterrupt):
             make(group)
-        group._writer._rule.release()
+        group._writer.rule.release()
 
     change(lambda g: g.create_array("a", shape=8, dtype="i4", mode="w", **kept))
     assert not dataset.open(path)["a"][:].any()

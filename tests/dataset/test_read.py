@@ -95,7 +95,7 @@ def test_description_and_iteration(tmp_path):
         column = array.attrs
         assert {} == dict(column)
     assert "closed" in repr(array)
-    with pytest.raises(ValueError, match="the array is closed"):
+    with pytest.raises(ValueError, match="the dataset is closed"):
         array[0]
 
 

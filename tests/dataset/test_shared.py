@@ -502,23 +502,6 @@ def test_pickle(path, monkeypatch):
             copy[0, 0] = 1
 
 
-@needs_fork
-@needs_locks
-def test_a_child_process_can_not_assign(path):
-    with opened(path) as array:
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                array[0, 0] = 1
-            except UsageError as error:
-                status = int("was opened for changes by the process" not in str(error))
-            os._exit(status)
-        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        array[0, 0] = 2
-    assert 2 == dataset.open(path)[0, 0]
-
-
 # Stores of objects
 
 

@@ -1,0 +1,176 @@
+"""The states of an open dataset, and what each call does in each state.
+
+`RULES` decides, and has each error of a call that is wrong in a state. Call `ask`, and
+do what it returns: nothing else may compare states to allow or refuse a call.
+
+The table is about threads and processes, not about kinds: a column never changes its
+length, and a layout that can only be read has no writer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from .._engine.forks import OTHER_PROCESS
+from .._engine.threads import get_caller
+from ..exceptions import StorageError, UsageError, UsageValueError
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+# The states of a dataset for the calling thread. It has one of the first four, or is
+# closed, and it may have some of the others besides. The last state that it has decides
+# what a call does; where that says `SAME`, the state before it decides.
+# READER  it has no writer, or a child process has inherited it;
+# ALONE   it can be changed by no other program until it is closed: an array, a table;
+# TURNS   it can, between two changes: a group, and what its document commits;
+# SHARDS  it can at the same time, shard by shard: ``shared=True``;
+# BLOCK   the thread is in a block of ``group.change()``;
+# FAILED  a commit was interrupted: whether the files have the change is unknown;
+# ROWS    the thread makes a change, for which it produces rows;
+# CHILD   the process has inherited the writer of its parent;
+# CLOSED  it is closed.
+State = IntEnum(
+    "State", "READER ALONE TURNS SHARDS BLOCK FAILED ROWS CHILD CLOSED", start=0
+)
+READER, ALONE, TURNS, SHARDS, BLOCK, FAILED, ROWS, CHILD, CLOSED = State
+
+# What a call does. It sees the items, or the attributes,
+# OPENED  that were there when the dataset was opened, refreshed or changed here;
+# NOW     that are there now, which only this program changes;
+# FRESH   that are there now, which other programs may have changed;
+# DRAFT   that the block leaves.
+# It returns
+# COPY    a copy for reading;
+# TWIN    a copy that is one more shared writer.
+# It changes the dataset:
+# MADE    it waits for the changes of others; when it returns, its change is committed;
+# EACH    it does so for each shard;
+# JOINS   the change is a part of that of the block;
+# WAITS   the change waits in memory;
+# WRITES  changes that wait in memory are made first.
+# Other calls:
+# DONE    there is nothing to write or to unlock;
+# SAME    it does the same as without this state;
+# NEVER   it can't be made in this state.
+Does = Enum(
+    "Does",
+    "OPENED NOW FRESH DRAFT COPY TWIN MADE EACH JOINS WAITS WRITES DONE SAME NEVER",
+)
+OPENED, NOW, FRESH, DRAFT, COPY, TWIN = list(Does)[:6]
+MADE, EACH, JOINS, WAITS, WRITES, DONE, SAME, NEVER = list(Does)[6:]
+
+
+class Refused(NamedTuple):
+    """The error of a call.
+
+    The text may have the `path` of the dataset, the path of the `tree` that one writer
+    changes, and the numbers of the process of the writer (`owner`) and of this one.
+    """
+
+    kind: type[UsageError | StorageError]
+    text: str
+
+
+READS = Refused(
+    UsageValueError,
+    "the dataset was opened for reading: '%(path)s'. Mode 'r+' opens it for changes. A "
+    "copied or pickled object is for reading, as on a worker of Dask, unless the array "
+    "was opened with shared=True; and so is a member of a group whose layout can only "
+    "be read: 'blpk convert' makes one that can be changed",
+)
+SHARED = Refused(
+    UsageError,
+    "'%(tree)s' was opened with shared=True, and can only be assigned to: open it "
+    "without, to change anything else",
+)
+NESTED = Refused(UsageError, "'%(tree)s' is being changed already")
+OUTER = Refused(
+    UsageError,
+    "the document of the group '%(tree)s' does not commit '%(path)s', which has "
+    "another layout or was made by another program: change it outside of the block",
+)
+INNER = Refused(UsageError, "'%(tree)s' can't be closed within a change of it")
+BROKEN = Refused(
+    StorageError, "an earlier change failed while it was committed: open it again"
+)
+BUSY = Refused(
+    UsageError,
+    "'%(tree)s' can't be changed or closed while rows for a change of it are produced",
+)
+OTHER = Refused(UsageError, OTHER_PROCESS)
+GONE = Refused(UsageValueError, "the dataset is closed: '%(path)s'")
+
+# The calls:
+# read     read items; of a group, the members
+# attrs    read the attributes
+# info     read all else
+# change   change anything but items by an index, for which there is
+# assign
+# buffer   let a change wait in memory, with ``buffered=True``
+# begin    begin a block of ``group.change()``
+# outside  change a member that the document of this group does not commit
+# close    close a dataset that has a writer of its own
+# leave    close a column, or a member that the document of a group commits
+# fmt: off
+RULES: dict[str, tuple[Does | Refused, ...]] = {
+    #           READER  ALONE   TURNS   SHARDS  BLOCK   FAILED  ROWS    CHILD   CLOSED
+    "read":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  OPENED, SAME,   SAME,   GONE),
+    "attrs":   (OPENED, NOW,    OPENED, OPENED, DRAFT,  SAME,   SAME,   SAME,   OPENED),
+    "info":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  SAME,   SAME,   SAME,   OPENED),
+    "pickle":  (COPY,   COPY,   COPY,   TWIN,   SAME,   SAME,   SAME,   SAME,   COPY),
+    "change":  (READS,  MADE,   MADE,   SHARED, JOINS,  BROKEN, BUSY,   OTHER,  GONE),
+    "assign":  (READS,  MADE,   MADE,   EACH,   JOINS,  BROKEN, BUSY,   OTHER,  GONE),
+    "buffer":  (READS,  WAITS,  WAITS,  NEVER,  JOINS,  BROKEN, BUSY,   OTHER,  GONE),
+    "begin":   (READS,  NEVER,  MADE,   NEVER,  NESTED, NEVER,  BUSY,   OTHER,  GONE),
+    "outside": (NEVER,  NEVER,  MADE,   NEVER,  OUTER,  NEVER,  SAME,   NEVER,  NEVER),
+    "flush":   (READS,  WRITES, WRITES, WRITES, SAME,   SAME,   SAME,   OTHER,  GONE),
+    "refresh": (FRESH,  NOW,    FRESH,  FRESH,  DRAFT,  SAME,   SAME,   SAME,   GONE),
+    "close":   (DONE,   WRITES, WRITES, WRITES, INNER,  SAME,   BUSY,   DONE,   DONE),
+    "leave":   (DONE,   WRITES, WRITES, NEVER,  SAME,   SAME,   BUSY,   DONE,   DONE),
+}
+# fmt: on
+
+
+def states_of(writer: Writer | None, is_closed: bool = False) -> list[State]:
+    """Return the states of a dataset for this thread, in their order."""
+    if writer is None:
+        found = [READER]
+    else:
+        found = [writer.state]
+        if writer.current is not None and writer.block is not None:
+            found.append(BLOCK)
+        # The next of several writers begins with the state of the files.
+        if writer.state is ALONE and getattr(writer.rule, "has_failed", False):
+            found.append(FAILED)
+        if writer.producer and writer.producer == get_caller():
+            found.append(ROWS)
+        if not writer.owner.is_here:
+            found.append(CHILD)
+    if is_closed:
+        found.append(CLOSED)
+    return found
+
+
+def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) -> Does:
+    """Return what a call of this thread does; raise its error if it is refused.
+
+    A block of `change` that refuses a call does not commit: a part of it is missing.
+    """
+    rules, states = RULES[call], states_of(writer, is_closed)
+    while (found := rules[states[-1]]) is SAME:
+        states.pop()
+    if isinstance(found, Does):
+        return found
+    values: dict[str, object] = {"path": path, "here": os.getpid()}
+    if writer is not None:
+        values.update(tree=writer.path, owner=writer.owner.pid)
+        if states[-1] is BLOCK and writer.block is not None:
+            writer.block.change.has_failed_call = True
+    if found.kind is StorageError:
+        raise StorageError(errno.EIO, found.text, values["tree"])
+    raise found.kind(found.text % values)
