@@ -162,8 +162,9 @@ class WriteBuffer:
         if not start:  # room up to the end of a file, and for the rows put last
             shapes = {array: (2 * step, *array.shape[1:]) for array in rows}
             self._memory = {a: numpy.empty(n, a.dtype) for a, n in shapes.items()}
-        for array, stream in rows.items():
-            self._memory[array][start : start + count] = stream.take(count)
+        with writer.producing():
+            for array, stream in rows.items():
+                self._memory[array][start : start + count] = stream.take(count)
         self._nrows += count
         try:
             if next(iter(rows)).shape[0] % step + self._nrows >= step:

@@ -283,6 +283,23 @@ def test_copies_have_the_rows_that_wait(tmp_path, layout):
         assert dataset.verify(tmp_path / name).ok
 
 
+def test_rows_that_append_others(tmp_path):
+    """A row is read late, and its source appends one: it would be overwritten."""
+
+    class Late:
+        dtype, shape = np.dtype("i8"), (1,)
+
+        def __getitem__(self, key):
+            with pytest.raises(UsageError, match="while rows"):
+                array.append([7])
+            return np.array([5])
+
+    with dataset.create_array(tmp_path / "a", [1], buffered=True) as array:
+        array.append(Late())
+        array.append([6])
+    assert [1, 5, 6] == dataset.open(tmp_path / "a")[:].tolist()
+
+
 def test_an_interrupted_commit(tmp_path, monkeypatch):
     """It is unknown whether the rows are in the files, so there is no other attempt."""
 

@@ -517,6 +517,7 @@ WAITING = [
     (member, IN_ZARR[:2]),
     (block, IN_ZARR[:2]),
     (failed, ITEMS),
+    (rows, ARRAY),
     (child, ITEMS),
     (closed, ITEMS),
 ]
