@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from .._engine.forks import Owner
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.disk import NAME_PART
+from .._storage.disk import NAME_PART, disk
 from .._storage.folder_store import FolderStore, LinkFound, NoFileFound, StaleDataset
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
@@ -147,7 +147,7 @@ def creating_inside(path: str) -> Iterator[FolderChange]:
     Only its writer knows the path, so the folder needs no other name until it is
     complete, and no access of its own: `building` gives all folders theirs.
     """
-    os.mkdir(path)
+    disk.make_folder(path)
     folder = FolderStore(path)
     change = FolderChange(folder, ZARR_JSON, False, NewAccess(Model()))
     yield change

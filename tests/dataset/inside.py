@@ -8,8 +8,6 @@ take these names from here: a move inside of the package changes this module alo
 
 from __future__ import annotations
 
-import bloscpack._commit.folder_change
-import bloscpack._storage.folder_store
 from bloscpack._commit import locking, ownership, shared
 from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.locking import FolderLock
@@ -65,5 +63,5 @@ def checked_bytes(patch, read):
 
 def replace_disk(patch, new):
     """Let datasets use another disk, as long as `patch` is in force."""
-    for module in (bloscpack._storage.folder_store, bloscpack._commit.folder_change):
-        patch.setattr(module, "disk", new)
+    for name in "_storage.folder_store", "_commit.folder_change", "_commit.new_folder":
+        patch.setattr("bloscpack.%s.disk" % name, new)

@@ -774,6 +774,7 @@ LOSSES = (
     "zarr_table: remove",
     "group: replace",
     "zarr: replace",
+    "convert a table to zarr",
 )
 
 
