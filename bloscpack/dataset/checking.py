@@ -240,7 +240,7 @@ class DatasetCheck:
                 if layout != "folder" and found.layout == "folder":
                     self._note_no_document(inner)
                 if found.layout.startswith("zarr"):
-                    self._note_no_copy(folder, name, inner)
+                    self._note_no_copy(folder, name, found, inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
             self._check_copies(folder, member)
             self._check_lengths(member, node)
@@ -368,14 +368,18 @@ class DatasetCheck:
             )
             self.report.note("files", "change", message, file=shown)
 
-    def _note_no_copy(self, folder: Folder, name: str, inner: str) -> None:
-        """Note a member that another program has added to a group that has copies."""
+    def _note_no_copy(
+        self, folder: Folder, name: str, found: layouts.Found, inner: str
+    ) -> None:
+        """Note a member that a group that has copies does not commit."""
         members = folder.tree.state.members
         if members is not None and folder.full(name) not in members:
+            cause = "another program has made it"
+            if found.folder.tree.state.epoch:  # its document is of Bloscpack
+                cause = "a call that replaces it was interrupted, or it was moved here"
             message = (
-                "another program has made it, and the document of the group has no "
-                "copy of its document: zarr-python and xarray find it with "
-                "use_consolidated=False"
+                "%s, and the document of the group has no copy of its document: "
+                "zarr-python and xarray find it with use_consolidated=False" % cause
             )
             self.report.note("metadata", "no-copy", message, file=inner)
 

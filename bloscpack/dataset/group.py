@@ -755,18 +755,21 @@ class Group(Node, Mapping[str, Node]):
         """Create a member, or replace one that the document commits; return it.
 
         `create` writes it for a change. If no group commits datasets of its `layout`,
-        it is written beside the one that it replaces.
+        or of the layout of the one that it replaces, it is written beside that.
         """
         check_member_name("member", name)
         writer, folder = self._check_writer(), self._layout.folder
         close = partial(self._retire, name)
-        if layout != "zarr":
-            return self._put_other(name, create, close, buffered)
-        with self._joined() as block:
-            with creating_member(writer, folder, name, mode, close) as change:
-                create(change, folder.full(name) + "/")
-            block.created.add(folder.full(name))
-            made = self[name]
+        old = layouts.find_member(folder, name) if mode == "w" else None
+        is_other = old is not None and not old.folder.prefix and not folder.is_remote
+        if layout != "zarr" or is_other:
+            self._put_other(name, layout, create, close)
+        else:
+            with self._joined() as block:
+                with creating_member(writer, folder, name, mode, close) as change:
+                    create(change, folder.full(name) + "/")
+                block.created.add(folder.full(name))
+        made = self[name]
         if buffered:
             made._let_wait()
         return made
@@ -774,23 +777,22 @@ class Group(Node, Mapping[str, Node]):
     def _put_other(
         self,
         name: str,
+        layout: str,
         create: Callable[[Change, str], object],
         close: Callable[[], object],
-        buffered: bool,
-    ) -> Any:
-        """Replace a member by one of a layout that no group commits; return it."""
+    ) -> None:
+        """Replace a member of a layout that no group commits, or by one of such."""
         writer, folder = self._check_writer(), self._layout.folder
-        address, options = folder.address_of(name), self._options
+        address, sync = folder.address_of(name)[0], self._options.sync
         writer.check_outside(folder.path(name))
-        for member in self._members.inside(address[0]):
+        for member in self._members.inside(address):
             if member._writer is not writer:
                 member.close()
-        with writer.turn(), self._members.at(address[0]):
-            with replacing_member(writer, folder, name, options.sync, close) as change:
+        with writer.turn(), self._members.at(address):
+            with replacing_member(writer, folder, name, sync, close) as change:
                 create(change, "")
-            found = layouts.detect(Folder.open(*address))
-            options = options._replace(buffered=buffered)
-            return self._adopted(address[0], open_node(found, options))
+            if layout == "zarr":
+                self._unite(name)
 
     @one_call
     def __delitem__(self, key: str) -> None:
@@ -918,10 +920,13 @@ class Group(Node, Mapping[str, Node]):
             for path in [path for path in each if (path + "/").startswith(prefix)]:
                 del each[path]
 
-    def _unite(self) -> None:
-        """Let the document commit the members from now on, also those that are open."""
+    def _unite(self, name: str = "") -> None:
+        """Let the document commit the members from now on, also those that are open.
+
+        With a `name`, that member alone, which is not open, and not committed yet.
+        """
         writer, folder = self._check_writer(), self._layout.folder
-        address, sync = folder.address_of()[0], self._options.sync
+        address, sync = folder.address_of(name)[0], self._options.sync
         opened = {
             m._opened.folder.address_of()[0]: m
             for m in self._members.inside(address)
@@ -938,7 +943,7 @@ class Group(Node, Mapping[str, Node]):
                     known.flush()
 
             try:
-                layouts.load("zarr.unite")(change, folder, hold)
+                layouts.load("zarr.unite")(change, folder, hold, name)
             except OSError as error:
                 held.close()  # discarding the change may need a descriptor
                 if error.errno not in NO_MORE:

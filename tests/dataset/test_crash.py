@@ -154,6 +154,15 @@ def united(path):
             pass
 
 
+def united_other(path):
+    """Write a group whose document does not commit all its members."""
+    with dataset.create_group(path, attrs={"a": 1}) as opened:
+        opened.create_array("a", np.arange(16), layout="superchunk", chunks=8).close()
+        opened.create_array("in/b", np.arange(16), chunks=8, shards=8).close()
+        with opened.change():
+            pass
+
+
 def begin(path, mode, create):
     """Begin a dataset that several processes write."""
     target = target_of(path, mode, True)
@@ -454,6 +463,10 @@ OPERATIONS = {
         )
         for name in ("a", "in", "in/b", "t")
     },
+    "united folder: replace one of another layout": (
+        united_other,
+        change(GROUP_CHANGES["replace"]),
+    ),
     "zarr_group: unite": (zarr_group, change(unite)),
     **{
         "%s: append to memory" % make.__name__: (

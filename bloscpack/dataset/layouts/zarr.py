@@ -803,19 +803,25 @@ def prepare(
             return
 
 
-def unite(change: Change, folder: Folder, hold: Callable[[Found], object]) -> None:
+def unite(
+    change: Change, folder: Folder, hold: Callable[[Found], object], only: str = ""
+) -> None:
     """Let the document of a group commit all that is in it from now on.
 
-    `hold` keeps other writers away from a member until the change is made.
+    `hold` keeps other writers away from a member until the change is made. With `only`,
+    the name of a member, the document commits that, and all other ones already.
     """
     from . import find_members
 
-    node = read_node(folder)
-    document: JsonObject = {**node.document, CONSOLIDATED: no_members()}
-    change.stage(ZARR_JSON, encode_node(document, node.identity))
-    groups = [("", folder)]
+    if not only:
+        node = read_node(folder)
+        document: JsonObject = {**node.document, CONSOLIDATED: no_members()}
+        change.stage(ZARR_JSON, encode_node(document, node.identity))
+    groups = [(folder.prefix, folder)]
     for prefix, group in groups:
         for name, found in find_members(group):
+            if only and only != name and group is folder:
+                continue
             full, inner = prefix + name, found.folder
             # Other programs see the copies only; those of format 2 are not theirs.
             if found.layout == "zarr-python" and inner.exists(ZARR_JSON):
