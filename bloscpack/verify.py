@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable
 
 from ._check.files import Inspection
 from ._check.findings import ANOTHER, Finding, Report
-from ._check.trailer import SECTION as SHARD
 from ._commit.snapshot import read_snapshot
 from ._compat import make_callable
 from ._engine.blosc_settings import own_settings
@@ -22,14 +20,11 @@ from ._storage.base import PartStorage, Storage
 from ._storage.paths import is_url, local_path, shown_name
 from ._storage.stream import positional
 from ._storage.urls import path_of
-from ._types import BinaryFile, Path, Readable, StorageOptions
+from ._types import Path, Readable, StorageOptions
 from .abstract_io import Progress, effective_nthreads
 from .constants import EXTENSION, MAGIC
 from .exceptions import FormatError, StorageError
-from .headers import BloscpackHeader
 
-# Seconds to wait for the end of an append before a shard is said to be damaged.
-APPEND_SECONDS = 0.5
 # Errors of a URL that names no file, but perhaps a folder.
 NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
 
@@ -160,19 +155,9 @@ def verify(
         remote = {"storage_options": storage_options} if is_url(path) else {}
         return checker(path, nthreads=nthreads, progress=progress, **remote)
 
-    def check_file(
-        fp: BinaryFile, check: Callable[[BloscpackHeader | None], None]
-    ) -> Report:
-        found = verify_fp(fp, nthreads=nthreads, progress=progress)
-        if any(finding.section == SHARD for finding in found.findings):
-            # While an append is in progress, other bytes are behind the index.
-            time.sleep(APPEND_SECONDS)
-            check(None)
-        return found
-
     report = read_snapshot(
         path,
-        check_file,
+        lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress),
         storage_options=storage_options,
         undo=False,  # a damaged undo record is a finding
     )

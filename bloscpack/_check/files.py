@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import groupby, pairwise
 
-from .._commit.undo import OPTIONS, settled
+from .._commit.undo import EXTENT, HEAD, MAX_EXTENTS, OPTIONS, settled
 from .._engine.forks import cached_property
 from .._format.append_plan import is_left_over
 from .._format.array_metadata import Description
@@ -29,6 +29,7 @@ from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
     MAGIC,
     OFFSET_LENGTH,
+    RECORD_MAGIC,
 )
 from ..exceptions import ChecksumMismatch, FormatError
 from ..headers import FIELD_OFFSETS, BloscpackHeader
@@ -46,10 +47,12 @@ from .note import told
 from .numbering import Numbering, drop_nested_chunks, in_order, measure, number_chunks
 from .proof import Proof, prove
 from .scan import Chain, DamagedChunk, scan_file
-from .trailer import check_trailer, without_trailer
+from .trailer import check_trailer, end_before_append, without_trailer
 
 # Maximum number of findings about single wrong entries, for adjacent chunks.
 ENTRIES_KEPT = 20
+# Maximum size in bytes of what an undo record has in front of the old header.
+MAX_RECORD_HEAD = HEAD.size + MAX_EXTENTS * EXTENT.size
 # Maximum number of damaged chunks examined for a report, which keeps 1000 findings.
 MAX_DAMAGED_EXAMINED = 1000
 
@@ -95,7 +98,7 @@ class Inspection:
             report.cbytes = storage.size
         except FormatError as error:
             report.add("header", "undo-record", error.message, offset=OPTIONS)
-        self.whole = storage
+        self.whole = self._all = storage
         sections = read_sections(storage, report)
         if sections.unreadable is not None and (
             is_of_other_format(storage.read_at(0, PREFIX_LENGTH)) or _is_zip(storage)
@@ -105,14 +108,17 @@ class Inspection:
         self.announced_first = sections.first
         self.scan = scan = scan_file(storage, sections, nthreads, progress)
         self.checksum = scan.checksum
-        end = _end_before_append(storage, sections, scan.chains)
+        end = end_before_append(self.whole, storage.size, sections)
+        end = end or _end_before_append(storage, sections, scan.chains)
         if end is not None:
+            size = self.whole.size
             message = (
                 "'%d' bytes lie behind the last chunk, of an append that was "
-                "interrupted, or is in progress" % (storage.size - end)
+                "interrupted, or is in progress" % (size - end)
             )
-            report.note("chunks", "left-over", message, extent=(end, storage.size))
-            self.whole = self.storage = storage = PartStorage(storage, 0, end)
+            report.note("chunks", "left-over", message, extent=(end, size))
+            self.whole = PartStorage(self.whole, 0, end)
+            self.storage = storage = PartStorage(storage, 0, min(end, storage.size))
             scan.chains = [chain for chain in scan.chains if chain.stop <= end]
         if sections.header is not None:
             self._check_checksum(sections.header)
@@ -204,11 +210,14 @@ class Inspection:
 
     def find_second_file(self) -> int | None:
         """Return where a packed file begins between or behind the chunks, if any."""
-        for start, stop in self._extents_between(self.whole.size):
+        for start, stop in self._extents_between(self._all.size):
             # If the end of the sections is unknown, this may be the file's own header.
-            found = None if start is None else find_header(self.whole, start, stop)
-            if found is not None:
-                return found
+            found = None if start is None else find_header(self._all, start, stop)
+            while found is not None:
+                before = max(0, found - MAX_RECORD_HEAD)
+                if RECORD_MAGIC not in self._all.read_at(before, found - before):
+                    return found
+                found = find_header(self._all, found + 1, stop)
         return None
 
     # The report: all findings, in the order of the file

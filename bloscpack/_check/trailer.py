@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .._engine.blosc_settings import own_settings
+from .._format.append_plan import LEFT_OVER_HEAD, begins_left_over
 from .._format.block_table import (
     HEAD,
     BlockRow,
@@ -91,6 +92,19 @@ def without_trailer(storage: Storage, sections: Sections) -> Storage:
     if start is None or start == storage.size:
         return storage
     return PartStorage(storage, 0, start)
+
+
+def end_before_append(whole: Storage, start: int, sections: Sections) -> int | None:
+    """Return the end of the trailer at `start`, if an append has begun behind it."""
+    header, metadata = sections.header, sections.metadata
+    if start == whole.size or header is None or metadata is None:
+        return None
+    with suppress(FormatError):
+        head = whole.read_at(start, TRAILER_HEAD)
+        end = start + (trailer_nbytes(header, metadata.value, head) or whole.size)
+        if end < whole.size and begins_left_over(whole.read_at(end, LEFT_OVER_HEAD)):
+            return end
+    return None
 
 
 def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Maximum number of bytes of a stream, the part of a block that a codec compresses.
 MAX_STREAM = 2**21
+# How many bytes `begins_left_over` looks at.
+LEFT_OVER_HEAD = BLOSC_HEADER_LENGTH + len(RECORD_MAGIC)
 # The default value of `metadata` parameters: None is a valid value of metadata.
 UNCHANGED: object = object()
 
@@ -142,6 +144,12 @@ def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) ->
     return old if metadata is UNCHANGED else replaced_metadata(old, metadata)
 
 
+def begins_left_over(tail: bytes) -> bool:
+    """Return whether bytes begin as those that a change in place leaves."""
+    head = tail[:LEFT_OVER_HEAD].lstrip(b"\0")
+    return not any(tail[:BLOSC_HEADER_LENGTH]) or head.startswith(RECORD_MAGIC)
+
+
 def is_left_over(cursor: Cursor, header: BloscpackHeader, last: Frame | None) -> bool:
     """Return whether an append has left the bytes at a cursor, behind the last chunk.
 
@@ -153,11 +161,9 @@ def is_left_over(cursor: Cursor, header: BloscpackHeader, last: Frame | None) ->
         return False
     digest = header.checksum_impl.size
     longest = header.chunk_size + BLOSC_HEADER_LENGTH - last.header.ctbytes
-    begin = BLOSC_HEADER_LENGTH + len(RECORD_MAGIC)
-    tail = bytes(cursor.peek_behind(max(longest + 1, begin)))
+    tail = bytes(cursor.peek_behind(max(longest + 1, LEFT_OVER_HEAD)))
     cursor.restore()
-    head = tail[:begin].lstrip(b"\0")
-    if not any(tail[:BLOSC_HEADER_LENGTH]) or head.startswith(RECORD_MAGIC):
+    if begins_left_over(tail):
         return True
     old = tail[: len(tail) - digest]
     if not header.offsets or not old or len(tail) > longest:

@@ -5,6 +5,7 @@ The states are built by `crash`, whose long form tries many more of them.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -26,6 +27,8 @@ from support import environment
 
 from bloscpack.append import append
 from bloscpack.exceptions import BloscpackError
+from bloscpack.recover import recover_fp
+from bloscpack.verify import verify
 
 # How many states of each operation real processes look at.
 PROCESSES = 3
@@ -39,6 +42,22 @@ def test_every_state_is_old_or_new(tmp_path, name, subsets):
     checker = check_operation(OPERATIONS[name], tmp_path, subsets)
     print(name, checker.tried, checker.different)
     assert checker.different >= 8
+
+
+@pytest.mark.parametrize(
+    "name", ["append many chunks", "append to shard", "append to grid as shard"]
+)
+def test_an_interrupted_append_is_no_damage(tmp_path, name):
+    """Nor does its undo record, which has the old header, look like a second file."""
+    checker = Checker(OPERATIONS[name], tmp_path)
+    path, kinds = checker.folder / TARGET, set()
+    for names, contents, _ in process_states(checker.record):
+        checker.lay_down(names, contents)
+        report = verify(path)
+        assert report.ok
+        kinds.update(finding.kind for finding in report.findings)
+        assert [] == recover_fp(io.BytesIO(path.read_bytes()), io.BytesIO()).remarks
+    assert {"left-over", "interrupted"} == kinds
 
 
 def test_what_was_done_stays_done(tmp_path):
