@@ -544,14 +544,14 @@ class FolderStore(Reopenable, Store):
     def clear(self, last: str = "") -> None:
         """Remove all that is in the folder, and the file `last` behind all others.
 
-        The files in a folder are removed before those in the folders inside of it: so
-        a dataset loses its description first, and no reader takes its items for some
-        that were never written.
+        The files in a folder are removed before those in the folders inside of it, and
+        ``meta`` before ``data``: so a dataset loses its description first, and no
+        reader takes its items for some that were never written, or are damaged.
         """
         folders = [self]
         for folder in folders:
             inner = []
-            for name, kind in folder.entries():
+            for name, kind in reversed(folder.entries()):
                 if kind == stat.S_IFDIR:
                     inner.append(folder.subfolder(name))
                 elif folder is not self or name != last:

@@ -28,7 +28,7 @@ from ..log import notice
 from .array import Array as Array
 from .dask_write import from_dask as from_dask
 from .folder import Folder, store_at
-from .group import NOT_BUFFERED, make_group, open_node
+from .group import NOT_BUFFERED, make_group, open_found, open_node
 from .group import Group as Group
 from .group import create_group as create_group
 from .layouts import detect, find_any
@@ -308,7 +308,10 @@ def _open(
         creation |= {"mode": "w" if mode == "w" else "x", "sync": options.sync}
         creation |= {"buffered": True} if options.buffered else {}
         return create(path, storage_options=storage_options, **creation)
-    found: Any = open_node(detect(Folder.open(path, storage_options)), options)
+    found: Any = open_found(
+        lambda: detect(Folder.open(path, storage_options)),
+        lambda found: open_node(found, options),
+    )
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

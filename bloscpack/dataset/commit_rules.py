@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from .._commit import new_folder, objects
-from .._commit.change import Change, Datasets, check_mode
+from .._commit.change import Change, check_mode
 from .._commit.folder_change import FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
@@ -118,23 +118,17 @@ class _Datasets:
         return encode_json(document)
 
 
-class _OtherDatasets(_Datasets):
-    """The same for datasets of other layouts, which no group commits."""
+class _Released(_Datasets):
+    """The same for a dataset in the place of a member, which the group releases."""
 
     def check_group(self, store: Store) -> None:
-        with suppress(CommitsMembers):
-            super().check_group(store)
-
-
-class _Released(_OtherDatasets):
-    """The same for a dataset in the place of a member, which the group releases."""
+        """Return: the writer of the group has called."""
 
     def check_independent(self, store: Store) -> None:
         """Return: the group still commits the member, until the new one is complete."""
 
 
 DATASETS = _Datasets()
-OTHER_DATASETS = _OtherDatasets()
 RELEASED = _Released()
 
 
@@ -232,11 +226,6 @@ def creating_member(
     if found is not None:
         if mode == "x":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        if not found.folder.prefix:
-            raise UsageValueError(
-                "'%s' (%s, %s) can't be replaced: the document of the group does not "
-                "commit it; remove it first" % (path, found.kind, found.layout)
-            )
         close()
     with writer.change() as change:
         if not change.make_room(full):
@@ -247,13 +236,18 @@ def creating_member(
 
 @contextmanager
 def replacing_member(
-    writer: Writer, folder: Folder, name: str, sync: bool, close: Callable[[], object]
+    writer: Writer,
+    folder: Folder,
+    name: str,
+    mode: str,
+    sync: bool,
+    close: Callable[[], object],
 ) -> Iterator[Change]:
-    """Yield a change of a new dataset of a layout that no group commits.
+    """Yield a change of a new dataset beside the member that it replaces, if any.
 
-    It replaces a member that the document of the group commits. When the new dataset is
-    complete, the group releases the member, and `close` is called. Then they exchange
-    their names, the commit point.
+    One of the two has a layout that no group commits. When the new dataset is complete,
+    the group releases the member, and `close` is called. Then they exchange their
+    names, the commit point.
     """
 
     def release() -> None:
@@ -263,7 +257,7 @@ def replacing_member(
     around = folder.own_store()
     assert isinstance(around, FolderStore)
     target = NewName(around, name, RELEASED)
-    with new_folder.creating(target, "w", sync, ready=release) as change:
+    with new_folder.creating(target, mode, sync, ready=release) as change:
         yield change
 
 
@@ -299,12 +293,12 @@ def _is_ours(folder: Folder, name: str) -> bool:
     return False
 
 
-def new_name(path: Path | NewName, datasets: Datasets = DATASETS) -> NewName:
+def new_name(path: Path | NewName) -> NewName:
     """Return where a new dataset is going to be; `path` may not be a URL."""
     if isinstance(path, NewName):
         return path
     without_url(path, "a new dataset")
-    return NewName.of(os.path.abspath(os.fsdecode(path)), datasets)
+    return NewName.of(os.path.abspath(os.fsdecode(path)), DATASETS)
 
 
 def creating(
@@ -325,8 +319,7 @@ def new_dataset(
     path = local_path(path)
     if is_url(path) and layout == "zarr":
         return objects.creating(store_at(path, options), mode, DATASETS)
-    name = new_name(path, DATASETS if layout == "zarr" else OTHER_DATASETS)
-    return new_folder.creating(name, mode, sync)
+    return creating(path, mode, sync)
 
 
 def remove_dataset(folder: Folder, name: str, sync: bool) -> None:

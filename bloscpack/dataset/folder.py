@@ -34,7 +34,7 @@ from .._format.names import (
 )
 from .._format.zarr_metadata import OLD_CONSOLIDATED
 from .._storage.base import Storage
-from .._storage.folder_store import FolderStore
+from .._storage.folder_store import FolderStore, StaleDataset
 from .._storage.paths import is_url, local_path
 from .._storage.store import FOUND_FILE, Store
 from .._types import Json, JsonObject, Path, StorageOptions
@@ -158,6 +158,14 @@ class Folder:
         """Close the folder. It is opened again when it is used."""
         self.tree.close()
         self.store.close()
+
+    def check_name(self) -> None:
+        """Raise `StorageError` if another folder has got the name since it was opened.
+
+        A writer may have removed or replaced the dataset until now.
+        """
+        if isinstance(self.store, FolderStore) and not self.store.has_its_name():
+            raise StaleDataset(self.path())
 
     def version(self) -> object:
         """Return a value that changes when a file is replaced."""

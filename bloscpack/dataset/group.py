@@ -43,6 +43,7 @@ from .._storage.folder_store import FolderStore, StaleDataset
 from .._types import Json, Path, StorageOptions
 from ..exceptions import (
     BloscpackError,
+    FormatError,
     StorageError,
     UsageError,
     UsageTypeError,
@@ -116,6 +117,27 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     wait = options.timeout
     writer = waiting(lambda: writer_for(found, options.sync, wait=wait), wait or 0)
     return Group(layout, writer, options)
+
+
+def open_found(
+    find: Callable[[], layouts.Found | None], open_it: Callable[[layouts.Found], Any]
+) -> Any:
+    """Return what `open_it` makes of what `find` returns; None for None.
+
+    Both are called again if another program has replaced it in between.
+    """
+    seen: object = None
+    while found := find():
+        try:
+            return open_it(found)
+        except (FormatError, FileNotFoundError):
+            if found.folder.is_remote:
+                raise
+            document = layouts.document_of(found.layout, found.kind)
+            before, seen = seen, found.folder.seen(document)
+            if before == seen:
+                raise
+    return None
 
 
 def _pin(folder: Folder) -> None:
@@ -392,19 +414,23 @@ class Group(Node, Mapping[str, Node]):
         first, _, rest = self._checked_key(key).partition("/")
         if not is_member_name(first):
             raise KeyError(key)
-        folder, options = self._layout.folder, self._options
+        folder, writer = self._layout.folder, self._writer
         address = folder.address_of(first)[0]
-        with self._members.at(address) if options.writable else nullcontext():
-            found = layouts.find_member(folder, first)
-            member: Any = None if found is None else self._opened_at(address)
-            if found is not None and member is None:
-                in_child = self._writer is not None and not self._writer.owner.is_here
-                if not found.writable or in_child:
-                    options = options._replace(writable=False)
-                opening_it = partial(open_node, found, options)
-                if found.folder.prefix:  # the group's writer changes it
-                    opening_it = partial(_open_part, found, self._writer, options)
-                member = self._adopted(address, waiting(opening_it, DROPPED_WAIT))
+
+        def open_it(found: layouts.Found) -> Any:
+            opened, options = self._opened_at(address), self._options
+            if opened is not None:
+                return opened
+            in_child = writer is not None and not writer.owner.is_here
+            if not found.writable or in_child:
+                options = options._replace(writable=False)
+            opening_it = partial(open_node, found, options)
+            if found.folder.prefix:  # the group's writer changes it
+                opening_it = partial(_open_part, found, writer, options)
+            return self._adopted(address, waiting(opening_it, DROPPED_WAIT))
+
+        with self._members.at(address) if self._options.writable else nullcontext():
+            member = open_found(lambda: layouts.find_member(folder, first), open_it)
         if member is None or (rest and isinstance(member, Array)):
             raise KeyError(key)
         if not rest:
@@ -731,9 +757,8 @@ class Group(Node, Mapping[str, Node]):
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
         replaces = options.get("mode") == "w"
-        is_added = self.commits_members and options.get("layout", "zarr") == "zarr"
-        is_part = replaces and folder.full(last) in self._committed()
-        if is_added or (is_part and folder.store.can_rename):
+        is_known = folder.store.can_rename or options.get("layout", "zarr") == "zarr"
+        if self.commits_members and is_known:
             return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
         with (
@@ -759,40 +784,30 @@ class Group(Node, Mapping[str, Node]):
         """
         check_member_name("member", name)
         writer, folder = self._check_writer(), self._layout.folder
-        close = partial(self._retire, name)
-        old = layouts.find_member(folder, name) if mode == "w" else None
-        is_other = old is not None and not old.folder.prefix and not folder.is_remote
-        if layout != "zarr" or is_other:
-            self._put_other(name, layout, create, close)
-        else:
-            with self._joined() as block:
-                with creating_member(writer, folder, name, mode, close) as change:
-                    create(change, folder.full(name) + "/")
-                block.created.add(folder.full(name))
-        made = self[name]
+        address, close = folder.address_of(name)[0], partial(self._retire, name)
+        with writer.turn():
+            old = layouts.find_member(folder, name) if mode == "w" else None
+            is_other = old is not None and not old.folder.prefix
+            if layout != "zarr" or (is_other and folder.store.can_rename):
+                writer.check_outside(folder.path(name))
+                for member in self._members.inside(address):
+                    if member._writer is not writer:
+                        member.close()
+                how = name, mode, self._options.sync, close
+                with self._members.at(address):
+                    with replacing_member(writer, folder, *how) as change:
+                        create(change, "")
+                    if layout == "zarr":
+                        self._unite(name)
+            else:
+                with self._joined() as block:
+                    with creating_member(writer, folder, name, mode, close) as change:
+                        create(change, folder.full(name) + "/")
+                    block.created.add(folder.full(name))
+            made = self[name]
         if buffered:
             made._let_wait()
         return made
-
-    def _put_other(
-        self,
-        name: str,
-        layout: str,
-        create: Callable[[Change, str], object],
-        close: Callable[[], object],
-    ) -> None:
-        """Replace a member of a layout that no group commits, or by one of such."""
-        writer, folder = self._check_writer(), self._layout.folder
-        address, sync = folder.address_of(name)[0], self._options.sync
-        writer.check_outside(folder.path(name))
-        for member in self._members.inside(address):
-            if member._writer is not writer:
-                member.close()
-        with writer.turn(), self._members.at(address):
-            with replacing_member(writer, folder, name, sync, close) as change:
-                create(change, "")
-            if layout == "zarr":
-                self._unite(name)
 
     @one_call
     def __delitem__(self, key: str) -> None:

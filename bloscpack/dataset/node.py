@@ -63,13 +63,14 @@ def one_call(method: Method) -> Method:
     """Return a method that changes a node: an error lets the block of `change` fail.
 
     While an array or a table waits for the change of another thread, that may remove or
-    replace it.
+    replace it. In a group that commits its members, no other program changes them.
     """
 
     @wraps(method)
     def called(self: Node, *args: Any, **options: Any) -> Any:
         writer = self._check_writer()
         waits = writer.block is not None or isinstance(self, ItemsNode)
+        waits = waits or getattr(self, "commits_members", False)
         with writer.turn() if waits else nullcontext():
             self._check_writer()
             return method(self, *args, **options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -18,8 +19,9 @@ from dataset.layouts import SHARDED
 from format.agreement import read_here, read_there, without_reasons
 
 from bloscpack import dataset
+from bloscpack._storage.folder_store import StaleDataset
 from bloscpack.dataset.parallel import target_of
-from bloscpack.exceptions import NotReadable, UsageError
+from bloscpack.exceptions import DamageError, NotReadable, UsageError
 
 from .crash_places import PLACES, Counter, Stop, StoppingDisk, crash_place
 from .inside import replace_disk
@@ -576,6 +578,8 @@ def check_after_crash(place, found):
         here, there = read_here(place.name), read_there(place.name)
         assert without_reasons(here) == without_reasons(there)
         assert_encoded_whole(place.name)
+    if place.replaces_at_once and isinstance(found[0], dict):
+        check_by_path(place.name, found[0])
     with dataset.open(place.name, "r+", sync=False) as opened:
         assert found == content(place.name)
         if isinstance(opened, dataset.Array):
@@ -606,6 +610,15 @@ def check_after_crash(place, found):
     is_group = isinstance(opened, dataset.Group)
     allowed = {"more-rows", "no-copy"} if is_group else set()
     assert allowed >= {each.kind for each in findings(place.name)}
+
+
+def check_by_path(path, members):
+    """Check that each member is found alone, and others are missing, or incomplete."""
+    for name in {"a", "in", "t", "new", *members}:
+        others = () if name in members else (FileNotFoundError, DamageError)
+        with suppress(*others):
+            found = content(path / name)
+            assert members.get(name, found) == found
 
 
 # Changes of which a crash leaves files that have not got their names, and other ones.
@@ -680,6 +693,35 @@ def test_readers_that_do_not_know_pending_files(make, name, tmp_path, monkeypatc
     mixed = [state for state in states if state not in (old, new)]
     assert bool(mixed) == (name in OF_SEVERAL_FILES)
     assert all(is_mixed(state, old, new) for state in mixed)
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_readers_of_a_member_that_gets_another_layout(name, tmp_path, monkeypatch):
+    """They see the old items until it is removed, and then an error that says so."""
+    source, results = tmp_path / "source", []
+    united_other(source)
+    with dataset.open_group(source, "r+") as group:
+        group.create_array("b", np.arange(16), chunks=8, shards=8).close()
+    layout = {"a": "zarr", "b": "superchunk"}[name]
+    replace = change(
+        lambda g: g.create_array(name, [7], mode="w", layout=layout).close()
+    )
+    for count in range(500):
+        path = tmp_path / "work" / "data"
+        shutil.copytree(source, path)
+        readers = [dataset.open(path / name), dataset.open(path)[name]]
+        _, done = run(replace, path, count, monkeypatch)
+        for reader in readers:
+            try:
+                assert [*range(16)] == reader[:].tolist()
+                results.append("old")
+            except StaleDataset:
+                results.append("replaced")
+        shutil.rmtree(path.parent)
+        if done:
+            break
+    assert done
+    assert {"old", "replaced"} == set(results)
 
 
 MAKERS = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,8 @@ from dataset.contents import content
 
 from bloscpack import dataset
 from bloscpack._commit.change import Change
-from bloscpack._storage.folder_store import FolderStore
+from bloscpack._storage.folder_store import FolderStore, StaleDataset
+from bloscpack.dataset import opening
 from bloscpack.exceptions import UsageError
 
 # The calls: what each does with a group, its path, and an array and a table that were
@@ -113,6 +115,7 @@ def test_an_empty_change_alters_no_call(call, path):
 
 PROGRAM = """
 import sys
+import threading
 from bloscpack import dataset
 path, name = sys.argv[1:]
 with dataset.open_group(path, 'r+', timeout=60, sync=False) as group:
@@ -343,3 +346,81 @@ def test_rows_that_wait_are_in_a_copy_of_another_layout(tmp_path, target):
         new = group.create_array(target, waits, mode="w", layout="superchunk")
         assert [1, 2, 3] == new[:].tolist()
     assert [1, 2, 3] == dataset.open(tmp_path / "g")["b"][:].tolist()
+
+
+def as_array(group):
+    group["x"] = np.arange(9)
+
+
+def as_table(group):
+    group["x"] = {"k": np.arange(9)}
+
+
+def as_superchunk(group):
+    group.create_array("x", np.arange(9), mode="w", layout="superchunk").close()
+
+
+def removed(group):
+    del group["x"]
+
+
+KINDS = [as_array, as_table, as_superchunk, removed]
+
+
+def items_at(path, through_group):
+    """Return the items of a member, which is opened; None if there is none."""
+    try:
+        found = dataset.open(path)["x"] if through_group else dataset.open(path + "/x")
+    except (KeyError, FileNotFoundError):
+        return None
+    return (found["k"] if isinstance(found, dataset.Table) else found)[:].tolist()
+
+
+@pytest.mark.parametrize("through_group", [True, False])
+@pytest.mark.parametrize("new", KINDS)
+@pytest.mark.parametrize("old", KINDS[:3])
+def test_a_member_that_is_replaced_while_it_is_opened(
+    tmp_path, old, new, through_group, monkeypatch
+):
+    """It is found as the one, and opened as the other."""
+    path = str(tmp_path / "g")
+    with dataset.create_group(path) as group:
+        group["y"] = [1]
+        old(group)
+        with group.change():
+            pass
+        changes, opened = [new], opening.open_array_or_table
+
+        def open_late(found, options):
+            if changes:
+                changes.pop()(group)
+            return opened(found, options)
+
+        monkeypatch.setattr(opening, "open_array_or_table", open_late)
+        with suppress(StaleDataset):  # or it was opened, and not read
+            expected = None if new is removed else [*range(9)]
+            assert expected == items_at(path, through_group)
+        assert not changes
+        assert expected == items_at(path, through_group)
+
+
+def test_a_member_that_is_removed_while_it_is_replaced(tmp_path, monkeypatch):
+    """Whether the group commits it is decided when no other program can change it."""
+    path = str(tmp_path / "g")
+    with dataset.create_group(path) as group:
+        as_superchunk(group)
+        with group.change():
+            pass
+        other = dataset.open_group(path, "r+", timeout=30)
+        thread = threading.Thread(target=as_array, args=[other])
+
+        def begin(folder):
+            thread.start()
+            thread.join(0.3)
+
+        monkeypatch.setattr("bloscpack.dataset.group.drop_copies", begin)
+        del group["x"]
+        thread.join()
+        other.close()
+    assert [*range(9)] == items_at(path, True)
+    assert [] == dataset.verify(path).findings

@@ -405,4 +405,4 @@ def test_nothing_around_a_dataset_is_read(path, monkeypatch):
     dataset.open(path / "a").close()
     with pytest.raises(DamageError, match="in a folder around it"):
         dataset.open(path / "a", "r+")
-    assert 2 * [str(path / "a")] == around
+    assert {str(path / "a")} == set(around)

@@ -103,6 +103,8 @@ LAYOUTS = {
 MAX_SEARCHED = 10000
 # How often a member is looked up again that is replaced at the same time.
 MAX_REPLACED = 10
+# What is said of a folder that no document around it has.
+NO_MEMBER = "no member of the group around it: it was removed, or is not complete"
 # A warning about members that only the document of a group has.
 NO_FOLDERS = (
     "'%s' is read without the members %s, which are in the document of the group: "
@@ -178,6 +180,8 @@ def find(folder: Folder, *, is_member: bool = False) -> tuple[str, str] | None:
             if not is_member:
                 raise
             kind = "array"
+        if name == "zarr-python" and kind and (late := load("zarr.detect")(folder)):
+            return "zarr", late  # another program has just written the document
         if kind is not None:
             return name, kind
     folder.prepare(())
@@ -258,18 +262,23 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     if copy is not None and says_committed(copy):
         inner = folder.child(name)
         try:
-            kind = load(str(LAYOUTS["zarr"].detect))(inner)
+            kind = load("zarr.detect")(inner)
         except NoFileFound:
             kind = "array"
         if kind:
             return Found(inner, "zarr", kind)
         copy = None  # another program has replaced it by an array of its own
-    found = find_any(folder.dataset(name), **options)
+    inner = folder.dataset(name)
+    found = find_any(inner, **options)
+    if found is None:
+        inner.check_name()
     if found is None or copy is not None:
         return found
-    # What is left of a member that was removed is none.
-    is_left = found.layout == "folder" or _stated_commit(found.folder)[1]
-    return None if is_left else found
+    if found.layout != "folder" and not _stated_commit(found.folder)[1]:
+        return found
+    # What is left of a member that was removed is none. It may be a new one.
+    is_same = folder.tree.renew().members is members
+    return None if is_same else _member(folder, name, **options)
 
 
 def member_names(folder: Folder) -> list[str]:
@@ -377,9 +386,10 @@ def committing(found: Found) -> tuple[Found, str] | None:
     path = "/".join(names[::-1])
     # The document of a group in between may be lost.
     is_lost = is_copied and around.tree.state.value is None
-    if is_lost and (copied := _copied_around(folder, is_part=True)):
-        around, path = copied
-        is_trusted, kind = True, find(around)
+    copied = _uniting(folder, is_part=True) if is_lost else None
+    if copied is not None and copied[2]:
+        around, path, is_trusted = copied
+        kind = find(around)
     members = around.tree.state.members
     if not is_copied and (kind is None or path not in (members or ())):
         return None
@@ -438,7 +448,9 @@ def as_part(found: Found) -> Found:
     with suppress(FormatError, PermissionError):
         outer = committing(found)
         if outer is not None and is_safe_name(outer[1]):
-            return found._replace(folder=outer[0].folder.child(outer[1]))
+            part = outer[0].folder.child(outer[1])
+            kind = load("zarr.detect")(part)  # its own document may be an older copy
+            return found._replace(folder=part, kind=kind or found.kind)
     return found
 
 
@@ -455,16 +467,16 @@ def _stated_commit(folder: Folder) -> tuple[bool, bool]:
         return False, False
 
 
-def _copied_around(
+def _uniting(
     folder: Folder, *, is_part: bool = False
-) -> tuple[Folder, str] | None:
-    """Return the folder around a dataset whose document has a copy of its document.
+) -> tuple[Folder, str, bool] | None:
+    """Return the folder around a dataset whose document commits all that is in it.
 
-    The second value is the path of the dataset in that folder. The own document of a
-    member or a column is written after the commit, and is not on the disk for certain:
-    a crash may lose it. If the dataset says that it `is_part`, the documents of the
-    groups in between may be lost, too. Otherwise nothing is looked for where the folder
-    around has no document.
+    Also the path of the dataset in that folder, and whether the document has it. The
+    own document of a member or a column is written after the commit, and is not on the
+    disk for certain: a crash may lose it. If the dataset says that it `is_part`, the
+    documents of the groups in between may be lost, too. Otherwise nothing is looked for
+    where the folder around has no document.
     """
     around, names = folder, list[str]()
     outer = None if folder.is_remote else folder.around()
@@ -473,9 +485,10 @@ def _copied_around(
         names.insert(0, outer[1])
         with suppress(FormatError, OSError):
             if not says_committed(around.read_document(ZARR_JSON)[1]):
-                path = "/".join(names)
-                is_there = path in (around.tree.state.members or ())
-                return (around, path) if is_there and is_safe_name(path) else None
+                path, members = "/".join(names), around.tree.state.members
+                if members is None or not is_safe_name(path):
+                    return None
+                return around, path, path in members
             is_part = True
         if not is_part:
             break
@@ -500,11 +513,15 @@ def detect(folder: Folder) -> Found:
     is_lost = found is None or (
         found.layout in ("zarr", "folder") and folder.tree.state.value is None
     )
-    if is_lost and (copied := _copied_around(folder)):
-        part = copied[0].child(copied[1])
-        kind = load(str(LAYOUTS["zarr"].detect))(part)
-        return Found(part, "zarr", kind)
+    around = _uniting(folder) if is_lost else None
+    if around is not None and around[2]:
+        part = around[0].child(around[1])
+        if kind := load("zarr.detect")(part):
+            return Found(part, "zarr", kind)
     if found is None:
+        folder.check_name()
+        if around is not None:
+            raise FileNotFoundError(errno.ENOENT, NO_MEMBER, folder.path())
         if folder.is_remote and not (folder.lists and folder.names("")):
             raise folder.store.no_dataset()
         known = name_folder(folder.names("") if folder.lists else ())

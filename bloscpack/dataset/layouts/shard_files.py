@@ -156,6 +156,7 @@ class ShardFiles(ChunkFiles):
             if storage is not None:
                 break
             # A writer may have removed rows, and added others, until now.
+            folder.tree.renew()
             with naming_errors(folder.path(name)):
                 self._check_missing()
         folder.tree.note_read(folder.full(name), storage)
@@ -173,6 +174,7 @@ class ShardFiles(ChunkFiles):
             if not folder.is_remote:  # a writer may be putting another array there
                 folder.tree.renew()
                 self._check_description()
+                self._check_missing()
             raise
         storage.may_close()
         self._open.put(number, (file,), since)

@@ -262,10 +262,15 @@ class OwnDocument:
         return encode_node(self.array.document(), self.identity)
 
 
-def read_array_document(folder: Folder) -> OwnDocument:
-    """Return the document of an array that is in its file now."""
+def read_array_document(folder: Folder, *, again: bool = False) -> OwnDocument:
+    """Return the document of an array that is in its file now.
+
+    If it is read `again`, another node in its place has replaced the array.
+    """
     content, value = folder.read_document(ZARR_JSON)
     node = _seen_node(folder, content, value)
+    if again and node.kind != "array":
+        raise StaleDataset(folder.path())
     try:
         return OwnDocument(decode_array(node.document), node.identity, node.is_own)
     except FormatError as error:
@@ -308,7 +313,7 @@ def check_present(folder: Folder, known: OwnDocument, shape: Shape) -> None:
     try:
         if folder.is_remote:
             folder.tree.read()
-        own = read_array_document(folder)
+        own = read_array_document(folder, again=True)
     except FileNotFoundError as error:
         raise StaleDataset(folder.path()) from error
     except FormatError as error:
@@ -356,7 +361,7 @@ class ZarrArray(ArrayLayout):
         own = read_array_document(folder)
 
         def is_same() -> bool:  # without this object: a cycle would keep the files open
-            return is_stored_alike(own, read_array_document(folder))
+            return is_stored_alike(own, read_array_document(folder, again=True))
 
         self._check = description_check(folder, ZARR_JSON, seen, is_same, True)
         document, self._own = own.array, own
