@@ -85,7 +85,8 @@ NO_BUFFER = (
 )
 NOT_SHARED = (
     "'%s' is committed by the document of '%s', and only one program at a time changes "
-    "it: open it without shared=True"
+    "it: open it without shared=True, and assign to it instead of from_dask with a "
+    "region"
 )
 MANY_LOCKS = (
     "the first change of a group locks all members at once, which needs a file "
