@@ -23,7 +23,7 @@ from .._format.dtypes import Array, DType, Key, scalar
 from .._format.grid import Grid, Shape, digits, strides
 from ..exceptions import UsageTypeError, UsageValueError
 from .selection import Axis, Index, Selection, count_arrays, outer, split_names
-from .source import ChunkSource
+from .source import CLOSED, ChunkSource
 
 Allocate = Callable[[Shape, DType], Array]
 
@@ -95,7 +95,7 @@ class Reader:
         They are a new array, or a scalar if integers select a single item.
         """
         if self.closed:
-            raise UsageValueError("the array is closed")
+            raise UsageValueError(CLOSED)
         dtype, source = self.dtype, self._source
         names, key = split_names(key, dtype)
         if names is None and source is not None and source.decode is None:
@@ -126,7 +126,7 @@ class Reader:
     def read(self, out: Array | None = None) -> Array:
         """Return all items, in a new array or in `out`."""
         if self.closed:
-            raise UsageValueError("the array is closed")
+            raise UsageValueError(CLOSED)
         selection = Selection((), self.shape)
         if out is None:
             return self._read(selection, self.dtype)

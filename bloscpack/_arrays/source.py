@@ -20,6 +20,9 @@ Room = Callable[[int], memoryview | None]
 # Returns the spans (start, stop) of the plain bytes of a chunk that are used.
 Needs = Callable[[int], Sequence[tuple[int, int]]]
 
+# The message about a closed array.
+CLOSED = "the array is closed, as a member is when another replaces it: read it before"
+
 
 class ChunkSpans:
     """Where chunks are in the plain bytes.

@@ -347,7 +347,7 @@ class FolderLock(Lock):
             error.filename = folder.root
             raise
         try:
-            locked = "another writer%s has opened this folder"
+            locked = "another writer%s has opened this folder; 'timeout' waits for it"
             super().__init__(self._descriptor, folder.root, locked, shared=shared)
             if not folder.has_its_name():
                 raise StaleDataset(folder.root)

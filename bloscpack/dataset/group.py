@@ -453,7 +453,7 @@ class Group(Node, Mapping[str, Node]):
     def _checked_key(self, key: object) -> str:
         self._ask("read")
         if not isinstance(key, str):
-            raise KeyError(key)
+            raise KeyError("expected the name of a member, found %r" % (key,))
         return key.strip("/")
 
     @property

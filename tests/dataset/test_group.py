@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -206,7 +207,7 @@ def test_a_dropped_member_is_unlocked(path):
     group = dataset.open_group(path, "r+")
     column = group["t/x"]  # keeps the table open
     assert column._around is group["t"]
-    here = "another writer in this process has opened this folder"
+    here = "another writer in this process has opened this folder; 'timeout' waits"
     with pytest.raises(StorageError, match=here):
         dataset.open(path / "t", "r+")
     program = (
@@ -234,6 +235,27 @@ def test_names_that_are_refused(tmp_path, name):
                 create(name)
     assert ["zarr.json"] == os.listdir(tmp_path / "g")
     assert ["g"] == os.listdir(tmp_path)
+
+
+def test_messages_about_wrong_uses(path, monkeypatch):
+    with dataset.open_group(path, "r+") as group:
+        with pytest.raises(KeyError, match="expected the name of a member, found 3"):
+            group[3]
+        group["n"] = [1, 2]
+        with pytest.raises(UsageError, match="another replaces it: read it before"):
+            group["n"] = group["n"]
+        assert [1, 2] == group["n"][:].tolist()
+
+        def fail(folder):
+            marked.append(folder)
+            raise FileNotFoundError(errno.ENOENT, "removed", folder.root)
+
+        marked = []
+        monkeypatch.setattr("bloscpack._commit.new_folder.mark", fail)
+        with pytest.raises(FileNotFoundError, match="removed"):
+            group["m"] = [1, 2]
+        assert 16 == len(marked)
+    assert not [name for name in os.listdir(path) if "bloscpack-" in name]
 
 
 def test_members_of_members_that_are_no_groups(path):

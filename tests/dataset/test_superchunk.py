@@ -238,11 +238,21 @@ def test_spare_room(path, spare):
         assert -1 == array[:][5]
 
 
+# A type whose arrays have one more axis.
+TWICE = "[('x', '<i4', (2,))]"
+
+
 # The samples of tests/invalid have the others.
 @pytest.mark.parametrize(
     ("name", "change", "error", "message"),
     [
         ("meta/storage", {"superchunk": 1.0}, Unsupported, "found '1.0'"),
+        (
+            "meta/storage",
+            {"inner": [1] * 63, "dtype": TWICE},
+            FormatError,
+            "'inner' to",
+        ),
         ("meta/sizes", {"shape": [4.0, 1]}, FormatError, "'shape' to be"),
         ("meta/sizes", {"shape": [4, True]}, FormatError, "'shape' to be"),
         ("meta/sizes", {"shape": [2**62, 1]}, FormatError, "most"),
@@ -341,6 +351,7 @@ def test_blocks_are_dropped_when_all_leaves_have_them(path):
     [
         (np.array([{}]), {}, "Python objects"),
         (np.zeros(()), {}, "at least one axis"),
+        (np.zeros((1,) * 64, [("x", "<i4", (2,))]), {}, "on 64 axes"),
         (np.arange(3), {"typesize": 1}, "has no setting 'typesize'"),
         (np.arange(3), {"spare": -1}, "spare must be"),
         (np.arange(3), {"chunks": 0}, "a chunk must have"),

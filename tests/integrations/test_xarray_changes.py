@@ -632,6 +632,9 @@ def test_messages_about_regions_and_modes():
             UsageError, match=r"'time' .*other values.*or another order"
         ):
             dataset.from_xarray("g", wrong, region={"time": "auto"})
+    dataset.from_xarray("h", weather().isel(time=[0, 0, 1])).close()
+    with pytest.raises(UsageError, match=r"'time' .* a value of its coordinate twice"):
+        dataset.from_xarray("h", weather().isel(time=[0]), region="auto")
     with pytest.raises(UsageError, match=r"'time' .*found slice"):
         dataset.from_xarray("g", weather(), region={"time": slice(0, 4, 2)})
     with pytest.raises(UsageError, match=r"'a' to change one, not 'r\+'"):

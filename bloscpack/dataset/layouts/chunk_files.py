@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy
 
-from ..._arrays.source import Needs, Room
+from ..._arrays.source import CLOSED, Needs, Room
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import ordered
 from ..._format.blosc_header import decode_header
@@ -200,7 +200,7 @@ class ObjectReader:
     def get(self, key: Key) -> Any:
         """Return the objects that an index selects."""
         if self.closed:
-            raise UsageValueError("the array is closed")
+            raise UsageValueError(CLOSED)
         if not self.allowed:
             raise ObjectDtypeFound(
                 "the items are Python objects, and reading them may run code that the "

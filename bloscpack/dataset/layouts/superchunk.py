@@ -138,6 +138,11 @@ def leaves_of(
         yield from leaves_of(base.fields[name][0], (*fields, name), shape)
 
 
+def _fits_numpy(leaves: list[Leaf], shape: Shape) -> bool:
+    """Return whether NumPy has arrays of all leaves of an array."""
+    return len(shape) + max(len(inner) for _, _, inner in leaves) <= NUMPY_NDIM
+
+
 def _sizes_of_leaves(dtype: DType) -> list[int]:
     return [math.prod(shape) * base.itemsize for _, base, shape in leaves_of(dtype)]
 
@@ -223,7 +228,7 @@ def decode_storage(stored: JsonObject, identity: Json) -> Storage:
     if not sizes or sum(sizes) != dtype.itemsize:
         refuse("'dtype' to have fields, and no bytes between them", text)
     inner = stored.get("inner")
-    if not are_lengths(inner) or len(inner) == NUMPY_NDIM:
+    if not are_lengths(inner) or not _fits_numpy([*leaves_of(dtype)], (0, *inner)):
         refuse("'inner' to be a list of lengths", inner)
     rows, file_rows = stored.get("chunklen"), stored.get("superchunklen")
     if not is_whole(rows, 1, MAX_BUFFERSIZE):
@@ -264,10 +269,12 @@ def new_storage(new: NewArray) -> Storage:
     dtype = without_gaps(new.dtype)
     is_read = False
     with suppress(FormatError):
-        is_read = bool([*leaves_of(decode_dtype(encode_dtype(dtype)))])
+        leaves = [*leaves_of(decode_dtype(encode_dtype(dtype)))]
+        is_read = bool(leaves) and _fits_numpy(leaves, new.shape)
     if not is_read:
         raise UsageTypeError(
-            "the layout 'superchunk' can't hold items of dtype '%s'" % dtype
+            "the layout 'superchunk' can't hold items of dtype '%s' on %d axes"
+            % (dtype, len(new.shape))
         )
     fill: Array = numpy.zeros((), dtype)
     if new.fill_value is not None:

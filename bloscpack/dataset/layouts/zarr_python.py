@@ -28,6 +28,7 @@ import numpy
 
 from ..._arrays.reader import Reader
 from ..._arrays.selection import Selection
+from ..._arrays.source import CLOSED
 from ..._commit.change import Change
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
@@ -380,7 +381,7 @@ class TextReader:
     def get(self, key: Any) -> Any:
         """Return the items that an index selects; only slices read a part of them."""
         if self.closed:
-            raise UsageValueError("the array is closed")
+            raise UsageValueError(CLOSED)
         entries = key if isinstance(key, tuple) else (key,)
         if all(isinstance(e, slice) and (e.step or 1) > 0 for e in entries):
             return self._chunks.items(key)
