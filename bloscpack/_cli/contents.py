@@ -22,6 +22,7 @@ from .._format.other_formats import ZIP
 from .._storage.paths import is_url
 from .._types import JsonObject
 from ..constants import MAGIC
+from ..dataset.columns import MASK_NAME, masks_of
 from ..dataset.conversion import (
     DEVICES,
     FORMATS,
@@ -58,7 +59,8 @@ from ..dataset.conversion.contents import (
     without_group,
 )
 from ..dataset.description import dtype_text
-from ..dataset.rows import MASK_NAME, check_truth, joined, masks_of
+from ..dataset.items import check_truth
+from ..dataset.rows import joined
 from ..describe import info, ratio_of
 from ..exceptions import DoesNotFit, NotANumpyArray, NotReadable
 from .args import option_name, reading_options

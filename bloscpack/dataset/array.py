@@ -32,20 +32,19 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .layouts.base import ArrayLayout, Blocks, NewColumn
-from .node import ItemsNode, Node, import_dask, one_call
-from .rows import (
-    append_rows,
-    changed_blocks,
+from .changed_blocks import changed_blocks
+from .items import (
     check_mask,
     check_nbytes,
     checked_shape,
     converted,
     is_array,
     items_of,
-    stream_of,
     with_fields,
 )
+from .layouts.base import ArrayLayout, Blocks, NewColumn
+from .node import ItemsNode, Node, import_dask, one_call
+from .rows import append_rows, stream_of
 
 
 class Array(StoredArray, ItemsNode):

@@ -11,7 +11,8 @@ from .._format.text import TEXT
 from .._format.zarr_metadata import encode_attributes
 from .._types import JsonObject
 from ..exceptions import DoesNotFit, UsageTypeError
-from .rows import converted, naming_column
+from .columns import naming_column
+from .items import converted
 
 if TYPE_CHECKING:
     import pyarrow

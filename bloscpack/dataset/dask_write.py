@@ -30,24 +30,17 @@ from .._storage.paths import check_is_path
 from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .array import Array
+from .columns import all_columns, naming_column
 from .commit_rules import check_new_path
 from .folder import Folder
 from .frames import check_divisions, items_by_name
 from .group import open_node
+from .items import check_mask, check_truth, converted, items_of, text_or
 from .layouts import Found, array_class, detect, table_class
 from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import LOCK_SECONDS, FolderTarget, Target, box_at, target_of
-from .rows import (
-    all_columns,
-    check_mask,
-    check_truth,
-    converted,
-    items_of,
-    joined,
-    naming_column,
-    text_or,
-)
+from .rows import joined
 from .table import Table
 
 if TYPE_CHECKING:

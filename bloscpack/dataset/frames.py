@@ -19,14 +19,9 @@ from .._format.dtypes import Key, check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type, fitting_unit, metadata_of, native
+from .columns import check_different, dtype_of_rows, items_of_pandas, naming_column
+from .items import converted
 from .layouts.array_files import REMOTE_FILES
-from .rows import (
-    check_different,
-    converted,
-    dtype_of_rows,
-    items_of_pandas,
-    naming_column,
-)
 
 if TYPE_CHECKING:
     import pyarrow

@@ -61,10 +61,10 @@ from .commit_rules import (
     writer_for,
 )
 from .folder import Folder, attempts, check_member_name, is_member_name
+from .items import checked_shape
 from .labels import given_attrs
 from .layouts.base import GroupLayout
 from .node import Node, one_call, reopened
-from .rows import checked_shape
 from .table import Table, read_table
 
 Kind = TypeVar("Kind", bound=Node)

@@ -22,7 +22,7 @@ from .._format.zarr_metadata import MASK, decode_mask, with_mask
 from .._storage.paths import local_path
 from .._types import JsonObject, Path
 from ..exceptions import UsageTypeError, UsageValueError
-from .rows import naming_column
+from .columns import naming_column
 
 if TYPE_CHECKING:
     from .layouts.base import ArrayLayout

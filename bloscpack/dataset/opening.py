@@ -20,6 +20,7 @@ from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
+from .columns import named_columns, naming_column, with_masks
 from .commit_rules import (
     CommitsMembers,
     Member,
@@ -29,6 +30,7 @@ from .commit_rules import (
 )
 from .folder import Folder
 from .frames import columns_of
+from .items import check_truth, converted, items_of, text_or
 from .labels import Dims, array_dims, column_dims, given_attrs, labels_of
 from .layouts import (
     LAYOUTS,
@@ -39,18 +41,7 @@ from .layouts import (
 )
 from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
 from .layouts.shard_files import ShardFiles
-from .rows import (
-    check_same_length,
-    check_truth,
-    converted,
-    counted,
-    items_of,
-    named_columns,
-    naming_column,
-    new_rows,
-    text_or,
-    with_masks,
-)
+from .rows import check_same_length, counted, new_rows
 from .table import ATTEMPTS, Table, new_column, read_table
 from .write_buffer import WriteBuffer
 

@@ -46,11 +46,11 @@ from .._storage.store import Conflict, MemoryStore, Store
 from .._types import Path, StorageOptions
 from ..exceptions import FormatError, StorageError, UsageError
 from .array import Array
+from .changed_blocks import changed_blocks
 from .commit_rules import DATASETS
 from .folder import Folder, store_at
 from .layouts import array_class, document_of, table_class
 from .layouts.base import ArrayLayout
-from .rows import changed_blocks
 from .table import Table
 
 Create = Callable[[str], Array | Table]

@@ -36,6 +36,7 @@ from .._types import JsonObject, Path
 from ..abstract_io import Progress
 from ..exceptions import DamageError, FormatError, UsageError
 from ..headers import check_range
+from .changed_blocks import blocks_of
 from .checking import DatasetCheck, joined_name, losses_of, lost_rows
 from .commit_rules import DATASETS, creating
 from .file_checks import DatasetRecovery, FileCheck, RowLoss
@@ -51,7 +52,7 @@ from .layouts import (
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, Blocks, NewArray, NodeLayout, TableLayout
 from .layouts.chunk_files import OBJECT
-from .rows import blocks_of, joined
+from .rows import joined
 
 Damage = dict[str, list[FileCheck]]
 HasRows = ArrayLayout | TableLayout

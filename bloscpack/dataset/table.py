@@ -23,26 +23,24 @@ from .._types import Json, JsonObject
 from . import frames
 from .array import Array
 from .arrow_arrays import metadata_of
-from .folder import Folder
-from .labels import given_attrs
-from .layouts.base import NewArray, NewColumn, TableLayout
-from .node import ItemsNode, Opened, Result, import_dask, one_call
-from .rows import (
+from .changed_blocks import blocks_of
+from .columns import (
     MASK_NAME,
     MASK_OF,
     all_columns,
-    append_rows,
-    as_columns,
-    blocks_of,
     check_different,
-    checked_shape,
     columns_with_missing,
-    items_of,
     masks_of,
     named_columns,
     naming_column,
     with_masks,
 )
+from .folder import Folder
+from .items import checked_shape, items_of
+from .labels import given_attrs
+from .layouts.base import NewArray, NewColumn, TableLayout
+from .node import ItemsNode, Opened, Result, import_dask, one_call
+from .rows import append_rows, as_columns
 
 if TYPE_CHECKING:
     import pyarrow

@@ -29,10 +29,12 @@ from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
 from ..args import known_settings
 from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
+from .columns import naming_column
 from .commit_rules import building, check_new_path, new_dataset
 from .dask_write import from_dask
 from .folder import Folder, check_member_name
 from .group import Group, open_node
+from .items import converted
 from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.base import NewArray, NewItems
@@ -40,7 +42,6 @@ from .layouts.chunk_choice import new_grid
 from .layouts.zarr import COLUMN_ORDER, SETTINGS, ZarrGroup
 from .node import import_dask
 from .opening import Options, new_array
-from .rows import converted, naming_column
 from .xarray_values import (
     TEXT_KINDS,
     decode_like,

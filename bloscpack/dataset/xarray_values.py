@@ -19,8 +19,10 @@ from .._format.dtypes import Array as Items
 from .._format.zarr_metadata import MASK
 from .._types import JsonObject
 from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
+from .columns import naming_column
+from .items import check_truth, converted, items_of
 from .node import import_dask
-from .rows import READ_NBYTES, check_truth, converted, items_of, naming_column
+from .rows import READ_NBYTES
 
 if TYPE_CHECKING:
     from xarray import Dataset, Variable

@@ -47,9 +47,9 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...log import printable
+from ..columns import MASK_OF
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
-from ..rows import MASK_OF
 from . import contents
 from .array_formats import UNKNOWN_LENGTH
 from .contents import MASKS, Request

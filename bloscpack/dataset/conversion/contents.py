@@ -35,7 +35,8 @@ from ..._types import Json, JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ...log import printable
-from ..rows import MASK_NAME, MASK_OF, dtype_of_rows, joined, masks_of
+from ..columns import MASK_NAME, MASK_OF, dtype_of_rows, masks_of
+from ..rows import joined
 
 Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"

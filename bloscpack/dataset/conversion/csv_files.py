@@ -35,7 +35,8 @@ from ..._format.text import TEXT, item_nbytes
 from ...exceptions import DoesNotFit, NotReadable, UsageTypeError
 from ...log import printable
 from ..arrow_arrays import decoded
-from ..rows import ENDS_IN_ZERO, MASK_OF, converted, naming_column
+from ..columns import MASK_OF, naming_column
+from ..items import ENDS_IN_ZERO, converted
 from . import contents
 from .parquet_files import (
     UNSIZED,

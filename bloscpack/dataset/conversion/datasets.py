@@ -33,6 +33,7 @@ from ...constants import EXTENSION, MAX_BUFFERSIZE
 from ...exceptions import NotANumpyArray, UsageError, UsageTypeError, UsageValueError
 from ...zip_io import loadz
 from ..array import Array
+from ..columns import MASK_OF
 from ..commit_rules import building
 from ..folder import check_member_name
 from ..group import Group, open_quietly
@@ -49,7 +50,7 @@ from ..layouts import (
     table_class,
 )
 from ..layouts.base import NewArray, wanted_fill
-from ..rows import MASK_OF, RowStream
+from ..rows import RowStream
 from ..table import Table, new_column
 from .array_formats import add_arrays, read_blp
 from .contents import (

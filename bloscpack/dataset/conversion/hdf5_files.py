@@ -41,9 +41,11 @@ from ...exceptions import (
     UsageValueError,
 )
 from ..arrow_arrays import decoded
+from ..columns import MASK_NAME, MASK_OF
+from ..items import converted
 from ..labels import ROW, STRUCTURE, given_dims, stored_dims
 from ..layouts import check_depth
-from ..rows import MASK_NAME, MASK_OF, RowStream, converted, joined
+from ..rows import RowStream, joined
 from ..xarray_data import UNLIMITED
 from .contents import (
     LIST,

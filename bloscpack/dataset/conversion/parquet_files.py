@@ -45,13 +45,8 @@ from ..arrow_arrays import (
     arrow_type,
     metadata_of,
 )
-from ..rows import (
-    ENDS_IN_ZERO,
-    MASK_OF,
-    converted,
-    naming_column,
-    text_or,
-)
+from ..columns import MASK_OF, naming_column
+from ..items import ENDS_IN_ZERO, converted, text_or
 from .contents import (
     NO_NAME,
     Columns,

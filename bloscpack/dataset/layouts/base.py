@@ -32,8 +32,8 @@ from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
+from ..items import check_fill_value, check_nbytes, chunk_shape, converted, is_array
 from ..labels import given_dims, name_of
-from ..rows import check_fill_value, check_nbytes, chunk_shape, converted, is_array
 from .array_files import MAX_RATIO, ChunkFiles
 
 if TYPE_CHECKING:

@@ -47,8 +47,8 @@ from ...exceptions import (
     UsageValueError,
 )
 from ..folder import Folder
+from ..items import check_nbytes
 from ..labels import labels_of
-from ..rows import check_nbytes
 from .array_files import NUMBER, FileNames, check_whole
 from .base import ArrayLayout, GroupLayout, NewArray
 from .chunk_files import SingleChunks
