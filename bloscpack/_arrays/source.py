@@ -21,7 +21,7 @@ Room = Callable[[int], memoryview | None]
 Needs = Callable[[int], Sequence[tuple[int, int]]]
 
 # The message about a closed array.
-CLOSED = "the array is closed, as a member is when another replaces it: read it before"
+CLOSED = "the array is closed"
 
 
 class ChunkSpans:

@@ -750,14 +750,12 @@ class Group(Node, Mapping[str, Node]):
         if outer:
             group = self.require_group("/".join(outer))
             return group._created(create, last, *data, **options)
-        for source in data:  # of a buffered one, rows may wait that it has not counted
-            if isinstance(source, Node) and source._writer is not None:
-                source.flush()
         folder = self._layout.folder
         address, storage_options = folder.address_of(last)
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
         replaces = options.get("mode") == "w"
+        data = tuple(self._source(item, address if replaces else None) for item in data)
         is_known = folder.store.can_rename or options.get("layout", "zarr") == "zarr"
         if self.commits_members and is_known:
             return create(Member(address, partial(self._add, last)), *data, **options)
@@ -769,6 +767,19 @@ class Group(Node, Mapping[str, Node]):
         if self.closed:
             created.close()
         return created
+
+    def _source(self, data: object, replaced: str | None) -> object:
+        """Return the data of a new member; `replaced` is the path of the old one.
+
+        An array, or a column, that is replaced is read before: it is closed then.
+        """
+        if isinstance(data, dict):
+            return {name: self._source(data[name], replaced) for name in data}
+        if isinstance(data, Node) and data._writer is not None:
+            data.flush()  # the rows that wait are not counted yet
+        if replaced is None or not isinstance(data, Array):
+            return data
+        return data[...] if self._members.is_inside(data.path, replaced) else data
 
     def _add(
         self,

@@ -242,9 +242,6 @@ def test_messages_about_wrong_uses(path, monkeypatch):
         with pytest.raises(KeyError, match="expected the name of a member, found 3"):
             group[3]
         group["n"] = [1, 2]
-        with pytest.raises(UsageError, match="another replaces it: read it before"):
-            group["n"] = group["n"]
-        assert [1, 2] == group["n"][:].tolist()
 
         def fail(folder):
             marked.append(folder)
@@ -256,6 +253,21 @@ def test_messages_about_wrong_uses(path, monkeypatch):
             group["m"] = [1, 2]
         assert 16 == len(marked)
     assert not [name for name in os.listdir(path) if "bloscpack-" in name]
+
+
+@pytest.mark.parametrize("is_united", [False, True])
+def test_a_member_that_is_replaced_by_its_own_items(path, is_united):
+    """It is closed when it is replaced."""
+    with dataset.open_group(path, "r+") as group:
+        group["n"], group["t"] = [1, 2], {"x": [1, 2], "y": [3, 4]}
+        if is_united:
+            with group.change():
+                pass
+        group["n"] = group["n"]
+        group["t"] = {"x": group["t/x"], "y": group["n"]}
+        assert [1, 2] == group["n"][:].tolist() == group["t/x"][:].tolist()
+        group["t"] = group["t/y"]
+        assert [1, 2] == group["t"][:].tolist()
 
 
 def test_members_of_members_that_are_no_groups(path):

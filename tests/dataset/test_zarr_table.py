@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pytest
 from dataset import documents
-from dataset.inside import Disk, FolderChange, FolderStore, LockedFolder
+from dataset.inside import Disk, FolderChange, FolderStore, LockedFolder, State
 
 import bloscpack
 from bloscpack import dataset
@@ -277,7 +277,7 @@ def test_attributes_that_change_while_consolidated_metadata_are_dropped(
     holding = LockedFolder.holding
 
     def late(rule):
-        if not rule.shared:
+        if rule.state is not State.TURNS:
             return holding(rule)
         monkeypatch.setattr(LockedFolder, "holding", holding)
         with dataset.open(tmp_path / "g", "r+") as group:
