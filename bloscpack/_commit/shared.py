@@ -142,6 +142,7 @@ class ShardRule:
     """What the rules for shards have in common."""
 
     state = SHARDS
+    has_failed = False
     wait = 0.0
 
     def holding(self) -> AbstractContextManager[None]:

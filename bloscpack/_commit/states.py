@@ -75,6 +75,12 @@ class Refused(NamedTuple):
     kind: type[UsageError | StorageError]
     text: str
 
+    def error(self, **values: object) -> UsageError | StorageError:
+        """Return the error with these values."""
+        if self.kind is StorageError:
+            return StorageError(errno.EIO, self.text, values["tree"])
+        return self.kind(self.text % values)
+
 
 READS = Refused(
     UsageValueError,
@@ -144,8 +150,9 @@ def states_of(writer: Writer | None, is_closed: bool = False) -> list[State]:
         found = [writer.state]
         if writer.current is not None and writer.block is not None:
             found.append(BLOCK)
-        # The next of several writers begins with the state of the files.
-        if writer.state is ALONE and getattr(writer.rule, "has_failed", False):
+        # The next turn of several writers begins with the state of the files, and until
+        # then the rule refuses all changes.
+        if writer.state is ALONE and writer.rule.has_failed:
             found.append(FAILED)
         if writer.producer and writer.producer == get_caller():
             found.append(ROWS)
@@ -171,6 +178,4 @@ def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) ->
         values.update(tree=writer.path, owner=writer.owner.pid)
         if states[-1] is BLOCK and writer.block is not None:
             writer.block.change.has_failed_call = True
-    if found.kind is StorageError:
-        raise StorageError(errno.EIO, found.text, values["tree"])
-    raise found.kind(found.text % values)
+    raise found.error(**values)

@@ -33,7 +33,19 @@ from ..exceptions import StorageError, UsageError
 from .change import Change
 from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
-from .states import ALONE, CLOSED, JOINS, READER, TURNS, WAITS, WRITES, Does, State, ask
+from .states import (
+    ALONE,
+    BROKEN,
+    CLOSED,
+    JOINS,
+    READER,
+    TURNS,
+    WAITS,
+    WRITES,
+    Does,
+    State,
+    ask,
+)
 from .tree import Tree, TreeState
 
 
@@ -43,6 +55,8 @@ class Rule(Protocol):
     # Who may change the dataset besides: nobody, others between two changes, or others
     # at the same time, if each change is an assignment to one shard of an array.
     state: State
+    # Whether a commit was interrupted, and no other change can be made in this turn.
+    has_failed: bool
     # Number of seconds that a change waits for those of other writers.
     wait: float
 
@@ -460,6 +474,8 @@ class LockedFolder:
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of the locked folder, which is committed within the block."""
+        if self.has_failed:  # in this turn of several writers
+            raise BROKEN.error(tree=self._store.root)
         change = FolderChange(
             self._store, self._document, self._sync, named=self._named
         )

@@ -961,6 +961,12 @@ class Group(Node, Mapping[str, Node]):
         }
         with ExitStack() as held, writer.change() as change:
 
+            @held.push
+            def fail(kind: type[BaseException] | None, *_: object) -> None:
+                # If the commit has failed, the document may commit them already.
+                for node in opened.values() if kind and writer.rule.has_failed else ():
+                    node._check_writer().rule.has_failed = True
+
             def hold(member: layouts.Found) -> None:
                 known = opened.get(member.folder.address_of()[0])
                 if known is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import subprocess
 import sys
 import threading
@@ -15,9 +16,10 @@ from dataset.contents import content
 
 from bloscpack import dataset
 from bloscpack._commit.change import Change
+from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import FolderStore, StaleDataset
 from bloscpack.dataset import opening
-from bloscpack.exceptions import UsageError
+from bloscpack.exceptions import StorageError, UsageError
 
 # The calls: what each does with a group, its path, and an array and a table that were
 # opened before.
@@ -267,6 +269,55 @@ def test_the_note_about_a_member_whose_replacing_was_interrupted(
         MEMBERS[kind](group, np.arange(9, dtype="i4"), mode="w")
         assert before == content(group)
     assert [] == dataset.verify(path).findings
+
+
+def fail_renames(context, count):
+    """Let renaming a file fail after `count` files."""
+    counts, rename = itertools.count(), Disk.rename
+
+    def limited(*arguments):
+        return (rename if next(counts) < count else no_room)(*arguments)
+
+    context.setattr(Disk, "rename", limited)
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_commit_that_fails_while_rows_are_made_ends_the_turn(tmp_path, count):
+    """No change is made on top of it, which would tear it."""
+    with make_member(tmp_path / "g", "zarr", True) as group:
+        array = group.create_array("a", np.arange(20), chunks=4, shards=4)
+
+        class Rows:
+            def __array__(self, dtype=None, copy=None):
+                with pytest.MonkeyPatch.context() as context:
+                    fail_renames(context, count)
+                    with suppress(OSError):
+                        array[:] = -1
+                return np.array([7])
+
+        with suppress(StorageError):
+            group.create_array("b", [0]).append(Rows())
+        array.append([5])
+    found = dataset.open(tmp_path / "g/a")[:].tolist()
+    assert found in ([*range(20), 5], [*[-1] * 20, 5])
+    assert dataset.verify(tmp_path / "g").ok
+
+
+@pytest.mark.parametrize("count", range(8))
+def test_members_that_are_open_when_the_first_change_fails(tmp_path, count):
+    """The document of the group may commit them already: they are opened again."""
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        table = group.create_table("t", {"x": np.arange(8), "y": np.arange(8)})
+        with pytest.MonkeyPatch.context() as context:
+            fail_renames(context, count)
+            with suppress(OSError), group.change():
+                table.append({"x": [6], "y": [7]})
+        with suppress(StorageError):
+            table.append({"x": [1], "y": [2]})
+        known = len(table)
+    assert known == len(dataset.open(path)["t"])
+    assert dataset.verify(path).ok
 
 
 def test_objects_of_a_member_that_another_layout_replaces(tmp_path):
