@@ -343,12 +343,12 @@ def pack(
     )
     source.configure(chunk_size, last_chunk, nchunks)
     sink.configure(blosc_args, header)
-    sink.trailer = None
+    trailer = sink.trailer = None
     if metadata is not None:
         value = metadata.value if isinstance(metadata, Section) else metadata
         if is_shard(value):
             check_table(value, header)
-            sink.trailer = new_trailer(value, header)
+            trailer = sink.trailer = new_trailer(value, header)
     sink.write_bloscpack_header()
     if metadata is not None:
         sink.write_metadata(metadata, metadata_args)
@@ -359,17 +359,23 @@ def pack(
     pieces = None
     count = 0
 
-    def work(chunk: Any) -> tuple[bytes, bytes]:
+    def work(chunk: Any) -> tuple[bytes, bytes, bytes]:
         compressed = compress(chunk if pieces is None else chunk(), blosc_args)
-        return compressed, checksum(compressed) if store is not None else b""
+        if store is None:
+            return compressed, b"", b""
+        row = b"" if trailer is None else trailer.row_of(compressed)
+        # A row ends with the digest of the chunk.
+        return compressed, row[-checksum.size :] or checksum(compressed), row
 
-    def deliver(result: tuple[bytes, bytes]) -> None:
+    def deliver(result: tuple[bytes, bytes, bytes]) -> None:
         nonlocal count
-        compressed, digest = result
+        compressed, digest, row = result
         nbytes = chunks.plain_size(compressed)
         if nchunks != -1:
             _check_chunk(header, count, nbytes)
         if store is not None:
+            if trailer is not None:
+                trailer.next_row = row
             store(count, compressed, digest)
         else:
             sink.put(count, compressed)

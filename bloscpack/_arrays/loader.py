@@ -185,9 +185,6 @@ class BlockFile(Protocol):
     def row(self, number: int) -> BlockRow | None:
         """Return the row of a chunk; None if it has none."""
 
-    def extents_of(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return offsets and sizes of chunks, ascending, with their digests."""
-
     def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of extents (start, stop), which are requested at once."""
 
@@ -367,7 +364,7 @@ class ChunkLoader(ChunkSource):
             if not fetched:
                 return sorted([*left, *(number for number, _, _ in plans)])
         for number, row, runs in plans:
-            memory = self._read_blocks(file, number, row, runs, fetched.get(number))
+            memory = self._read_blocks(file.storage, row, runs, fetched.get(number))
             if memory is None:
                 left.append(number)
                 continue
@@ -386,8 +383,7 @@ class ChunkLoader(ChunkSource):
 
     def _read_blocks(
         self,
-        file: BlockFile,
-        number: int,
+        storage: Storage,
         row: BlockRow,
         runs: Sequence[tuple[int, int]],
         fetched: BlockBytes | None = None,
@@ -399,12 +395,11 @@ class ChunkLoader(ChunkSource):
 
         def read(view: memoryview, position: int) -> int:
             if fetched is None:
-                return file.storage.read_into(view, at + position)
+                return storage.read_into(view, row.at + position)
             content = fetched[position][: len(view)]
             view[: len(content)] = content
             return len(content)
 
-        at = file.extents_of([number])[0][0]
         memory = self._cache.memory(row.header.nbytes)
         done = read_blocks(read, self._workspace.view, row, runs, memory)
         return memory if done else None
@@ -436,15 +431,14 @@ def _fetch_blocks(file: BlockFile, plans: Sequence[BlockPlan]) -> dict[int, Bloc
     keys: list[tuple[int, int]] = []
     extents: list[tuple[int, int, int, int]] = []
     for number, row, runs in plans:
-        at = file.extents_of([number])[0][0]
         for first, after in runs:
             low, end = row.ends[first - 1] if first else 0, row.ends[after - 1]
             keys.append((number, low))
-            extents.append((len(extents), at + low, at + end, end - low))
+            extents.append((len(extents), row.at + low, row.at + end, end - low))
     in_order = sorted(extents, key=lambda extent: extent[1])
     requests = [*plan_runs(iter(in_order), None, True)]
-    starts, sizes = file.extents_of([number for number, _, _ in plans])
-    chunks = ((0, at, at + n, n) for at, n in sorted(zip(starts, sizes, strict=True)))
+    spans = sorted((row.at, row.at + row.header.ctbytes) for _, row, _ in plans)
+    chunks = ((0, start, stop, stop - start) for start, stop in spans)
     if len(requests) > sum(1 for _ in plan_runs(chunks, None, True)):
         return {}
     found: dict[int, BlockBytes] = {}

@@ -7,7 +7,7 @@ looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -31,7 +31,6 @@ from .._format.shard import (
     ENTRY,
     MISSING,
     SEPARATOR,
-    TRAILER_HEAD,
     count_slots,
     encode_entries,
     index_size,
@@ -43,7 +42,7 @@ from .._format.shard import (
 from .._storage.base import READ_SIZE, PartStorage, Storage
 from .._storage.cursor import StorageCursor
 from .._types import Json
-from ..checksums import ALL_CHECKSUMS
+from ..checksums import ALL_CHECKSUMS, Hash
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError, StorageError
 from ..headers import BloscpackHeader
@@ -60,7 +59,7 @@ SECTION = "shard"
 MAX_CANDIDATES = 64
 # Maximum number of bytes whose checksum is computed in this search, as a multiple of
 # the size of the file: the index of one candidate may begin at this many positions.
-MAX_TIMES_READ = 1 + len(ALL_CHECKSUMS)
+MAX_TIMES_READ = 2 * (1 + len(ALL_CHECKSUMS))
 NO_TRAILER = (
     "the metadata say that the file is a Zarr shard, but no shard index follows the "
     "chunks: a program that does not know shards has changed the file, and the next "
@@ -185,17 +184,29 @@ def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
 
 
 def _index_starts(storage: Storage, start: int) -> Iterator[int]:
-    """Yield where the index of a trailer may begin: behind a padded copy or table."""
-    sizes = [0]
-    if nbytes := table_nbytes(storage.read_at(start, HEAD.size)):
-        sizes.append(nbytes)
+    """Yield where the index of a trailer may begin."""
+    for copied, nbytes in _sizes_in_front(storage, start, ALL_CHECKSUMS):
+        position = start + copied + nbytes
+        left = storage.size - CRC_LENGTH - position
+        if left > 0 and left % ENTRY.size == 0:
+            yield position
+
+
+def _sizes_in_front(
+    storage: Storage, start: int, checksums: Collection[Hash]
+) -> Iterator[tuple[int, int]]:
+    """Yield possible sizes of padded copy and table of blocks, 0 for none.
+
+    They lie between the separator and the index.
+    """
+    copies = [0]
     with suppress(FormatError):
         head = decode_header(storage.read_at(start, BLOSC_HEADER_LENGTH))
-        sizes += sorted({head.ctbytes + checksum.size for checksum in ALL_CHECKSUMS})
-    for size in sizes:
-        left = storage.size - CRC_LENGTH - start - size
-        if left > 0 and left % ENTRY.size == 0:
-            yield start + size
+        copies += sorted({head.ctbytes + checksum.size for checksum in checksums})
+    for copied in copies:
+        yield copied, 0
+        if nbytes := table_nbytes(storage.read_at(start + copied, HEAD.size)):
+            yield copied, nbytes
 
 
 # Checking
@@ -244,14 +255,16 @@ class _TrailerCheck:
         self.inspection, self.report = inspection, inspection.report
         self.inner = inner
         self.slots = slots_of(header, metadata)
-        self.may_have_table = may_have_table(header, metadata)
+        self.may_have_table = may_have_table(header, inner)
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         size = index_size(count_slots(header, metadata))
-        head = inspection.whole.read_at(self.start, TRAILER_HEAD)
+        whole, checksums = inspection.whole, [inspection.checksum]
+        self.fronts = [*_sizes_in_front(whole, self.copy_start, checksums)]
         nbytes = 0
         with suppress(FormatError):
-            nbytes = trailer_nbytes(header, metadata, head)
+            behind = PartStorage(whole, self.start, whole.size)
+            nbytes = trailer_nbytes(header, metadata, behind.read_at)
         self.stop = self._stop(size, self.start + nbytes)
         self.index_start = self.stop - size
 
@@ -261,15 +274,8 @@ class _TrailerCheck:
         The index has `size` bytes, and is `expected` to end there.
         """
         whole = self.inspection.whole
-        positions = [self.copy_start + size]
-        if nbytes := table_nbytes(whole.read_at(self.copy_start, HEAD.size)):
-            positions.append(positions[0] + nbytes)
-        with suppress(FormatError):
-            head = decode_header(whole.read_at(self.copy_start, BLOSC_HEADER_LENGTH))
-            positions.append(
-                positions[0] + head.ctbytes + self.inspection.checksum.size
-            )
-        for position in positions:
+        for copied, nbytes in self.fronts:
+            position = self.copy_start + copied + nbytes + size
             where = position, whole.size
             behind = "'%d' bytes lie behind the shard index" % (whole.size - position)
             if whole.read_at(position, len(MAGIC)) == MAGIC:
@@ -290,7 +296,7 @@ class _TrailerCheck:
         return whole.read_at(stop, CRC_LENGTH) == _crc_of_extent(whole, start, stop)
 
     def check(self) -> None:
-        """Check separator, index and padded copy."""
+        """Check separator, index, padded copy and table of blocks."""
         whole = self.inspection.whole
         found = whole.read_at(self.start, len(SEPARATOR))
         if found != SEPARATOR:
@@ -324,44 +330,46 @@ class _TrailerCheck:
         for chain in chains:
             for i in range(len(chain)):
                 expected.extend((chain.offsets[i], chain.extent_of(i)))
-        last, copied = chains[-1].sizes[-1], 0
+        last, is_copied = chains[-1].sizes[-1], False
         if self.inner not in (last, ANY_NBYTES):
             offset, nbytes = expected[-2:]
             del expected[-2:]
-            if last:
-                copied = self.index_start - self.copy_start
-                self._check_copy(offset, nbytes)
-                expected.extend((self.copy_start, copied))
-        elif self.may_have_table:
-            copied = self._check_table(expected)
-        if self.copy_start + copied != self.index_start:
+            is_copied = bool(last)
+        start = self.index_start  # of the table, if there is one
+        for copied, table in self.fronts if self.may_have_table else ():
+            where = self.copy_start + copied
+            if table and bool(copied) == is_copied and where + table == start:
+                start = where
+        if is_copied:
+            self._check_copy(offset, nbytes, start)
+            expected.extend((self.copy_start, start - self.copy_start))
+        elif start == self.index_start > self.copy_start:
             message = "'%d' bytes lie between the chunks and the shard index"
-            gap = self.index_start - self.copy_start - copied
+            gap = self.index_start - self.copy_start
             self._add(message % gap, self.copy_start, self.index_start)
+        if start < self.index_start:
+            self._check_table(expected, start)
         count = self.slots[-1] + 1
         self._compare(encode_entries(expected, count, self.slots))
 
-    def _check_table(self, extents: array[int]) -> int:
-        """Compare the table of blocks with the chunks; return its size in bytes.
+    def _check_table(self, extents: array[int], start: int) -> None:
+        """Compare the table of blocks with the chunks of its rows.
 
         `extents` are offsets and sizes of the chunks in turn.
         """
-        whole, start = self.inspection.whole, self.copy_start
-        nbytes = table_nbytes(whole.read_at(start, HEAD.size))
-        if not nbytes or start + nbytes != self.index_start:
-            return 0
-        table = whole.read_at(start, nbytes)
+        whole = self.inspection.whole
+        table = whole.read_at(start, self.index_start - start)
         crc = whole.read_at(self.stop - CRC_LENGTH, CRC_LENGTH)
-        if not is_table(table, crc):
-            message = "the digest of the table of blocks does not fit it and the index"
+        nslots = (self.stop - CRC_LENGTH - self.index_start) // ENTRY.size
+        if not is_table(table, nslots, crc):
+            message = "the table of blocks does not fit its digest and the index"
             self._add(message, start, self.index_start)
-            return nbytes
+            return
         pairs = zip(extents[::2], extents[1::2], strict=True)
         where = dict(zip(self.slots, pairs, strict=False))
-        nslots = (self.stop - CRC_LENGTH - self.index_start) // ENTRY.size
         for slot in range(HEAD.unpack_from(table)[1]):
             found = raw_row(table, slot)
-            if not any(found) and slot < nslots:
+            if not any(found):
                 continue
             offset, size = where.get(slot, (0, 0))
             chunk = whole.read_at(offset, max(0, size - CRC_LENGTH))
@@ -371,7 +379,6 @@ class _TrailerCheck:
                 at = start + HEAD.size + slot * len(found)
                 self._add(message % slot, at, at + len(found))
                 break
-        return nbytes
 
     def _compare(self, expected: bytes) -> None:
         """Compare the index with the entries of the chunks; the others are missing."""
@@ -397,10 +404,10 @@ class _TrailerCheck:
             self._add(message, at, at + ENTRY.size)
             return
 
-    def _check_copy(self, offset: int, nbytes: int) -> None:
-        """Compare the padded copy with the last chunk, at `offset`."""
+    def _check_copy(self, offset: int, nbytes: int, stop: int) -> None:
+        """Compare the padded copy, up to `stop`, with the last chunk, at `offset`."""
         whole, checksum = self.inspection.whole, self.inspection.checksum
-        start, stop = self.copy_start, self.index_start
+        start = self.copy_start
         # Blosc adds at most a header to the plain bytes.
         most = self.inner + BLOSC_HEADER_LENGTH + checksum.size
         if stop - start > most:

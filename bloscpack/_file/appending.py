@@ -36,6 +36,7 @@ from .._format.append_plan import (
     stating_chunks,
 )
 from .._format.array_metadata import Description, new_array
+from .._format.block_table import raw_row
 from .._format.chunks import (
     check_digest,
     compress,
@@ -57,12 +58,14 @@ from .._format.sections import (
 )
 from .._format.shard import (
     Trailer,
+    find_table,
     inner_size,
     row_nbytes,
     trailer_of,
 )
 from .._storage.base import bytes_left, read_up_to
-from .._storage.cursor import Cursor
+from .._storage.cursor import Cursor, StorageCursor
+from .._storage.local import whole_file
 from .._storage.stream import sampled
 from .._types import BinaryFile, Buffer, Json, Readable
 from ..abstract_io import Progress, effective_nthreads
@@ -205,7 +208,7 @@ def append_chunks(
     """Append bytes of a file object; return by how many chunks the file has grown."""
     new_size, fp = checked_size(new_size), target.fp
     # Read and check the old file.
-    beginning, boundaries = _read_appendable(target, how)
+    beginning, boundaries, rows = _read_appendable(target, how)
     old, metadata = beginning.header, beginning.metadata
     args = _effective_args(how, old, new_content_fp, new_size)
     # Plan, without reading or writing.
@@ -256,8 +259,10 @@ def append_chunks(
         fp.truncate(fp.seek(-unused, os.SEEK_END))
     if inner_nbytes is not None:
         trailer = trailer_of(inner_nbytes, header, new_metadata)
+        trailer.makes_rows = False  # new chunks may have other blocks than the table
         for start, stop in pairwise(boundaries[: first + 1]):
             trailer.add(start, stop)
+        trailer.rows = rows[:first] or trailer.rows
     # Write.
     with target.change() as change:
         if section is not None:
@@ -280,11 +285,12 @@ def append_chunks(
 
 def _read_appendable(
     target: Target, how: AppendSettings
-) -> tuple[Beginning, list[int]]:
-    """Return the sections of a file, and boundaries of its chunks.
+) -> tuple[Beginning, list[int], list[bytes]]:
+    """Return the sections of a file, boundaries and rows of its chunks.
 
     These are the start of the first chunk, then the end of each chunk with its digest;
     of them only the last two are certain to be there. The header states the chunks.
+    The rows are those of the table of blocks in a shard, empty for none.
     Raises an error unless the file can be appended to. A wrong entry of the offset
     table, or a damaged chunk before the last two, may remain undetected. In a shard all
     entries are compared with the chunks: the new index gets them.
@@ -307,22 +313,30 @@ def _read_appendable(
         raise OffsetsRequired(
             "Appending to a file without offsets is not yet supported"
         )
-    boundaries = None
+    boundaries, rows = None, list[bytes]()
     is_stated = -1 not in (header.nchunks, header.chunk_size, header.last_chunk)
     is_trusted = header.offsets and is_stated and not is_grid(metadata)
     if is_trusted and inner_size(metadata, header) is None:
         boundaries = _find_last_chunk(cursor, beginning, first + (cursor.left() or 0))
     if boundaries is None:
+        file, digest_size = whole_file(target.fp), header.checksum_impl.size
+        table, slots = find_table(file, header, metadata)
+        # One read for a digest and the header behind it.
+        cursor = StorageCursor(file, ahead=digest_size + SMALLEST_CHUNK)
         cursor.move(first)
         boundaries, sizes = [first], []
         for frame in frames_of(cursor, header):
             boundaries.append(cursor.position)
             sizes.append(frame.header.nbytes)
+            if table:
+                cursor.move(cursor.position - digest_size)
+                proof = frame.header.raw + bytes(cursor.read(digest_size))
+                rows.append(raw_row(table, slots[frame.number], proof))
         check_offsets(beginning.offsets or [], boundaries)
         if not is_stated:
             beginning.header = stating_chunks(header, sizes)
     _check_in_place(target, header)
-    return beginning, boundaries
+    return beginning, boundaries, rows
 
 
 def _check_in_place(target: Target, header: BloscpackHeader) -> None:

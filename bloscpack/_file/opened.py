@@ -54,9 +54,10 @@ from .._arrays.source import ChunkSpans, Needs, Room
 from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
-from .._engine.forks import ForkSafeLock
+from .._engine.forks import ForkSafeLock, cached_property
 from .._engine.threads import Ahead, Task, ordered
 from .._format.array_metadata import Description
+from .._format.block_table import BlockRow, BlockTable
 from .._format.blosc_header import decode_header
 from .._format.chunks import (
     cut_off,
@@ -67,6 +68,7 @@ from .._format.chunks import (
 from .._format.dtypes import Array
 from .._format.grid import Grid
 from .._format.sections import SMALLEST_CHUNK, is_plausible_table, read_beginning
+from .._format.shard import find_table
 from .._storage.base import (
     Closing,
     MemoryStorage,
@@ -159,6 +161,7 @@ class FileState(ChunkSpans):
         head: bytes = b"",
     ) -> None:
         self.storage = storage
+        self.read_many = storage.read_many
         self._limits = limits
         self._lock = lock
         self._end: int | None = None
@@ -273,6 +276,24 @@ class FileState(ChunkSpans):
         most = offset + size + self._overhead
         return number, offset, min(self.offsets.item(number + 1), most), size
 
+    # For `ChunkLoader`, a `BlockFile`
+
+    @cached_property
+    def blocks(self) -> BlockTable:
+        """The table of blocks; the first use reads it."""
+        metadata, nbytes = self.beginning.metadata, self.chunk_size or self.nbytes
+        table, self._slots = find_table(self.storage, self.header, metadata)
+        return BlockTable(table, nbytes, self.storage)
+
+    def row(self, number: int) -> BlockRow | None:
+        """Return the row of a chunk; None if it has none."""
+        chunk = _, start, stop, _ = self.extent(number)
+        size = stop - start - self.header.checksum_impl.size
+        row = self.blocks.row(self._slots[number], start, size)
+        if row is not None and self.witness is None:
+            self.set_witness(chunk, row.raw)  # which ends with the digest
+        return row
+
     def with_content(self, runs: Iterator[Run]) -> Iterator[Run]:
         """Yield runs with their bytes, which are requested in groups.
 
@@ -320,9 +341,9 @@ class FileState(ChunkSpans):
             # must not delay the error.
             ahead.drop()
 
-    def set_witness(self, run: Run, frame: memoryview) -> None:
-        """Note the digest of the first chunk of a run, or the chunk if it has none."""
-        number, _, stop, _ = run.chunks[0]
+    def set_witness(self, chunk: Extent, frame: Buffer) -> None:
+        """Note the digest at the end of a chunk that was read, or all of it without."""
+        number, _, stop, _ = chunk
         if number + 1 < self.nchunks:
             proof = frame[-self.header.checksum_impl.size :]
             self.witness = stop - len(proof), len(proof), zlib.crc32(proof)
@@ -624,13 +645,26 @@ class OpenedFile(Closing, ChunkLoader):
             # is raised again when the last chunk is reached.
             with suppress(FormatError):
                 state.check_end()
+        by_caller = storage.is_remote or not storage.concurrent
+        # At a URL the table would take another request.
+        is_part = loading.needs is not None and not (collects or by_caller)
+        # The last chunk may have grown.
+        by_blocks = is_part and state.span(last) == self.span(last)
 
         def use_run(run: Run) -> tuple[list[Any], FormatError | None]:
             """Return the results for the chunks, and the error that ended the run."""
+            nonlocal by_blocks
             content, cached, how = run.content, {}, loading
             results: list[Any] = []
             if collects:
                 how = loading._replace(use=lambda *of: results.append(loading.use(*of)))
+            if by_blocks and run.plain is content is None and state.blocks.raw:
+                found = [chunk[0] for chunk in run.chunks]
+                left = self._load_blocks(loading, state, None, found)
+                by_blocks = not left  # other chunks need no fewer blocks, usually
+                run.chunks = [chunk for chunk in run.chunks if chunk[0] in left]
+                if not left:
+                    return results, None
             if run.plain is not None:
                 cached[run.chunks[0][0]] = run.plain
             elif content is None:
@@ -644,10 +678,9 @@ class OpenedFile(Closing, ChunkLoader):
             except FormatError as error:
                 return results, error
             if state.witness is None and not cached:
-                state.set_witness(run, frames[0])
+                state.set_witness(run.chunks[0], frames[0])
             return results, None
 
-        by_caller = storage.is_remote or not storage.concurrent
         if len(numbers) == 1 and not by_caller and nthreads is None:
             # The plan and the threads would take longer than a block.
             chunk = state.extent(first)

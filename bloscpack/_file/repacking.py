@@ -30,7 +30,6 @@ from .._format.sections import Section, check_offsets, encode_section, read_begi
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     SEPARATOR,
-    TRAILER_HEAD,
     check_table,
     has_inner_chunks,
     new_trailer,
@@ -188,11 +187,15 @@ def bytes_behind(
     The last chunk ends at `end`; a shard has its trailer there, which is written again.
     Raises `AnotherFileFollows` if another file starts behind it; `what` happens to it.
     """
-    fp.seek(end)
-    head = read_up_to(fp, TRAILER_HEAD)
-    if is_shard(metadata) and head.startswith(SEPARATOR):
+
+    def read(at: int, nbytes: int) -> bytes:
+        fp.seek(end + at)
+        return read_up_to(fp, nbytes)
+
+    head = read(0, len(SEPARATOR))
+    if is_shard(metadata) and head == SEPARATOR:
         with suppress(FormatError):  # a damaged trailer may have any size
-            size = trailer_nbytes(header, metadata, head)
+            size = trailer_nbytes(header, metadata, read)
             if not size:  # there is no offset table, so it counts as none
                 return 0
             end += size

@@ -31,6 +31,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from .._storage.base import Storage
     from .._types import Buffer
 
 # An index begins with a file position, whose last byte is smaller than this last byte.
@@ -55,14 +56,15 @@ MAX_AHEAD = 2**16
 class BlockRow:
     """The header of a chunk, and the ends of its blocks with a digest for each.
 
-    `start` is where the first block begins.
+    `start` is where the first block begins, `at` where the chunk is in the file.
     """
 
-    __slots__ = ("digests", "ends", "header", "start")
+    __slots__ = ("at", "digests", "ends", "header", "start")
 
     def __init__(
         self, header: BloscHeader, ends: Sequence[int], digests: Sequence[int]
     ) -> None:
+        self.at = 0
         self.header = header
         self.start = BLOSC_HEADER_LENGTH if header.is_copy else header.table_end
         self.ends = ends
@@ -125,6 +127,12 @@ def _ends_of_copy(header: BloscHeader) -> list[int]:
 # The table
 
 
+def row_of(chunk: Buffer) -> bytes:
+    """Return the row that a new chunk gets; empty if it gets none."""
+    row = BlockRow.of_chunk(chunk) if len(chunk) >= LEAST_COMPRESSED else None
+    return b"" if row is None else row.raw
+
+
 def row_length(nblocks: int) -> int:
     """Return the size in bytes of a row."""
     return BLOSC_HEADER_LENGTH + 2 * NUMBER_LENGTH * nblocks
@@ -135,7 +143,7 @@ def encode_table(rows: Mapping[int, bytes], index_crc: Buffer) -> bytes:
 
     It has the rows of the most frequent number of blocks; the others are left out.
     """
-    counts = Counter(len(row) for row in rows.values() if row)
+    counts = Counter(map(len, filter(None, rows.values())))
     if not counts:
         return b""
     ((size, _),) = counts.most_common(1)
@@ -178,11 +186,11 @@ def nbytes_ahead(nslots: int, chunk_nbytes: int) -> int:
     return min(MAX_AHEAD, HEAD.size + nslots * row + TAIL.size)
 
 
-def is_table(table: Buffer, index_crc: Buffer) -> bool:
-    """Return whether bytes are an intact table in front of an index with a digest."""
+def is_table(table: Buffer, nslots: int, index_crc: Buffer) -> bool:
+    """Return whether bytes are an intact table of an index of `nslots` entries."""
     view = memoryview(table)
     nbytes = table_nbytes(view)
-    if not nbytes or nbytes != len(view):
+    if not nbytes or nbytes != len(view) or HEAD.unpack_from(view)[1] > nslots:
         return False
     if HEAD.unpack_from(view)[1:] != TAIL.unpack_from(view, nbytes - TAIL.size)[:2]:
         return False
@@ -190,19 +198,66 @@ def is_table(table: Buffer, index_crc: Buffer) -> bool:
     return _digest_of(covered, index_crc) == digest
 
 
-def raw_row(table: bytes, slot: int) -> bytes:
-    """Return a row of a table whose size was checked; empty if it has none."""
+def read_table(
+    storage: Storage, end: int, nslots: int, index_crc: Buffer, before: bytes = b""
+) -> bytes:
+    """Return the table in front of an index at `end`; empty if there is no intact one.
+
+    `index_crc` is the digest of the index of `nslots` entries, `before` bytes in front
+    of it that were read. At a URL no others are: it would take another request.
+    """
+    before = before or storage.read_at(max(0, end - TAIL.size), TAIL.size)
+    nbytes = table_nbytes_before(before)
+    if len(before) < nbytes <= end and not storage.is_remote:
+        before = storage.read_at(end - nbytes, nbytes)
+    table = before[-nbytes:]
+    return table if is_table(table, nslots, index_crc) else b""
+
+
+def raw_row(table: bytes, slot: int, proof: bytes | None = None) -> bytes:
+    """Return a row of a table whose size was checked; empty if it has none.
+
+    Also if the row is that of a chunk with another header and digest than `proof`.
+    """
     if not table:
         return b""
     _, nrows, nblocks = HEAD.unpack_from(table)
     size = row_length(nblocks)
     start = HEAD.size + slot * size
-    return table[start : start + size] if slot < nrows else b""
+    row = table[start : start + size] if slot < nrows else b""
+    ends = row[:BLOSC_HEADER_LENGTH] + row[-NUMBER_LENGTH:]
+    return row if proof in (None, ends) else b""
 
 
 def _digest_of(table: Buffer, index_crc: Buffer) -> bytes:
     crc = crc32c(index_crc, crc32c(table))
     return crc.to_bytes(NUMBER_LENGTH, "little")
+
+
+class BlockTable:
+    """The rows of an intact table, whose bytes are `raw`: none if there is no table.
+
+    Chunks have `nbytes` plain bytes. Their headers and digests are compared with the
+    rows if there is a `storage` of the file.
+    """
+
+    def __init__(self, raw: bytes, nbytes: int, storage: Storage | None = None) -> None:
+        self.raw, self._nbytes, self._storage = raw, nbytes, storage
+        self._rows: dict[int, BlockRow | None] = {}  # those that were needed
+
+    def row(self, slot: int, at: int, ctbytes: int) -> BlockRow | None:
+        """Return the row of a chunk of `ctbytes` bytes at a position; None for none."""
+        if slot not in self._rows:
+            proof, storage = None, self._storage
+            if storage is not None:
+                proof = storage.read_at(at, BLOSC_HEADER_LENGTH)
+                proof += storage.read_at(at + ctbytes, NUMBER_LENGTH)
+            raw = raw_row(self.raw, slot, proof)
+            row = BlockRow.decode(raw, self._nbytes, ctbytes) if raw else None
+            if row is not None:
+                row.at = at
+            self._rows[slot] = row
+        return self._rows[slot]
 
 
 # The blocks of a read

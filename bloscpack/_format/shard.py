@@ -2,8 +2,9 @@
 
 ::
 
-    chunks | separator | [padded copy of a short last chunk | digest] | index | crc32c
-    chunks | separator | [table of blocks]                            | index | crc32c
+    chunks | separator | [padded copy | digest] | [table of blocks] | index | crc32c
+
+The copy is one of a short last chunk.
 
 The key ``shard`` in the metadata of the array says that the file has a trailer; its
 value is the number of rows of an inner chunk, or in a grid the shape of the whole
@@ -32,7 +33,14 @@ from ..headers import BloscpackHeader
 from ..serializers import SHARD, is_grid, is_shard, is_text, shard_rows
 from .array_metadata import Description, describe_shard
 from .automatic import Setting
-from .block_table import HEAD, encode_table, table_nbytes
+from .block_table import (
+    HEAD,
+    LEAST_CHUNK,
+    encode_table,
+    read_table,
+    row_of,
+    table_nbytes,
+)
 from .blosc_header import BloscHeader, decode_header
 from .dtypes import Array, DType
 from .grid import MAX_SLOTS, Grid
@@ -52,9 +60,6 @@ ENTRY = struct.Struct("<QQ")
 MISSING = 2**64 - 1
 NO_ENTRY = ENTRY.pack(MISSING, MISSING)
 CRC_LENGTH = 4
-# Number of bytes at the start of a trailer that tell its size: the separator, and the
-# header of the padded copy, or the head of the table of blocks.
-TRAILER_HEAD = len(SEPARATOR) + max(BLOSC_HEADER_LENGTH, HEAD.size)
 # Size in bytes of the request for the trailer of a shard at a URL: one request of this
 # size takes less time than two small ones.
 REMOTE_REQUEST_NBYTES = 2**20
@@ -253,7 +258,11 @@ class Trailer:
     numbers
         Offsets and sizes of the frames in turn.
     rows
-        The rows of the table of blocks, by the number of their entry.
+        Their rows in the table of blocks; empty for none.
+    makes_rows
+        Whether chunks get rows, where they are of use.
+    next_row
+        The row of the frame that `add_frame` gets next; None if it is to be made.
     """
 
     _inner_nbytes: int
@@ -262,39 +271,50 @@ class Trailer:
     _slots: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        self.numbers = array("Q")
-        self.rows: dict[int, bytes] = {}
+        self.numbers, self.rows = array("Q"), list[bytes]()
+        self.next_row: bytes | None = None
+        is_crc32c = self._checksum.name == DEFAULT_SHARD_CHECKSUM
+        self.makes_rows = is_crc32c and self._inner_nbytes >= LEAST_CHUNK
         self._last = b""
 
-    def add(self, start: int, stop: int) -> None:
+    def add(self, start: int, stop: int, row: bytes = b"") -> None:
         """Add the extent of a chunk and its digest, in bytes of the file."""
         self.numbers.extend((start, stop - start))
+        self.rows.append(row)
 
-    def add_frame(self, offset: int, compressed: Buffer) -> int:
-        """Add a chunk at `offset`, which may be the last one; return its plain size."""
-        self.add(offset, offset + len(compressed) + self._checksum.size)
+    def add_frame(self, offset: int, compressed: Buffer) -> None:
+        """Add a chunk at `offset`, which may be the last one."""
+        row, self.next_row = self.next_row, None
         # Only the last chunk may be needed, but no other is short.
-        nbytes = decode_header(compressed).nbytes
-        is_full = self._inner_nbytes in (nbytes, ANY_NBYTES)
+        is_full = self._inner_nbytes in (decode_header(compressed).nbytes, ANY_NBYTES)
         self._last = b"" if is_full else bytes(compressed)
-        return nbytes
+        end = offset + len(compressed) + self._checksum.size
+        self.add(offset, end, self.row_of(compressed) if row is None else row)
+
+    def row_of(self, compressed: Buffer) -> bytes:
+        """Return the row that a full chunk gets; empty if it gets none.
+
+        If there is one, it ends with the digest of the chunk.
+        """
+        return row_of(compressed) if self.makes_rows else b""
 
     def blocks(self, end: int) -> list[bytes]:
         """Return the trailer behind the last frame, which ends at `end`.
 
         A short last chunk has a copy with zeros up to the full size, and its digest,
-        unless it has no bytes. Only a file without one has a table of blocks.
+        unless it has no bytes.
         """
-        numbers, copy = self.numbers[:], b""
+        numbers, rows, copy = self.numbers[:], self.rows, b""
         if self._last:
             del numbers[-2:]
+            rows = rows[:-1]
             copy = self._padded(decode_header(self._last))
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
         index = encode_entries(numbers, self._nslots, self._slots)
-        crc = CHECKSUM(index)
-        table = b"" if self._last else encode_table(self.rows, crc)
-        return [SEPARATOR, copy or table, index + crc]
+        crc, slots = CHECKSUM(index), self._slots or range(self._nslots)
+        table = encode_table(dict(zip(slots, rows, strict=False)), crc)
+        return [SEPARATOR, copy, table, index + crc]
 
     def _padded(self, header: BloscHeader) -> bytes:
         if not header.nbytes:
@@ -348,21 +368,24 @@ def encode_entries(
 # Finding it again
 
 
-def trailer_nbytes(header: BloscpackHeader, metadata: Json, behind: Buffer) -> int:
+def trailer_nbytes(
+    header: BloscpackHeader, metadata: Json, read: Callable[[int, int], Buffer]
+) -> int:
     """Return the size of the trailer, 0 if none follows the last chunk.
 
-    `behind` are the first `TRAILER_HEAD` bytes there.
+    ``read(offset, size)`` returns bytes that lie behind that chunk, fewer at the end.
     """
-    inner_nbytes = inner_size(metadata, header)
-    if inner_nbytes is None or behind[: len(SEPARATOR)] != SEPARATOR:
+    inner_nbytes, nbytes = inner_size(metadata, header), len(SEPARATOR)
+    if inner_nbytes is None or read(0, nbytes) != SEPARATOR:
         return 0
-    nbytes = len(SEPARATOR) + index_size(count_slots(header, metadata))
-    behind = behind[len(SEPARATOR) :]
     if 0 < header.last_chunk < inner_nbytes:  # a padded copy of it follows
-        nbytes += decode_header(behind).ctbytes + header.checksum_impl.size
-    elif may_have_table(header, metadata):
-        nbytes += table_nbytes(behind)
-    return nbytes
+        copy = decode_header(read(nbytes, BLOSC_HEADER_LENGTH))
+        nbytes += copy.ctbytes + header.checksum_impl.size
+    # A pipe is read up to there: not behind a copy that is too long.
+    is_sound = nbytes <= inner_nbytes + 2 * BLOSC_HEADER_LENGTH
+    if is_sound and may_have_table(header, inner_nbytes):
+        nbytes += table_nbytes(read(nbytes, HEAD.size))
+    return nbytes + index_size(count_slots(header, metadata))
 
 
 def skip_trailer(cursor: Cursor, header: BloscpackHeader, metadata: Json) -> None:
@@ -371,17 +394,33 @@ def skip_trailer(cursor: Cursor, header: BloscpackHeader, metadata: Json) -> Non
     It moves to the end of the file if the trailer is cut off.
     """
     with suppress(FormatError):
-        nbytes = trailer_nbytes(header, metadata, cursor.peek_behind(TRAILER_HEAD))
+        nbytes = trailer_nbytes(
+            header, metadata, lambda at, n: cursor.peek_behind(at + n)[at:]
+        )
         left = cursor.left()
         nbytes = nbytes if left is None else min(nbytes, left)
         cursor.skip(nbytes, "a trailer", "shard")
 
 
-def may_have_table(header: BloscpackHeader, metadata: Json) -> bool:
-    """Return whether a trailer may have a table of blocks: all chunks have one size."""
-    size = inner_size(metadata, header)
-    is_whole = size is not None and size == header.last_chunk != ANY_NBYTES
-    return is_whole and header.checksum_impl.name == DEFAULT_SHARD_CHECKSUM
+def may_have_table(header: BloscpackHeader, inner_nbytes: int) -> bool:
+    """Return whether a trailer may have a table of blocks."""
+    return inner_nbytes > 0 and header.checksum_impl.name == DEFAULT_SHARD_CHECKSUM
+
+
+def find_table(
+    storage: Storage, header: BloscpackHeader, metadata: Json
+) -> tuple[bytes, Sequence[int]]:
+    """Return the table of blocks of a file, and the entry of each chunk.
+
+    The table is empty if there is none that is of use. The index, which may be long, is
+    not read: the table has its digest.
+    """
+    nbytes = inner_size(metadata, header) or 0
+    if nbytes < LEAST_CHUNK or not may_have_table(header, nbytes):
+        return b"", ()
+    nslots, slots = count_slots(header, metadata), slots_of(header, metadata)
+    crc = storage.read_at(storage.size - CRC_LENGTH, CRC_LENGTH)
+    return read_table(storage, storage.size - index_size(nslots), nslots, crc), slots
 
 
 def has_trailer(
@@ -400,7 +439,7 @@ def has_trailer(
     offset, nbytes = ENTRY.unpack(read(at, ENTRY.size))
     if offset == MISSING:
         position = start - len(SEPARATOR)
-    elif offset + nbytes == start:  # the padded copy
+    elif header.last_chunk < (inner_size(metadata, header) or 0):  # the padded copy
         position = offset - len(SEPARATOR)
     else:
         position = offset + nbytes

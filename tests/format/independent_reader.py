@@ -425,15 +425,14 @@ def read_shard(data: bytes) -> bytes | None:
     expected = [(start, stop - start) for start, stop in file.extents]
     is_short = 0 < len(last) < inner  # S3
     if is_short:
-        expected[-1] = end, index_at - end
+        start = end
         with breaking("S5"):
-            copy, stop = read_frame(data[:index_at], end, file.checksum)
-            check("S5", stop == index_at)
+            copy, end = read_frame(data[:index_at], start, file.checksum)
             check("S5", decompress(copy) == last.ljust(inner, b"\0"))
-    is_cut = file.checksum == 9 and all(len(piece) == inner for piece in file.pieces)
-    if is_cut and data[end : end + 8] == b"blocks\0\xff":
-        end = check_blocks(data, end, index_at, file)
-    check("S4", is_short or index_at == end)
+        expected[-1] = start, end - start
+    if file.checksum == 9 and data[end : end + 8] == b"blocks\0\xff":
+        end = check_blocks(data, end, index_at, expected, file.free)
+    check("S4", index_at == end)
     expected[-1] = expected[-1] if last else MISSING
     expected += [MISSING] * (nslots - len(expected))
     check("S6", expected == [*struct.iter_unpack("<QQ", data[index_at:-4])])
@@ -441,24 +440,25 @@ def read_shard(data: bytes) -> bytes | None:
     return b"".join(decompress(read_frame(data, at, file.checksum)[0]) for at in starts)
 
 
-def check_blocks(data: bytes, at: int, index_at: int, file: File) -> int:
+def check_blocks(
+    data: bytes, at: int, index_at: int, entries: list[tuple[int, int]], free: int
+) -> int:
     """Check the table of blocks at a position; return its end."""
     counts = nrows, nblocks = struct.unpack_from("<II", data, at + 8)
     size = 16 + 8 * nblocks
     end = at + 16 + nrows * size + 12
-    check("S14", 1 <= nrows <= file.nchunks + file.free and nblocks >= 2)
+    check("S14", 1 <= nrows <= len(entries) + free and nblocks >= 2)
     check("S14", end - at <= 2**22 and end == index_at)
     check("S14", struct.unpack_from("<II", data, end - 12) == counts)
     digest = digest_of(9, data[at : end - 4] + data[-4:])
     check("S16", digest == data[end - 4 : end])
-    extents = dict(enumerate(file.extents))
     for number in range(nrows):
         start = at + 16 + number * size
         row = data[start : start + size]
         if any(row):
-            check("S15", number in extents)
-            begin, stop = extents[number]
-            check("S15", row == row_of(data[begin : stop - 4], nblocks))
+            check("S15", number < len(entries))
+            begin, length = entries[number]
+            check("S15", row == row_of(data[begin : begin + length - 4], nblocks))
     return end
 
 

@@ -170,16 +170,17 @@ def test_table():
     rows = {n: BlockRow.of_chunk(compressed(level=n)).raw for n in (5, 6)}
     table = encode_table({**rows, 7: b"", 9: bytes(32)}, CRC)
     assert len(table) == table_nbytes(table[:16]) == table_nbytes_before(table[-12:])
-    assert is_table(table, CRC)
+    assert is_table(table, 9, CRC)
     found = [raw_row(table, slot) for slot in range(9)]
     assert [*rows.values(), b"", b""] == found[5:]
     assert not any(map(any, found[:5]))
     for at in range(0, len(table), 7):
         wrong = bytearray(table)
         wrong[at] ^= 1
-        assert not is_table(bytes(wrong), CRC)
-    assert not is_table(table, b"1234")  # of another index
-    assert not is_table(table[1:], CRC)
+        assert not is_table(bytes(wrong), 9, CRC)
+    assert not is_table(table, 9, b"1234")  # of another index
+    assert not is_table(table, 6, CRC)  # with fewer entries
+    assert not is_table(table[1:], 9, CRC)
     assert b"" == encode_table({}, CRC) == encode_table({3: b""}, CRC)
 
 
@@ -201,7 +202,7 @@ def test_other_bytes_are_no_table(content):
     head = block_table.MAGIC + content
     assert 0 <= table_nbytes(head) <= block_table.MAX_TABLE
     assert 0 <= table_nbytes_before(content) <= block_table.MAX_TABLE
-    assert not is_table(content, CRC)
+    assert not is_table(content, 9, CRC)
 
 
 # The blocks of a read

@@ -25,6 +25,7 @@ from fuzz.parts import (  # noqa: E402
     METADATA,
     Chunk,
     Parts,
+    digest_of,
     encode,
     set_offsets,
     size_of,
@@ -275,10 +276,27 @@ def blocked(plain: bytes, size: int = 8) -> Chunk:
     return chunk
 
 
-def with_table_behind_copy(parts: Parts) -> None:
-    """Put a table behind the padded copy of a short chunk."""
-    rows = [row_of(blocked(PLAIN[:CHUNK_SIZE]).join())]
-    shard(broken=set_in_trailer(rows=rows))(parts)
+def with_copy_and_blocks(broken: Break = lambda trailer: None) -> Change:
+    """Make a shard of a chunk with blocks and a short one, and a table of blocks."""
+    first = blocked(PLAIN[:CHUNK_SIZE])
+
+    def cut(parts: Parts) -> None:
+        parts.chunks[0] = first
+
+    def change(trailer: Trailer) -> None:
+        trailer.rows = [row_of(first.join())]
+        broken(trailer)
+
+    return shard(cut, broken=change)
+
+
+def with_table_in_front(trailer: Trailer) -> None:
+    """Put the table in front of the copy."""
+    at, size = trailer.entries[1]
+    trailer.entries[1] = at + len(trailer.table(b"")), size
+    index = b"".join(struct.pack("<QQ", *entry) for entry in trailer.entries)
+    trailer.separator += trailer.table(digest_of(9, index))
+    trailer.rows = []
 
 
 def set_row(number: int, row: bytes) -> Break:
@@ -670,7 +688,7 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "shard-cut": ("S7 S4", joined(shard())[:-1]),
     "shard-cut-at-copy": ("S4", joined(shard())[:-60]),
     "shard-gap": ("S4", shard(HALVES, rows=5, broken=set_in_trailer(gap=bytes(8)))),
-    "shard-gap-behind-copy": ("S5 S4", shard(broken=set_in_trailer(gap=bytes(8)))),
+    "shard-gap-behind-copy": ("S4", shard(broken=set_in_trailer(gap=bytes(8)))),
     "shard-no-copy": ("S5", shard(broken=no_copy)),
     "shard-copy-digest": ("S5", shard(broken=in_copy(PADDED, b"nope"))),
     "shard-copy-other": ("S5", shard(broken=in_copy(b"\1" + PADDED[1:]))),
@@ -704,7 +722,12 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "shard-blocks-counts": ("S14", with_blocks(set_in_trailer(counts=(2, 2)))),
     "shard-blocks-many": ("S14", with_blocks(lambda t: t.rows.extend([bytes(40)] * 3))),
     "shard-blocks-single": ("S14 S4", with_blocks(size=20)),
-    "shard-blocks-copy": ("S5 S13 S4", with_table_behind_copy),
+    "shard-blocks-adler32": ("S4 S13", both(with_blocks(), header(checksum=1))),
+    "shard-blocks-in-front": ("S5 S4", with_copy_and_blocks(with_table_in_front)),
+    "shard-blocks-of-short": (
+        "S15",
+        with_copy_and_blocks(lambda t: t.rows.append(row_of(blocked(PADDED).join()))),
+    ),
     "shard-block-header": ("S15", with_blocks(in_row(0, 0, 1 << 24))),
     "shard-block-digest": ("S15", with_blocks(in_row(1, 7, 1))),
     "shard-block-last-digest": ("S15", with_blocks(in_row(1, 9, 1))),

@@ -48,6 +48,7 @@ from invalid.make import (  # noqa: E402
     swapped,
     text,
     with_blocks,
+    with_copy_and_blocks,
 )
 
 NO_CHECKSUM = ("no-checksum",)
@@ -518,6 +519,10 @@ FILES: dict[str, Case] = {
     **in_blocks("shard-blocks", "S13 S14 S15 S16", lambda trailer: None),
     **in_blocks("shard-blocks-row-none", "S15", set_row(0, bytes(40))),
     **in_blocks("shard-blocks-rows-less", "S14", lambda trailer: trailer.rows.pop()),
+    "shard-blocks-copy": Case(
+        "S5 S13", made(with_copy_and_blocks()), metadata=made_text(shard=8),
+        array=NUMBERS,
+    ),
     **in_shard("shard-one-chunk", "S2", {}, in_pieces(PLAIN), rows=16),
     **in_shard("shard-one-full-chunk", "S2", {}, in_pieces(PLAIN), rows=10),
     **in_shard("shard-empty-last", "S6", {}, in_pieces(PLAIN, b""), rows=10),

@@ -414,7 +414,7 @@ class ShardFiles(ChunkFiles):
         if loading.needs is not None and self.sharding.has_blocks:
             with suppress(FormatError, StorageError):  # what follows raises it
                 file = self.file(shard, run)
-        if file is not None and file.has_rows:
+        if file is not None and file.blocks.raw:
             version = file.storage.identity
             left = self._load_blocks(loading, file, version, run)
             if len(left) < len(run):
@@ -498,7 +498,7 @@ class ShardFiles(ChunkFiles):
             if row is not None:
                 runs = blocks_of(spans, row.header.blocksize, row.header.nblocks)
                 if runs and not self._is_kept_whole(key, size):
-                    return self._read_blocks(file, number, row, runs)
+                    return self._read_blocks(storage, row, runs)
             frame = self._workspace.view(file.sizes[slot])
             if storage.read_into(frame, file.starts[slot]) < len(frame):
                 return None

@@ -38,12 +38,10 @@ from ..._format.array_metadata import (
 )
 from ..._format.block_table import (
     LEAST_CHUNK,
-    TAIL,
     BlockRow,
-    is_table,
+    BlockTable,
     nbytes_ahead,
-    raw_row,
-    table_nbytes_before,
+    read_table,
 )
 from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape
@@ -340,8 +338,8 @@ class ShardIndex:
     ----------
     starts, sizes
         Offset and size of each chunk; the size 0 if it is missing.
-    has_rows
-        Whether the file has an intact table of blocks.
+    blocks
+        The table of blocks.
     shape
         The shape of the part of the array in the file; None if it is unknown, or no
         item is missing.
@@ -374,11 +372,7 @@ class ShardIndex:
         self.starts: list[int] = at.tolist() + unused
         self.sizes: list[int] = size.tolist() + unused
         self.foreign = not used or 0 in self.starts[:used]
-        self.has_rows = bool(table)
-        self._chunk_nbytes = sharding.chunk_nbytes
-        self._table = table
-        # The rows that were needed.
-        self._rows: dict[int, BlockRow | None] = {}
+        self.blocks = BlockTable(table, sharding.chunk_nbytes)
         self.shape: Shape | None = None
         if check_front is not None and checks:
             self.shape, self._check_front = check_front(self, front), None
@@ -386,11 +380,8 @@ class ShardIndex:
     def row(self, number: int) -> BlockRow | None:
         """Return the row of a chunk in the table of blocks; None if it has none."""
         slot = number % len(self.starts)
-        if slot not in self._rows:
-            raw = raw_row(self._table, slot)
-            sizes = self._chunk_nbytes, self.sizes[slot] - CHECKSUM.size
-            self._rows[slot] = BlockRow.decode(raw, *sizes) if raw else None
-        return self._rows[slot]
+        size = self.sizes[slot] - CHECKSUM.size
+        return self.blocks.row(slot, self.starts[slot], size)
 
     def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of extents, after a check of the beginning of the file."""
@@ -456,13 +447,7 @@ def _read_index(storage: Storage, slots: int, ahead: int) -> tuple[bytes, bytes]
             "found another content" % (slots, size),
             section="chunks",
         )
-    nbytes = table_nbytes_before(before[-TAIL.size :])
-    if not 0 < nbytes <= start:
-        return index, b""
-    if nbytes > ahead and not storage.is_remote:
-        before = storage.read_at(start - nbytes, nbytes)
-    table = before[-nbytes:]
-    return index, table if is_table(table, crc) else b""
+    return index, read_table(storage, start, slots, crc, before) if ahead else b""
 
 
 def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -25,7 +25,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import cached_property
 from ..._engine.threads import Line, ordered
 from ..._format.automatic import READ_NBYTES
-from ..._format.block_table import LEAST_BLOCKS, LEAST_COMPRESSED, BlockRow
+from ..._format.block_table import LEAST_BLOCKS, LEAST_COMPRESSED, row_of
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import check_digest, compress
 from ..._format.dtypes import Array
@@ -114,8 +114,7 @@ class NewShard:
         """
         self._cover(number, shape)
         stop = self._position + len(chunk) + len(digest)
-        self._trailer.add(self._position, stop)
-        self._trailer.rows[number % self._slots] = row
+        self._trailer.add(self._position, stop, row)
         self._used.append(number % self._slots)
         self._offsets.append(self._position)
         self._waiting += chunk, digest
@@ -140,11 +139,7 @@ class NewShard:
         self.flush()
         for number in numbers[-1:] if old.is_rows else numbers:
             self._cover(number, lengths(old.box(number)))
-        slots = [number % self._slots for number in numbers]
-        self._used += slots
-        if self._sharding.has_blocks or file.has_rows:
-            for number, slot in zip(numbers, slots, strict=True):
-                self._trailer.rows[slot] = self._row(file, number)
+        self._used += [number % self._slots for number in numbers]
         pairs = zip(*file.extents_of(numbers), strict=True)
         extents = [pair for pair in pairs if pair[1]]
         # File systems share whole blocks at the same offsets of both files. So copy the
@@ -156,10 +151,11 @@ class NewShard:
             copy_extent(file.storage, first, size, self._fp, self._position - front)
             self._position, is_first = self._position + nbytes, False
         position = self._position - sum(nbytes for _, nbytes in extents)
-        for _, nbytes in extents:
+        for number, (_, nbytes) in zip(numbers, extents, strict=True):
             self._offsets.append(position)
-            self._trailer.add(position, position + nbytes)
-            position += nbytes
+            stop = position + nbytes
+            self._trailer.add(position, stop, self._row(file, number))
+            position = stop
         self._written = self._position
 
     def _row(self, file: ShardIndex, number: int) -> bytes:
@@ -168,7 +164,7 @@ class NewShard:
         if row is not None:
             return row.raw
         (offset,), (size,) = file.extents_of([number])
-        is_known = file.has_rows or not (size and self._sharding.has_blocks)
+        is_known = file.blocks.raw or not (size and self._sharding.has_blocks)
         if is_known or file.storage.is_remote:
             return b""
         try:
@@ -180,8 +176,7 @@ class NewShard:
             check_digest(chunk, digest, CHECKSUM)
         except FormatError:  # a read of the chunk gives the reason
             return b""
-        row = BlockRow.of_chunk(chunk)
-        return b"" if row is None else row.raw
+        return row_of(chunk)
 
     def finish(self) -> int:
         """Write the trailer and the sections in front; return the size in bytes."""
@@ -416,12 +411,8 @@ class ShardWriter:
         return chunk, *self._digest_and_row(chunk)
 
     def _digest_and_row(self, chunk: bytes) -> tuple[bytes, bytes]:
-        row = None
-        if self.sharding.has_blocks and len(chunk) >= LEAST_COMPRESSED:
-            row = BlockRow.of_chunk(chunk)
-        if row is None:
-            return CHECKSUM(chunk), b""
-        return row.raw[-CHECKSUM.size :], row.raw  # it ends with the digest of all
+        row = row_of(chunk) if self.sharding.has_blocks else b""
+        return row[-CHECKSUM.size :] or CHECKSUM(chunk), row
 
     def compress(self, piece: Piece) -> Written:
         """Return what is written for a piece; any thread may call this."""
