@@ -319,7 +319,8 @@ class ChunkLoader(ChunkSource):
             # Reading it again from afar would take a request.
             is_again = self.is_far or cache.count_read(key, size) > 1
         memory = cache.memory(size, is_new=is_again)
-        is_whole = decompress_verified(chunk, memory, None if is_again else part)
+        is_all = is_again or key == cache.latest.wanted
+        is_whole = decompress_verified(chunk, memory, None if is_all else part)
         if is_again:
             cache.put(key, memory.toreadonly())
         elif is_whole and key is not None:
@@ -350,7 +351,7 @@ class ChunkLoader(ChunkSource):
                 runs = blocks_of(needs(number), header.blocksize, header.nblocks)
                 if is_far and runs and self._use_kept(use, key, row, runs):
                     continue
-                if runs and keeps and self._is_kept_whole(key, header.nbytes):
+                if runs and keeps and self._is_read_whole(key, row, runs):
                     runs = []
             if row is None or not runs:
                 left.append(number)
@@ -375,11 +376,23 @@ class ChunkLoader(ChunkSource):
             use(number, memory)
         return sorted(left)
 
-    def _is_kept_whole(self, key: Hashable, size: int) -> bool:
-        """Return whether to read and keep a chunk of which blocks are read again."""
+    def _is_read_whole(
+        self, key: tuple[int, Hashable], row: BlockRow, runs: Sequence[tuple[int, int]]
+    ) -> bool:
+        """Return whether to read all of a chunk of which blocks are needed.
+
+        Blocks of it were read several times lately; or this thread reads on, and the
+        chunk is short: that many blocks would take much of the time for all.
+        """
+        size, count, cache = row.header.nbytes, row.header.nblocks, self._cache
+        start, (low, high) = key[0] * count, cache.latest.blocks
+        cache.latest.blocks = start, start + count
+        reads_on = low <= start + runs[-1][1] and start + runs[0][0] <= high
+        is_short = count < 8 * READS_OF_BLOCKS and not self.is_far
+        cache.latest.wanted = key if reads_on and is_short else ()
         most = REMOTE_READS_OF_BLOCKS if self.is_far else READS_OF_BLOCKS
-        fits = size <= self._cache.limit
-        return fits and self._cache.count_read(key, size) >= most
+        is_wanted = cache.latest.wanted or cache.count_read(key, size) >= most
+        return size <= cache.limit and bool(is_wanted)
 
     def _read_blocks(
         self,
@@ -459,6 +472,10 @@ class _Latest(Workspace):
 
     key: Hashable = None
     size = 0
+    # First and last end of the blocks of the chunk of which blocks were needed last,
+    # counted from chunk 0 on; the key of the chunk if it is read as a whole.
+    blocks = -1, -1
+    wanted: Hashable = ()
 
 
 class ChunkCache:
@@ -475,7 +492,7 @@ class ChunkCache:
         self.limit = limit
         self._chunks: dict[Hashable, Buffer] = {}
         self._counts: dict[Hashable, int] = {}  # how often others were read lately
-        self._latest = _Latest()
+        self.latest = _Latest()
         self.renew_locks()
         renew_after_fork(self)
 
@@ -485,7 +502,7 @@ class ChunkCache:
         self._nbytes = sum(map(len, self._chunks.values()))
 
     def __bool__(self) -> bool:
-        return bool(self._chunks) or self._latest.key is not None
+        return bool(self._chunks) or self.latest.key is not None
 
     def get(
         self, key: Hashable, size: int = -1, *, briefly: bool = False
@@ -502,7 +519,7 @@ class ChunkCache:
                 if size not in (-1, len(plain)):
                     return None
                 return plain
-        latest = self._latest
+        latest = self.latest
         if latest.key != key or size not in (-1, latest.size):
             return None
         found = latest.view(latest.size)
@@ -541,9 +558,9 @@ class ChunkCache:
         if is_new:
             memory: Any = numpy.empty(size, "u1")  # which is not filled with zeros
             return memoryview(memory)
-        self._latest.key = None
-        return self._latest.view(size)
+        self.latest.key = None
+        return self.latest.view(size)
 
     def note(self, key: Hashable, size: int) -> None:
         """Note that a whole chunk is in the `memory` of this thread."""
-        self._latest.key, self._latest.size = key, size
+        self.latest.key, self.latest.size = key, size

@@ -111,6 +111,19 @@ def test_an_element_is_read_alone(path, kind, monkeypatch):
             assert array[700, 3] == found[700, 3]
 
 
+def test_slices_in_order_take_whole_chunks(path, monkeypatch):
+    def read(starts):
+        with bp.open_ndarray(path) as lazy:
+            for start in starts:
+                found = lazy[start : start + 10, :100]
+                assert numpy.array_equal(ROWS[start : start + 10, :100], found)
+
+    whole = path.stat().st_size // 4
+    for starts in (range(0, 1020, 10), range(1010, -10, -10), range(0, 1020, 30)):
+        count = checked_bytes(monkeypatch, lambda starts=starts: read(starts))[1]
+        assert count < 1.2 * whole
+
+
 def test_url(path, kind):
     """The table takes no request more than a file without it."""
     pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")

@@ -497,7 +497,7 @@ class ShardFiles(ChunkFiles):
         with own_settings:
             if row is not None:
                 runs = blocks_of(spans, row.header.blocksize, row.header.nblocks)
-                if runs and not self._is_kept_whole(key, size):
+                if runs and not self._is_read_whole(key, row, runs):
                     return self._read_blocks(storage, row, runs)
             frame = self._workspace.view(file.sizes[slot])
             if storage.read_into(frame, file.starts[slot]) < len(frame):
