@@ -103,6 +103,9 @@ if TYPE_CHECKING:
 
 # Maximum size in bytes of a metadata section whose description is kept.
 LONGEST_SECTION = 4096
+# Size in bytes of arrays from which blocks are chosen that are read alone: the cache of
+# an open file has room for all chunks of smaller ones.
+LARGE = 32 * 2**20
 
 
 class ArrayKeywords(AutoKeywords, total=False):
@@ -444,8 +447,9 @@ def as_shard(
     appended get chunks of the same size. `settings` are other keywords; the result has
     what ``auto`` has chosen. Then, and with `least`, the last of several chunks is a
     few rows, unless the caller has chosen the chunk size. A shard has an offset table.
+    The blocks of a large one can be read alone, if they take little more space.
     """
-    found = dict(settings)
+    found, goal = dict(settings), goal_of(settings.get("auto"))
     args = settings_from(
         BloscpackArgs, "bloscpack_args", found.get("bloscpack_args"), found
     )
@@ -455,11 +459,17 @@ def as_shard(
         array, chunk_size, grid = _cut(array, chunk_size, chunks)
     source = PlainNumpySource(array)
     is_given = not isinstance(chunk_size, NotGiven)
-    even = not is_given and (least or goal_of(found.get("auto")))
+    even = not is_given and (least or goal)
     given = found.pop("blosc_args", None)
     chunk_size, found["blosc_args"] = _fitted(source, chunk_size, given, found)
     found.update(chunk_size=chunk_size, shard=False)
-    parse_chunk_size(chunk_size)
+    nbytes = parse_chunk_size(chunk_size)
+    if goal and source.size > LARGE and not found["blosc_args"].blocksize:
+        from ._format.automatic import Setting, blocksize_for_parts
+
+        chosen, sample = found["blosc_args"], (source.read, source.size)
+        kind = chosen.cname, chosen.clevel, int(chosen.shuffle), chosen.typesize
+        chosen.blocksize = blocksize_for_parts(Setting(*kind, nbytes), nbytes, sample)
     if grid is not None:
         del found["chunk_size"]
         found["chunks"] = grid.chunk
