@@ -36,6 +36,17 @@ class Peer(NamedTuple):
     appends: Callable[[str], Opened] | None = None
 
 
+def saved() -> Peer:
+    """Array files of `save`, whose blocks can be read alone."""
+
+    def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
+        size = array[: chunks[0]].nbytes
+        settings = {"cname": "lz4", "clevel": CLEVEL, "shuffle": 1}
+        bp.save(path, array, chunk_size=size, sync=False, **settings)
+
+    return bloscpack()._replace(write=write)
+
+
 def bloscpack(**options: Any) -> Peer:
     def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
         bp.pack_ndarray_to_file(
@@ -178,7 +189,8 @@ def hdf5() -> Peer:
 
 
 TABLE: dict[str, Callable[[], Peer]] = {
-    ".blp": lambda: bloscpack(checksum="crc32c"),
+    ".blp": saved,
+    ".blp crc32c": lambda: bloscpack(checksum="crc32c"),
     ".blp adler32": bloscpack,
     ".blp no digests": lambda: bloscpack(checksum="None"),
     "dataset": lambda: bloscpack_dataset("zarr"),
