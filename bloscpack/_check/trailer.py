@@ -99,8 +99,9 @@ def end_before_append(whole: Storage, start: int, sections: Sections) -> int | N
     if start == whole.size or header is None or metadata is None:
         return None
     with suppress(FormatError):
-        head = whole.read_at(start, TRAILER_HEAD)
-        end = start + (trailer_nbytes(header, metadata.value, head) or whole.size)
+        behind = PartStorage(whole, start, whole.size)
+        nbytes = trailer_nbytes(header, metadata.value, behind.read_at)
+        end = start + (nbytes or whole.size)
         if end < whole.size and begins_left_over(whole.read_at(end, LEFT_OVER_HEAD)):
             return end
     return None
