@@ -381,18 +381,23 @@ class ChunkLoader(ChunkSource):
     ) -> bool:
         """Return whether to read all of a chunk of which blocks are needed.
 
-        Blocks of it were read several times lately; or this thread reads on, and the
-        chunk is short: that many blocks would take much of the time for all.
+        Blocks of it were read several times lately; or this thread reads on, a few
+        blocks at a time, and the chunk is short: these reads would take longer.
         """
-        size, count, cache = row.header.nbytes, row.header.nblocks, self._cache
-        start, (low, high) = key[0] * count, cache.latest.blocks
-        cache.latest.blocks = start, start + count
-        reads_on = low <= start + runs[-1][1] and start + runs[0][0] <= high
-        is_short = count < 8 * READS_OF_BLOCKS and not self.is_far
-        cache.latest.wanted = key if reads_on and is_short else ()
+        size, count, cache = row.header.nbytes, len(row.ends), self._cache
+        latest, before = cache.latest, key[0] * count
+        first, after = before + runs[0][0], before + runs[-1][1]
+        low, high, follows = latest.reads
+        is_near = low <= after and first <= high and 4 * (after - first) <= count
+        follows = follows + 1 if is_near else 0
         most = REMOTE_READS_OF_BLOCKS if self.is_far else READS_OF_BLOCKS
-        is_wanted = cache.latest.wanted or cache.count_read(key, size) >= most
-        return size <= cache.limit and bool(is_wanted)
+        if follows >= READS_OF_BLOCKS > count // 8 and not self.is_far:
+            latest.wanted = key
+        elif cache.count_read(key, size) < most:
+            latest.reads = first, after, follows
+            return False
+        latest.reads = before, before + count, follows
+        return size <= cache.limit
 
     def _read_blocks(
         self,
@@ -472,9 +477,10 @@ class _Latest(Workspace):
 
     key: Hashable = None
     size = 0
-    # First and last end of the blocks of the chunk of which blocks were needed last,
-    # counted from chunk 0 on; the key of the chunk if it is read as a whole.
-    blocks = -1, -1
+    # First block and end of those that were read last, counted from chunk 0 on; the
+    # number of reads in turn of a few blocks, each in or next to those before.
+    reads = -1, -1, 0
+    # The key of the chunk that is read as a whole because the thread reads on.
     wanted: Hashable = ()
 
 
