@@ -260,9 +260,8 @@ def append_chunks(
     if inner_nbytes is not None:
         trailer = trailer_of(inner_nbytes, header, new_metadata)
         trailer.makes_rows = False  # new chunks may have other blocks than the table
-        for start, stop in pairwise(boundaries[: first + 1]):
-            trailer.add(start, stop)
-        trailer.rows = rows[:first] or trailer.rows
+        for number, (start, stop) in enumerate(pairwise(boundaries[: first + 1])):
+            trailer.add(start, stop, rows.get(number, b""))
     # Write.
     with target.change() as change:
         if section is not None:
@@ -285,12 +284,12 @@ def append_chunks(
 
 def _read_appendable(
     target: Target, how: AppendSettings
-) -> tuple[Beginning, list[int], list[bytes]]:
+) -> tuple[Beginning, list[int], dict[int, bytes]]:
     """Return the sections of a file, boundaries and rows of its chunks.
 
     These are the start of the first chunk, then the end of each chunk with its digest;
     of them only the last two are certain to be there. The header states the chunks.
-    The rows are those of the table of blocks in a shard, empty for none.
+    The rows are those of the table of blocks in a shard, by the number of their chunk.
     Raises an error unless the file can be appended to. A wrong entry of the offset
     table, or a damaged chunk before the last two, may remain undetected. In a shard all
     entries are compared with the chunks: the new index gets them.
@@ -313,7 +312,7 @@ def _read_appendable(
         raise OffsetsRequired(
             "Appending to a file without offsets is not yet supported"
         )
-    boundaries, rows = None, list[bytes]()
+    boundaries, rows = None, dict[int, bytes]()
     is_stated = -1 not in (header.nchunks, header.chunk_size, header.last_chunk)
     is_trusted = header.offsets and is_stated and not is_grid(metadata)
     if is_trusted and inner_size(metadata, header) is None:
@@ -321,8 +320,10 @@ def _read_appendable(
     if boundaries is None:
         file, digest_size = whole_file(target.fp), header.checksum_impl.size
         table, slots = find_table(file, header, metadata)
-        # One read for a digest and the header behind it.
-        cursor = StorageCursor(file, ahead=digest_size + SMALLEST_CHUNK)
+        target.fp.seek(0)
+        cursor = Cursor(target.fp)
+        if table:  # one read for a digest and the header behind it
+            cursor = StorageCursor(file, ahead=digest_size + SMALLEST_CHUNK)
         cursor.move(first)
         boundaries, sizes = [first], []
         for frame in frames_of(cursor, header):
@@ -331,7 +332,8 @@ def _read_appendable(
             if table:
                 cursor.move(cursor.position - digest_size)
                 proof = frame.header.raw + bytes(cursor.read(digest_size))
-                rows.append(raw_row(table, slots[frame.number], proof))
+                if row := raw_row(table, slots[frame.number], proof):
+                    rows[frame.number] = row
         check_offsets(beginning.offsets or [], boundaries)
         if not is_stated:
             beginning.header = stating_chunks(header, sizes)

@@ -143,7 +143,7 @@ def encode_table(rows: Mapping[int, bytes], index_crc: Buffer) -> bytes:
 
     It has the rows of the most frequent number of blocks; the others are left out.
     """
-    counts = Counter(map(len, filter(None, rows.values())))
+    counts = Counter(map(len, rows.values()))
     if not counts:
         return b""
     ((size, _),) = counts.most_common(1)

@@ -258,7 +258,7 @@ class Trailer:
     numbers
         Offsets and sizes of the frames in turn.
     rows
-        Their rows in the table of blocks; empty for none.
+        Their rows in the table of blocks, by the number of the frame, where it has one.
     makes_rows
         Whether chunks get rows, where they are of use.
     next_row
@@ -271,7 +271,7 @@ class Trailer:
     _slots: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        self.numbers, self.rows = array("Q"), list[bytes]()
+        self.numbers, self.rows = array("Q"), dict[int, bytes]()
         self.next_row: bytes | None = None
         is_crc32c = self._checksum.name == DEFAULT_SHARD_CHECKSUM
         self.makes_rows = is_crc32c and self._inner_nbytes >= LEAST_CHUNK
@@ -279,8 +279,9 @@ class Trailer:
 
     def add(self, start: int, stop: int, row: bytes = b"") -> None:
         """Add the extent of a chunk and its digest, in bytes of the file."""
+        if row:
+            self.rows[len(self.numbers) // 2] = row
         self.numbers.extend((start, stop - start))
-        self.rows.append(row)
 
     def add_frame(self, offset: int, compressed: Buffer) -> None:
         """Add a chunk at `offset`, which may be the last one."""
@@ -289,7 +290,9 @@ class Trailer:
         is_full = self._inner_nbytes in (decode_header(compressed).nbytes, ANY_NBYTES)
         self._last = b"" if is_full else bytes(compressed)
         end = offset + len(compressed) + self._checksum.size
-        self.add(offset, end, self.row_of(compressed) if row is None else row)
+        if row is None or not is_full:
+            row = self.row_of(compressed) if is_full else b""
+        self.add(offset, end, row)
 
     def row_of(self, compressed: Buffer) -> bytes:
         """Return the row that a full chunk gets; empty if it gets none.
@@ -304,16 +307,16 @@ class Trailer:
         A short last chunk has a copy with zeros up to the full size, and its digest,
         unless it has no bytes.
         """
-        numbers, rows, copy = self.numbers[:], self.rows, b""
+        numbers, copy = self.numbers[:], b""
         if self._last:
             del numbers[-2:]
-            rows = rows[:-1]
             copy = self._padded(decode_header(self._last))
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
         index = encode_entries(numbers, self._nslots, self._slots)
         crc, slots = CHECKSUM(index), self._slots or range(self._nslots)
-        table = encode_table(dict(zip(slots, rows, strict=False)), crc)
+        rows = {slots[number]: row for number, row in self.rows.items()}
+        table = encode_table(rows, crc)
         return [SEPARATOR, copy, table, index + crc]
 
     def _padded(self, header: BloscHeader) -> bytes:
