@@ -23,6 +23,7 @@ from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, ordered, run_length
 from ._format import chunks
+from ._format.block_table import digest_and_row
 from ._format.blosc_header import decode_header
 from ._format.chunks import Frame
 from ._format.sections import Section
@@ -363,9 +364,8 @@ def pack(
         compressed = compress(chunk if pieces is None else chunk(), blosc_args)
         if store is None:
             return compressed, b"", b""
-        row = b"" if trailer is None else trailer.row_of(compressed)
-        # A row ends with the digest of the chunk.
-        return compressed, row[-checksum.size :] or checksum(compressed), row
+        makes_row = trailer is not None and trailer.makes_rows
+        return compressed, *digest_and_row(compressed, checksum, makes_row)
 
     def deliver(result: tuple[bytes, bytes, bytes]) -> None:
         nonlocal count

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .._storage.base import Storage
     from .._types import Buffer
+    from ..checksums import Hash
 
 # An index begins with a file position, whose last byte is smaller than this last byte.
 MAGIC = b"blocks\0\xff"
@@ -133,6 +134,17 @@ def row_of(chunk: Buffer) -> bytes:
     return b"" if row is None else row.raw
 
 
+def digest_and_row(
+    chunk: Buffer, checksum: Hash, makes_row: bool
+) -> tuple[bytes, bytes]:
+    """Return the digest of a new chunk, and its row: of the same checksum, it has both.
+
+    The row is empty if there is none.
+    """
+    row = row_of(chunk) if makes_row else b""
+    return row[-checksum.size :] or checksum(chunk), row
+
+
 def row_length(nblocks: int) -> int:
     """Return the size in bytes of a row."""
     return BLOSC_HEADER_LENGTH + 2 * NUMBER_LENGTH * nblocks
@@ -217,7 +229,7 @@ def read_table(
 def raw_row(table: bytes, slot: int, proof: bytes | None = None) -> bytes:
     """Return a row of a table whose size was checked; empty if it has none.
 
-    Also if the row is that of a chunk with another header and digest than `proof`.
+    Also if the row belongs to a chunk with another header and digest than `proof`.
     """
     if not table:
         return b""

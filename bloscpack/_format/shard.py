@@ -262,7 +262,8 @@ class Trailer:
     makes_rows
         Whether chunks get rows, where they are of use.
     next_row
-        The row of the frame that `add_frame` gets next; None if it is to be made.
+        The row of the frame that `add_frame` gets next; None if it is to be made. The
+        method `store` of sinks, which programs may define, has no parameter for it.
     """
 
     _inner_nbytes: int
@@ -291,15 +292,8 @@ class Trailer:
         self._last = b"" if is_full else bytes(compressed)
         end = offset + len(compressed) + self._checksum.size
         if row is None or not is_full:
-            row = self.row_of(compressed) if is_full else b""
+            row = row_of(compressed) if is_full and self.makes_rows else b""
         self.add(offset, end, row)
-
-    def row_of(self, compressed: Buffer) -> bytes:
-        """Return the row that a full chunk gets; empty if it gets none.
-
-        If there is one, it ends with the digest of the chunk.
-        """
-        return row_of(compressed) if self.makes_rows else b""
 
     def blocks(self, end: int) -> list[bytes]:
         """Return the trailer behind the last frame, which ends at `end`.

@@ -25,7 +25,12 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import cached_property
 from ..._engine.threads import Line, ordered
 from ..._format.automatic import READ_NBYTES
-from ..._format.block_table import LEAST_BLOCKS, LEAST_COMPRESSED, row_of
+from ..._format.block_table import (
+    LEAST_BLOCKS,
+    LEAST_COMPRESSED,
+    digest_and_row,
+    row_of,
+)
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import check_digest, compress
 from ..._format.dtypes import Array
@@ -408,11 +413,7 @@ class ShardWriter:
                 args.blocksize = max(args.blocksize, READ_NBYTES)
         count = 1 if self.sharding.is_text else math.prod(self.grid.chunk)
         chunk = self._finish_chunk(compress(self._fill * count, args))
-        return chunk, *self._digest_and_row(chunk)
-
-    def _digest_and_row(self, chunk: bytes) -> tuple[bytes, bytes]:
-        row = row_of(chunk) if self.sharding.has_blocks else b""
-        return row[-CHECKSUM.size :] or CHECKSUM(chunk), row
+        return chunk, *digest_and_row(chunk, CHECKSUM, self.sharding.has_blocks)
 
     def compress(self, piece: Piece) -> Written:
         """Return what is written for a piece; any thread may call this."""
@@ -433,7 +434,8 @@ class ShardWriter:
         if self._leaves_out and self._has_fill_only(plain):
             return number, shape, *self._fill_frame
         chunk = self._finish_chunk(compress(plain, self._args))
-        return number, shape, chunk, *self._digest_and_row(chunk)
+        found = digest_and_row(chunk, CHECKSUM, self.sharding.has_blocks)
+        return number, shape, chunk, *found
 
     def deliver(self, piece: Written, finishing: Line) -> None:
         """Write a piece; put a function that finishes the file in front of it."""
