@@ -1,10 +1,20 @@
-"""A strategy of hypothesis for indexes of NumPy."""
+"""Indexes of NumPy: a strategy of hypothesis, and some of an array of 4,096 rows."""
 
 from __future__ import annotations
 
 import numpy
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+OF_4096_ROWS = [
+    (3, 5),
+    (slice(10, 20),),
+    (slice(500, 530),),
+    (slice(None, None, 100), slice(None, None, 3)),
+    (numpy.arange(7, 4096, 301),),
+    ([4000, 5, 77, 5], [1, 2, 3, 2]),
+    (slice(None), slice(4, 9)),
+]
 
 
 @st.composite
