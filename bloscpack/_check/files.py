@@ -51,7 +51,7 @@ from .trailer import check_trailer, end_before_append, without_trailer
 
 # Maximum number of findings about single wrong entries, for adjacent chunks.
 ENTRIES_KEPT = 20
-# Maximum size in bytes of what an undo record has in front of the old header.
+# Maximum number of bytes of an undo record in front of the old header.
 MAX_RECORD_HEAD = HEAD.size + MAX_EXTENTS * EXTENT.size
 # Maximum number of damaged chunks examined for a report, which keeps 1000 findings.
 MAX_DAMAGED_EXAMINED = 1000

@@ -406,7 +406,7 @@ class Change:
             members.update(self.tree.replaced_documents())
         members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
-        if not token and self.tree is not None:  # that of the document stays
+        if not token and self.tree is not None:  # the present one stays
             token = self.tree.state.epoch.partition(" token=")[2]
         if members or token or not root.is_whole:
             root = root.changed(members, token)

@@ -50,7 +50,7 @@ READER, ALONE, TURNS, SHARDS, BLOCK, FAILED, ROWS, CHILD, CLOSED = State
 # It changes the dataset:
 # MADE    it waits for the changes of others; when it returns, its change is committed;
 # EACH    it does so for each shard;
-# JOINS   the change is a part of that of the block;
+# JOINS   the change is a part of the change of the block;
 # WAITS   the change waits in memory;
 # WRITES  changes that wait in memory are made first.
 # Other calls:

@@ -52,8 +52,8 @@ from .tree import Tree, TreeState
 class Rule(Protocol):
     """The right of one program to change a dataset."""
 
-    # Who may change the dataset besides: nobody, others between two changes, or others
-    # at the same time, if each change is an assignment to one shard of an array.
+    # When other writers may change the dataset: never, between two changes of this one,
+    # or at the same time, if each change is an assignment to one shard of an array.
     state: State
     # Whether a commit was interrupted, and no other change can be made in this turn.
     has_failed: bool
@@ -141,7 +141,7 @@ class Writer:
     Attributes
     ----------
     state
-        What the dataset is while this thread makes no change.
+        The state of the dataset while this thread makes no change.
     producer
         The thread that produces rows of a change; 0 for none.
     buffers
@@ -206,8 +206,8 @@ class Writer:
     def turn(self, call: str = "change", *, holds: bool = True) -> Iterator[Does]:
         """Keep the other threads from changing and closing the dataset.
 
-        The value is what `call` does. With `holds`, other writers may not change it
-        either, and what they have changed is taken over.
+        The value says what `call` does. With `holds`, other writers may not change it
+        either, and their changes until now are taken over.
 
         An error in the block lets the whole change fail that several calls make
         together. Raises the error of `call` in this state.

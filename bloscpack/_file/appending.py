@@ -289,7 +289,7 @@ def _read_appendable(
 
     These are the start of the first chunk, then the end of each chunk with its digest;
     of them only the last two are certain to be there. The header states the chunks.
-    The rows are those of the table of blocks in a shard, by the number of their chunk.
+    The rows come from the table of blocks in a shard, by the number of their chunk.
     Raises an error unless the file can be appended to. A wrong entry of the offset
     table, or a damaged chunk before the last two, may remain undetected. In a shard all
     entries are compared with the chunks: the new index gets them.

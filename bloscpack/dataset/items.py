@@ -343,7 +343,7 @@ def check_nbytes(shape: tuple[int, ...], dtype: DType) -> None:
 def text_or(dtype: DType, has_text: bool) -> DType:
     """Return the dtype of text of variable length for ``str`` and for `StringDType`.
 
-    All other dtypes stay, and these if there is no such text.
+    All other dtypes stay, and so do these unless the layout `has_text` of that kind.
     """
     is_text = dtype.kind == "T" or (dtype.kind == "U" and not dtype.itemsize)
     return TEXT if has_text and is_text else dtype
@@ -364,7 +364,7 @@ def checked_shape(shape: object) -> tuple[int, ...]:
 def chunk_shape(value: Any, name: str) -> int | Shape | None:
     """Return a number of rows, a length for each axis, or None for none.
 
-    Raises `UsageError` for any other type; `name` is that of the parameter.
+    Raises `UsageError` for any other type; `name` is the name of the parameter.
     """
     given = list(value) if isinstance(value, (list, tuple)) else [value]
     try:
