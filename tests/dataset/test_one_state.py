@@ -15,7 +15,7 @@ from dataset.inside import FolderChange, FolderStore
 
 from bloscpack import dataset
 from bloscpack.dataset.folder import Folder
-from bloscpack.exceptions import StorageError
+from bloscpack.exceptions import DamageError, StorageError
 
 CHANGES = """
 import itertools, sys
@@ -235,6 +235,28 @@ def test_a_file_that_a_thread_has_opened_before_a_change(layout, tmp_path, monke
     reader._read(lambda: None)  # as a thread that does not wait for the file of "x"
     reading.end()
     assert [{1}, {1}] == [values_in(reading.found[0]), values_in(reader[:])]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_rows_that_are_removed_while_a_thread_reads(layout, tmp_path, monkeypatch):
+    """The last file is removed but still open: its items belong to the old state."""
+    path = tmp_path / "a"
+    array(path, layout, "i8")
+    reader = dataset.open(path)
+    reader[39]
+
+    def read():
+        message = r"removed rows.* open the \w+ again"
+        with pytest.raises((StorageError, DamageError), match=message):
+            reader[:]
+        return True
+
+    reading = Paused(monkeypatch, read, FolderStore, "open")
+    with dataset.open(path, "r+") as writer:
+        writer.resize(32)
+        writer[:] = 1
+    reading.end()
+    assert reading.found
 
 
 def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeypatch):

@@ -326,7 +326,7 @@ class ShardFiles(ChunkFiles):
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew()
             moving = now.files if now.files != before.files else ()
-            is_new = self.sparse and now.epoch != since
+            is_new = now.epoch != since
             changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
             if absent:  # they may be there now
                 changed |= absent.intersection(self.stored())
@@ -347,7 +347,7 @@ class ShardFiles(ChunkFiles):
     ) -> bool:
         """Return whether a file is no longer the one that was read.
 
-        `is_new` says that the state is another one, and that the array is sparse.
+        `is_new` says that the state is another one.
         """
         name = self.names(number)
         if self.folder.full(name) in moving:
