@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -167,13 +168,25 @@ def running(handler, web):
     """Let a server answer with a class of handlers; yield its address and port."""
     own = type("ThisHandler", (handler,), {"web": web})
 
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = False  # the end of `with` waits for them
+
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)
+            self.connections: set[socket.socket] = set()
+
+        def process_request(self, request, address) -> None:
+            self.connections.add(request)
+            super().process_request(request, address)
+
+        def shutdown_request(self, request) -> None:
+            self.connections.discard(request)
+            super().shutdown_request(request)
 
         def handle_error(self, request, address) -> None:
             """Print nothing if the client has closed the connection."""
 
-    with Quiet(("127.0.0.1", 0), own) as server:
+    with Server(("127.0.0.1", 0), own) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -181,6 +194,10 @@ def running(handler, web):
         finally:
             server.shutdown()
             thread.join()
+            # Clients keep connections open; each has a thread.
+            for connection in [*server.connections]:
+                with suppress(OSError):  # it has just ended
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 # Answers
