@@ -24,7 +24,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, ordered, run_length
 from ._format import chunks
 from ._format.block_table import digest_and_row
-from ._format.blosc_header import decode_header
+from ._format.blosc_header import chunk_damage, decode_header
 from ._format.chunks import Frame
 from ._format.sections import Section
 from ._format.shard import Trailer, check_table, new_trailer
@@ -42,7 +42,7 @@ from .args import (
 from .checksums import Hash
 from .constants import MAX_THREADS
 from .defaults import available_cpus
-from .exceptions import DamageError, FormatError, StorageError
+from .exceptions import FormatError, StorageError
 from .headers import BloscpackHeader, check_range
 from .serializers import is_shard
 
@@ -570,10 +570,9 @@ def _frames_of(source: CompressedSource) -> Iterator[Frame]:
 
 
 def _no_memory(frame: Frame) -> FormatError:
-    return DamageError(
+    return chunk_damage(
         "there is no memory for the '%d' plain bytes up to the end of the chunk"
         % (frame.start + frame.header.nbytes),
-        section="chunks",
         chunk=frame.number,
         offset=frame.offset,
     )

@@ -16,6 +16,7 @@ from .codecs import BITSHUFFLE, BY_NUMBER, CNAME_MAPPING, FILTERS, NONE, SHUFFLE
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from .._types import Buffer
 
@@ -53,6 +54,11 @@ _unpack = BLOSC_HEADER.unpack
 # The first bytes of the last valid header, all but `ctbytes`, and the values that this
 # may have behind them: most chunks of a file differ in nothing else.
 _last_valid: tuple[bytes, range] = (b"", range(0))
+
+
+def chunk_damage(message: str, **where: Any) -> DamageError:
+    """Return the error about damaged chunks; `where` are its other attributes."""
+    return DamageError(message, section="chunks", **where)
 
 
 class BloscHeader:
@@ -144,10 +150,9 @@ def decode_header(head: Buffer) -> BloscHeader:
     """
     global _last_valid
     if len(head) < BLOSC_HEADER_LENGTH:
-        raise DamageError(
+        raise chunk_damage(
             "expected a Blosc chunk header of '%d' bytes, found '%d'"
-            % (BLOSC_HEADER_LENGTH, len(head)),
-            section="chunks",
+            % (BLOSC_HEADER_LENGTH, len(head))
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
     header = BloscHeader(raw)
@@ -156,9 +161,8 @@ def decode_header(head: Buffer) -> BloscHeader:
         return header
     problem = find_problem(header)
     if problem is not None:
-        raise DamageError(
-            "not a Blosc chunk: expected %s to be %s, found %d" % problem,
-            section="chunks",
+        raise chunk_damage(
+            "not a Blosc chunk: expected %s to be %s, found %d" % problem
         )
     largest = header.nbytes + BLOSC_HEADER_LENGTH
     _last_valid = raw[:-4], range(header.ctbytes, largest + 1)
@@ -220,9 +224,8 @@ def find_problem(header: BloscHeader) -> tuple[str, object, int] | None:
 def check_plain_size(header: BloscHeader, size: int) -> None:
     """Raise `FormatError` unless a chunk has `size` plain bytes."""
     if header.nbytes != size:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes),
-            section="chunks",
+        raise chunk_damage(
+            "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes)
         )
 
 
@@ -256,10 +259,9 @@ def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
         `buffer_` has fewer than 16 bytes.
     """
     if len(buffer_) < BLOSC_HEADER_LENGTH:
-        raise DamageError(
+        raise chunk_damage(
             "a Blosc chunk header has '%d' bytes, but only '%d' are there"
-            % (BLOSC_HEADER_LENGTH, len(buffer_)),
-            section="chunks",
+            % (BLOSC_HEADER_LENGTH, len(buffer_))
         )
     header = unpack_header(buffer_)
     return OrderedDict((name, getattr(header, name)) for name in FIELDS)
@@ -282,10 +284,9 @@ def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
     """
     codec = byte_ >> BLOSC_CODEC_SHIFT
     if codec not in CNAME_MAPPING:
-        raise DamageError(
+        raise chunk_damage(
             "the codec number of a Blosc chunk must be one of %s, not '%d'"
-            % (sorted(CNAME_MAPPING), codec),
-            section="chunks",
+            % (sorted(CNAME_MAPPING), codec)
         )
     return OrderedDict(
         (

@@ -36,6 +36,7 @@ from .blosc_header import (
     PLAIN_SIZE,
     BloscHeader,
     check_plain_size,
+    chunk_damage,
     decode_block_starts,
     decode_header,
     encode_block_starts,
@@ -109,10 +110,9 @@ def verified_chunk(frame: memoryview, checksum: Hash, nbytes: int) -> memoryview
 
 def cut_off(expected: int, found: int) -> DamageError:
     """Return the error for a chunk and its digest of which `found` bytes are there."""
-    return DamageError(
+    return chunk_damage(
         "the file ends too early: expected a chunk and its digest of '%d' bytes, "
-        "found '%d'" % (expected, found),
-        section="chunks",
+        "found '%d'" % (expected, found)
     )
 
 
@@ -187,10 +187,9 @@ def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
         if known is not None:  # its size has been checked
             check_plain_size(header, known.nbytes)
     if header.ctbytes != len(compressed):
-        raise DamageError(
+        raise chunk_damage(
             "expected a Blosc chunk of '%d' bytes, found '%d'"
-            % (header.ctbytes, len(compressed)),
-            section="chunks",
+            % (header.ctbytes, len(compressed))
         )
     return header
 
@@ -437,7 +436,7 @@ def _decompress_without_blosc(
     message = "Blosc can't decompress the chunk: %s" % cause
     if isinstance(cause, MemoryError):
         message = "there is no memory for the chunk's '%d' plain bytes" % header.nbytes
-    raise DamageError(message, section="chunks") from cause
+    raise chunk_damage(message) from cause
 
 
 # Frames
@@ -620,7 +619,7 @@ def _ends(
         )
     else:
         return is_last
-    raise DamageError(problem, section="chunks", chunk=max(number - 1, 0))
+    raise chunk_damage(problem, chunk=max(number - 1, 0))
 
 
 def check_end(
@@ -670,10 +669,9 @@ def starts_with_frame(peek: Callable[[int], Buffer], header: BloscpackHeader) ->
 
 def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
     """Return the error for a complete frame at `offset`, behind the last chunk."""
-    return DamageError(
+    return chunk_damage(
         "the header states the number of chunks '%d', but another chunk follows the "
         "last one" % header.nchunks,
-        section="chunks",
         chunk=header.nchunks,
         offset=offset,
     )

@@ -35,7 +35,7 @@ from ..serializers import (
     finished_document,
     json_in_lines,
 )
-from .dtypes import shown
+from .dtypes import refuse, shown
 from .identity import (
     CONSOLIDATED,
     KEY,
@@ -120,11 +120,7 @@ def decode_members(document: Json, content: bytes) -> dict[str, Json] | None:
         return None
     for name in members:
         if not is_safe_name(name) or {ZARR_JSON, STAGING} & {*name.split("/")}:
-            raise DamageError(
-                "expected names of members in '%s', found %s"
-                % (CONSOLIDATED, shown(name)),
-                section="metadata",
-            )
+            refuse("names of members in '%s'" % CONSOLIDATED, name)
     return {name: _of_file(member) for name, member in members.items()}
 
 

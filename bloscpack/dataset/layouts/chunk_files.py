@@ -23,7 +23,7 @@ import numpy
 from ..._arrays.source import CLOSED, Needs, Room
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import ordered
-from ..._format.blosc_header import decode_header
+from ..._format.blosc_header import chunk_damage, decode_header
 from ..._format.chunks import compress, decompress, decompress_into
 from ..._format.dtypes import Array, Key
 from ..._format.grid import Grid
@@ -112,10 +112,9 @@ class FileChunks(SingleChunks):
                 start, stop = self.span(number)
                 self.check_size(number, size, stop - start)
         if found < self.nchunks:
-            raise DamageError(
+            raise chunk_damage(
                 "the array has '%d' chunks, but there are only '%d' files of them"
                 % (self.nchunks, found),
-                section="chunks",
                 filename=self.folder.path(DATA),
             )
 
@@ -146,10 +145,9 @@ class FileChunks(SingleChunks):
             plain = decompress(chunk, header)[:size]
         except FileNotFoundError as error:
             self._check_description()
-            raise DamageError(
+            raise chunk_damage(
                 "expected the file of a chunk, found none; if a writer has removed "
                 "rows meanwhile, open the dataset again",
-                section="chunks",
                 chunk=number,
                 filename=self.path_of(number),
             ) from error
@@ -217,10 +215,9 @@ class ObjectReader:
             try:
                 items[index] = pickle.loads(content)
             except Exception as error:  # a pickle may raise anything
-                raise DamageError(
+                raise chunk_damage(
                     "expected a pickle of '%d' bytes, found another content: %s"
                     % (len(content), error),
-                    section="chunks",
                     chunk=int(number),
                     filename=self.source.path_of(int(number)),
                 ) from error

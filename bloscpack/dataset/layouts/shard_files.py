@@ -30,7 +30,7 @@ from ..._arrays.source import Needs, Room
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
-from ..._format.blosc_header import decode_header
+from ..._format.blosc_header import chunk_damage, decode_header
 from ..._format.chunks import decompress, verified_chunk
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, lengths
@@ -202,10 +202,9 @@ class ShardFiles(ChunkFiles):
                 "; if another program has left them out because they have the fill "
                 "value, assign the fill value to all of them"
             )
-        return DamageError(
+        return chunk_damage(
             "expected the %s with the %s, found none; %s"
             % (what, self.cut.described(box), advice),
-            section="chunks",
             filename=self.path_of(number),
         )
 
@@ -591,10 +590,9 @@ class ShardFiles(ChunkFiles):
         chunk = verified_chunk(frame, CHECKSUM, header.nbytes)
         least = least_nbytes(math.prod(self.cut.chunk))
         if header.nbytes < least:
-            raise DamageError(
+            raise chunk_damage(
                 "expected a chunk of text with at least '%d' plain bytes, found '%d'"
-                % (least, header.nbytes),
-                section="chunks",
+                % (least, header.nbytes)
             )
         return decompress(chunk, header)
 

@@ -43,6 +43,7 @@ from ..._format.block_table import (
     nbytes_ahead,
     read_table,
 )
+from ..._format.blosc_header import chunk_damage
 from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape
 from ..._format.sections import read_beginning
@@ -418,10 +419,9 @@ def _sizes_of_chunks(at: Array, size: Array, end: int, most: int) -> Array:
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
         slot = int(is_wrong.argmax())
-        raise DamageError(
+        raise chunk_damage(
             "the index of the shard has the extent %d to %d, which is no chunk in it"
             % (at[slot], int(at[slot]) + int(size[slot])),
-            section="chunks",
             chunk=slot,
         )
     found: Array = size * is_chunk
@@ -442,10 +442,9 @@ def _read_index(storage: Storage, slots: int, ahead: int) -> tuple[bytes, bytes]
     before, found = found[:ahead], found[ahead:]
     index, crc = found[: ENTRY.size * slots], found[ENTRY.size * slots :]
     if len(found) != size or crc != CHECKSUM(index):
-        raise DamageError(
+        raise chunk_damage(
             "expected the index of a shard of '%d' chunks in the last '%d' bytes, "
-            "found another content" % (slots, size),
-            section="chunks",
+            "found another content" % (slots, size)
         )
     return index, read_table(storage, start, slots, crc, before) if ahead else b""
 
