@@ -46,7 +46,7 @@ from ._storage.paths import check_ending, check_is_path, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits
 from .exceptions import FormatError, NotReadable, UsageError, UsageValueError
-from .lazy_array import LazyArray, Origin, full_name
+from .lazy_array import LazyArray, full_name
 
 # Number of names that ``repr`` shows.
 SHOWN_NAMES = 5
@@ -213,20 +213,17 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         label = file.label(name)
         names = "cache_nbytes", "limits", "nthreads"
         options = {each: self._options[each] for each in names}
+        origin = None  # how the array is opened again, if the file has a name
+        if self._path is not None:
+            origin = partial(_open_again, self._path, name, self._options)
         with naming_errors(label):
             content, document = file.open(name)
             parts = OpenedFile(content, name=label, **options)
-            array = LazyArray(parts, self._origin(name))
+            array = LazyArray(parts, origin)
             if document is not None:
                 check_document(document, array.shape, array.dtype, file.arrays[name])
         self._lent[id(array)] = array
         return array
-
-    def _origin(self, name: str) -> Origin | None:
-        """Return how an array is opened again, if the file was opened by name."""
-        if self._path is None:
-            return None
-        return partial(_open_again, self._path, name, self._options)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the archive again, in any process, for reading."""

@@ -290,20 +290,14 @@ class Written(Output):
     def _deliver(self, frames: Frames) -> None:
         """Store the chunks of a batch, or keep them."""
         if self._sink is not None:
-            self._store(frames)
+            for compressed, digest in frames:
+                self._sink.store(0, compressed, digest)
             return
         self._kept += frames
         self._kept_nbytes += sum(len(compressed) for compressed, _ in frames)
-        if self._kept_nbytes > KEPT_NBYTES or not self._can_seek:
-            self._begin_unknown()
-
-    def _store(self, frames: Frames) -> None:
-        assert self._sink is not None
-        for compressed, digest in frames:
-            self._sink.store(0, compressed, digest)
-
-    def _begin_unknown(self) -> None:
-        """Write the chunks that were kept in memory, with more to come."""
+        if self._kept_nbytes <= KEPT_NBYTES and self._can_seek:
+            return
+        # Write the chunks that were kept in memory, with more to come.
         args, size = self._settings.bloscpack_args, self._settings.chunk_size
         kept = len(self._kept)
         if self._insert is None or not args.offsets:
@@ -336,7 +330,8 @@ class Written(Output):
             self._sink.write_metadata(settings.section, MetadataArgs())
         self._sink.init_offsets()
         kept, self._kept = self._kept, []
-        self._store(kept)
+        for compressed, digest in kept:
+            self._sink.store(0, compressed, digest)
 
 
 def _inserter(fp: Any) -> Insert | None:

@@ -145,13 +145,15 @@ def _describe_array(layout: ArrayLayout) -> JsonObject:
     nbytes, cbytes = math.prod(layout.shape) * layout.dtype.itemsize, layout.cbytes
     settings = layout.codec_settings
     is_text = layout.has_text and layout.dtype == TEXT
+    value: Any = layout.fill_value
+    item = value.item() if hasattr(value, "item") else value
     named: JsonObject = {"dims": list(layout.dims)} if layout.dims else {}
     return named | {
         "shape": list(layout.shape),
         "dtype": "text" if is_text else dtype_text(layout.dtype),
         "chunks": list(layout.chunks),
         "shards": None if layout.shards is None else list(layout.shards),
-        "fill_value": fill_text(layout),
+        "fill_value": item if isinstance(item, (bool, int, float)) else str(value),
         "codec": settings.get("cname"),
         "level": settings.get("clevel"),
         "filter": FILTERS[int(settings.get("shuffle", 0))],
@@ -169,10 +171,3 @@ def dtype_text(dtype: DType) -> str:
     if dtype.kind == "T":
         return "text"
     return "object" if dtype.hasobject else encode_dtype(dtype).strip("'")
-
-
-def fill_text(layout: ArrayLayout) -> object:
-    """Return the fill value as JSON: a number or a boolean, or else text."""
-    value: Any = layout.fill_value
-    item = value.item() if hasattr(value, "item") else value
-    return item if isinstance(item, (bool, int, float)) else str(value)

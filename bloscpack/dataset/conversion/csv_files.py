@@ -80,7 +80,8 @@ OF_FLOATS = OF_INTEGERS + b".eEinfatyINFATY"
 QUOTED = rb'(?:^|[%s\r\n])"[^"]*(?:""[^"]*)*"?'
 # The end of a line; a line feed may follow at the end of a part.
 LINE_END = re.compile(rb"\n|\r(?:\n|(?=.))", re.DOTALL)
-# In the text of a single column: a line of blanks, or a value in quotes, which is kept.
+# In the text of a single column: a line of blanks, which becomes empty, or a value in
+# quotes, which is kept.
 BLANK_LINE = re.compile(
     rb'(?:^|(?<=[\r\n]))(?:("[^"]*(?:""[^"]*)*"?)|[ \t\v\f]+(?=[\r\n]|\Z))'
 )
@@ -134,24 +135,21 @@ def read(path: str, request: contents.Request) -> contents.Content:
             dtypes[name] = scan.dtype(name)
             if not request.target or dtypes[name].kind not in "UTO":
                 continue
+            text = ""
             if scan.kinds == {"M"} and not request.times:
-                log.notice(
-                    "the column '%s' of '%s' has times, which become text; convert "
-                    "--times makes them times" % (name, path)
-                )
+                text = "has times, which become text; convert --times makes them times"
             elif scan.why_no_times:
-                log.notice(
-                    "the column '%s' of '%s' becomes text: %s"
-                    % (name, path, scan.why_no_times)
-                )
+                text = "becomes text: " + scan.why_no_times
             elif name in odd:
                 kind, place, value = odd[name]
                 what, wanted = KINDS[kind]
-                log.notice(
-                    "the column '%s' of '%s' becomes text: it has %s, and '%.100s' in "
-                    "%s; convert --dtype '%s=%s' refuses such values"
-                    % (name, path, what, printable(value), place, name, wanted)
+                text = (
+                    "becomes text: it has %s, and '%.100s' in %s; convert --dtype "
+                    "'%s=%s' refuses such values"
+                    % (what, printable(value), place, name, wanted)
                 )
+            if text:
+                log.notice("the column '%s' of '%s' %s" % (name, path, text))
     columns: dict[str, contents.Rows] = {}
     for name, scan in zip(file.wanted, scans, strict=True):
         column = columns[name] = contents.Rows(dtypes[name], (length,))
@@ -296,7 +294,7 @@ class _File:
         lines that messages are about.
         """
         line, is_single = self._lines_before(start), len(self.names) == 1
-        text = _without_blank_lines(text) if is_single else text
+        text = BLANK_LINE.sub(rb"\1", text) if is_single else text
         lines = io.StringIO(text.decode("utf-8"), newline="")
         reader = csv.reader(lines, delimiter=self._delimiter)
         first = line + 1
@@ -343,7 +341,7 @@ class _File:
                 # pyarrow takes a line of blanks for a value, and drops an empty line.
                 is_single = len(self.names) == 1
                 if is_single and compute.any(compute.utf8_is_space(table[0])).as_py():
-                    table = parsed(_without_blank_lines(text))
+                    table = parsed(BLANK_LINE.sub(rb"\1", text))
             except pyarrow.ArrowInvalid as error:
                 with suppress(csv.Error):
                     for number, values in self._lines(start, text):
@@ -548,11 +546,6 @@ def _behind_lines(count: int, text: bytes, file: _Utf8) -> bytes:
             if not more:
                 break
     return text
-
-
-def _without_blank_lines(text: bytes) -> bytes:
-    """Return the text of a single column; lines of blanks without quotes are empty."""
-    return BLANK_LINE.sub(rb"\1", text)
 
 
 def _end_of_lines(text: bytes, delimiter: str) -> int:

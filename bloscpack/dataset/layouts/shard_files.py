@@ -508,7 +508,7 @@ class ShardFiles(ChunkFiles):
                 raise self._explain(error, number) from error.__cause__
 
     def _content(
-        self, run: Sequence[int]
+        self, run: Sequence[int], attempts_left: int = ATTEMPTS
     ) -> tuple[object, dict[int, Buffer], list[memoryview | None]]:
         """Return a version of a file, and the chunks of a run in it.
 
@@ -517,34 +517,33 @@ class ShardFiles(ChunkFiles):
         the next call.
         """
         shard = run[0] // self.slots
-        for attempt in range(ATTEMPTS):
-            try:
-                file = self.file(shard, run)
-                if file is None:
-                    return None, {}, [None] * len(run)
-                starts, sizes = file.extents_of(run)
-                is_foreign = file.foreign and self._is_foreign
-                if 0 in sizes and not (self.sparse or is_foreign):
-                    lost = run[sizes.index(0)]
-                    error = self._missing("chunk", shard, self.cut.box(lost))
-                    raise self._explain(error, lost)
-                version, cached = file.storage.identity, {}
-                if self._cache:
-                    found = [(n, self._cache.get((n, version))) for n in run]
-                    cached = {n: plain for n, plain in found if plain is not None}
-                    for i, number in enumerate(run if cached else ()):
-                        sizes[i] = 0 if number in cached else sizes[i]
-                return version, cached, self._read(file, starts, sizes)
-            except FormatError as error:
-                self._open.drop()  # the file may be replaced by the right one
-                error.filename = error.filename or self.path_of(shard)
+        try:
+            file = self.file(shard, run)
+            if file is None:
+                return None, {}, [None] * len(run)
+            starts, sizes = file.extents_of(run)
+            is_foreign = file.foreign and self._is_foreign
+            if 0 in sizes and not (self.sparse or is_foreign):
+                lost = run[sizes.index(0)]
+                error = self._missing("chunk", shard, self.cut.box(lost))
+                raise self._explain(error, lost)
+            version, cached = file.storage.identity, {}
+            if self._cache:
+                found = [(n, self._cache.get((n, version))) for n in run]
+                cached = {n: plain for n, plain in found if plain is not None}
+                for i, number in enumerate(run if cached else ()):
+                    sizes[i] = 0 if number in cached else sizes[i]
+            return version, cached, self._read(file, starts, sizes)
+        except FormatError as error:
+            self._open.drop()  # the file may be replaced by the right one
+            error.filename = error.filename or self.path_of(shard)
+            raise
+        except StorageError as error:
+            # A file at a URL was replaced after it was opened.
+            if error.errno != errno.EAGAIN or attempts_left == 1:
                 raise
-            except StorageError as error:
-                # A file at a URL was replaced after it was opened.
-                if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
-                    raise
-                self._open.drop()
-        raise AssertionError
+            self._open.drop()
+        return self._content(run, attempts_left - 1)
 
     def _read(
         self, file: ShardIndex, starts: list[int], sizes: list[int]
