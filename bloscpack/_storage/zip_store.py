@@ -421,36 +421,26 @@ class OpenZip:
         # Not by `__del__`: in a cycle, the files might be freed first.
         finalize(self, self.archive.close)
         finalize(self, self._fp.close)
-        # `zipfile` would open a damaged archive without the members that it lost.
+        # That of an archive with a list. `zipfile` would open a damaged one without the
+        # members that it lost.
+        self.directory: Directory | None = None
+        content, info = b"", self.archive.NameToInfo.get(ZARR_JSON)
         try:
             with naming_errors(path):
-                self.directory = self._find_list(path)
+                if info is not None and info.file_size <= MAX_DOCUMENT:
+                    with zip_errors(path), opened_member(self.archive, info) as fp:
+                        content = fp.read()
+                is_own = begins_as_own(self.storage.read_at(0, PREFIX_LENGTH))
+                if is_own or decode_sizes(content):
+                    self.directory = Directory(self.storage)
+                    if ZARR_JSON not in self.directory.members:
+                        text = "its directory lacks the member '%s'"
+                        raise damaged_zip(text % ZARR_JSON)
+                    self.directory.read_list()
         except BaseException:
             self.archive.close()
             self._fp.close()
             raise
-
-    def _find_list(self, path: str) -> Directory | None:
-        """Return the directory of an archive with a list; None for other ZIP files.
-
-        Raises `FormatError` if `savez` has written the file, but its directory lacks
-        members.
-        """
-        content, names = b"", self.archive.namelist()
-        if (
-            ZARR_JSON in names
-            and self.archive.getinfo(ZARR_JSON).file_size <= MAX_DOCUMENT
-        ):
-            with zip_errors(path), opened_member(self.archive, ZARR_JSON) as fp:
-                content = fp.read()
-        is_own = begins_as_own(self.storage.read_at(0, PREFIX_LENGTH))
-        directory = None
-        if is_own or decode_sizes(content):
-            directory = Directory(self.storage)
-            if ZARR_JSON not in directory.members:
-                raise damaged_zip("its directory lacks the member '%s'" % ZARR_JSON)
-            directory.read_list()
-        return directory
 
 
 class CompressedMember(MemoryStorage):
