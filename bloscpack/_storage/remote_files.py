@@ -406,11 +406,16 @@ class S3File(RemoteFile):
             raise self._fail(errno.EIO, answered(416), NoSize)
         if response is None or (self._etag and response.get("ETag") != self._etag):
             raise self._changed()
-        if self.size < 0:
-            self._note_size(response)
-            start, stop = self._extent(start, stop)
         body = response["Body"]
         try:
+            if self.size < 0:  # the response has it, and the version
+                size = size_in(response.get("ContentRange", "").rpartition("/")[2])
+                if size < 0:
+                    text = "the server does not tell the size of the file"
+                    raise self._fail(errno.EIO, text, NoSize)
+                self.size, self.version = size, version_in(response)
+                self._etag = response.get("ETag") or ""
+                start, stop = self._extent(start, stop)
             if response.get("ContentLength", 0) > stop - start:
                 raise self._ignores_ranges()
             data = bytearray()
@@ -423,16 +428,6 @@ class S3File(RemoteFile):
             body.close()
         self._check_length(len(data), stop - start)
         return bytes(data)
-
-    def _note_size(self, response: Mapping[str, Any]) -> None:
-        """Keep the size and the version in a response with a part of the object."""
-        size = size_in(response.get("ContentRange", "").rpartition("/")[2])
-        if size < 0:
-            response["Body"].close()
-            text = "the server does not tell the size of the file"
-            raise self._fail(errno.EIO, text, NoSize)
-        self.size, self.version = size, version_in(response)
-        self._etag = response.get("ETag") or ""
 
 
 def _range(start: int, stop: int) -> str:
