@@ -105,8 +105,6 @@ class Change:
         The name of its document.
     is_committing
         Whether `commit` was called: if it fails, the state is not known.
-    wait
-        Number of seconds to wait for another writer of a file that is locked.
     is_joint
         Whether several calls make it together.
     has_failed_call
@@ -126,7 +124,6 @@ class Change:
         Whether shards may be removed, which needs the document.
     """
 
-    wait = 0.0
     renews_token = False
     removes_shards = True
     has_failed_call = False

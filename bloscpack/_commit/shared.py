@@ -77,8 +77,11 @@ class SharedChange(ParallelChange):
 
     removes_shards = False
 
-    def __init__(self, store: FolderStore, sync: bool, named: set[str]) -> None:
+    def __init__(
+        self, store: FolderStore, sync: bool, named: set[str], wait: float
+    ) -> None:
         super().__init__(store, ZARR_JSON, sync, named=named)
+        self.wait = wait
         self._locks = ExitStack()
 
     def lock(self, name: str) -> None:
@@ -143,7 +146,7 @@ class ShardRule:
 
     state = SHARDS
     has_failed = False
-    wait = 0.0
+    wait = 60.0  # writing the same shard takes long
 
     def holding(self) -> AbstractContextManager[None]:
         """Return the context of changes, between which others may change shards."""
@@ -188,7 +191,7 @@ class SharedShards(ShardRule):
                 # A writer that is being closed has the folder for itself for a moment.
                 stack.callback(waiting(self._locked, WAIT).close)
                 self._check()
-            change = SharedChange(self._store, self._sync, self._named)
+            change = SharedChange(self._store, self._sync, self._named, self.wait)
             stack.callback(change.close)
             yield change
 

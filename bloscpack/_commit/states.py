@@ -147,16 +147,16 @@ def states_of(writer: Writer | None, is_closed: bool = False) -> list[State]:
     if writer is None:
         found = [READER]
     else:
-        found = [writer.state]
+        found = [writer.rule.state]
         if writer.current is not None and writer.block is not None:
             found.append(BLOCK)
         # The next turn of several writers begins with the state of the files, and until
         # then the rule refuses all changes.
-        if writer.state is ALONE and writer.rule.has_failed:
+        if writer.rule.state is ALONE and writer.rule.has_failed:
             found.append(FAILED)
         if writer.producer and writer.producer == get_caller():
             found.append(ROWS)
-        if not writer.owner.is_here:
+        if not writer.is_here:
             found.append(CHILD)
     if is_closed:
         found.append(CLOSED)
@@ -175,7 +175,7 @@ def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) ->
         return found
     values: dict[str, object] = {"path": path, "here": os.getpid()}
     if writer is not None:
-        values.update(tree=writer.path, owner=writer.owner.pid)
+        values.update(tree=writer.path, owner=writer.pid)
         if states[-1] is BLOCK and writer.block is not None:
             writer.block.change.has_failed_call = True
     raise found.error(**values)

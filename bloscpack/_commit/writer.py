@@ -52,8 +52,9 @@ from .tree import Tree, TreeState
 class Rule(Protocol):
     """The right of one program to change a dataset."""
 
-    # When other writers may change the dataset: never, between two changes of this one,
-    # or at the same time, if each change is an assignment to one shard of an array.
+    # The state of the dataset while this thread makes no change. A rule begins with one
+    # that says when other writers may change it: never, between two changes of this
+    # one, or at the same time, if each change is an assignment to one shard.
     state: State
     # Whether a commit was interrupted, and no other change can be made in this turn.
     has_failed: bool
@@ -90,6 +91,8 @@ class Block:
     ----------
     change
         The change.
+    thread
+        The thread that makes it.
     layouts
         The layouts of the datasets that the calls use, by their paths: as the change
         leaves them.
@@ -109,7 +112,7 @@ class Block:
     is_committed = False
 
     def __init__(self, change: Change) -> None:
-        self.change = change
+        self.change, self.thread = change, get_ident()
         self.layouts: dict[str, Any] = {}
         self.drafts: dict[int, tuple[Any, Any]] = {}
         self.opened: dict[str, Any] = {}
@@ -125,7 +128,7 @@ class Block:
 WAIT = 5.0
 
 
-class Writer:
+class Writer(OwnLock):
     """One change at a time, and reads of one state beside it.
 
     Parameters
@@ -135,13 +138,11 @@ class Writer:
     rule
         The right to change it.
     wait
-        Number of seconds that a change waits for another writer. None for the default
-        of the rule, and for 60 if both write the same shard, which takes long.
+        Number of seconds that a change waits for another writer; None for the default
+        of the rule.
 
     Attributes
     ----------
-    state
-        The state of the dataset while this thread makes no change.
     producer
         The thread that produces rows of a change; 0 for none.
     buffers
@@ -153,8 +154,6 @@ class Writer:
         The writer of the group, if its document does not commit this dataset.
     """
 
-    wait = 60.0
-    state = READER
     outer: Writer | None = None
     # What is open of the dataset, and the state that it has; `renew` takes over what
     # others have changed.
@@ -162,17 +161,14 @@ class Writer:
     seen: TreeState | None = None
 
     def __init__(self, path: str, rule: Rule, wait: float | None = None) -> None:
-        self.path = path
+        super().__init__(path)
         self.rule = rule
         if wait is not None:
-            self.wait = rule.wait = wait
+            rule.wait = wait
         self.renew_locks()
-        self.state = rule.state
-        self.owner = OwnLock(path)
         self.buffers: dict[str, Any] = {}
         self.producer = 0
         self.current: Block | None = None
-        self._block_thread = 0
         renew_after_fork(self)
 
     def renew_locks(self) -> None:
@@ -180,8 +176,8 @@ class Writer:
         self._replacing_lock = RLock()
         # The number of disturbing changes; None while the state is replaced.
         self._nchanges: int | None = 0
-        if self.state in (ALONE, TURNS):
-            self.state = READER
+        if not self.is_here and self.rule.state in (ALONE, TURNS):
+            self.rule.state = READER
 
     def unlock(self) -> None:
         """Let other writers in between two changes, by a rule for shards."""
@@ -191,7 +187,7 @@ class Writer:
     def block(self) -> Block | None:
         """The block that this thread is in, or works for; see `together`."""
         block = self.current
-        return block if block and self._block_thread == get_caller() else None
+        return block if block and block.thread == get_caller() else None
 
     def check_outside(self, path: str) -> None:
         """Raise `UsageError` in a change of several calls, also of a group around.
@@ -214,7 +210,7 @@ class Writer:
         """
         if holds and self.outer is not None:
             self.outer.check_outside(self.path)
-        with self.owner:
+        with self:
             does = ask(call, self, self.path)
             try:
                 with self.rule.holding() if holds else nullcontext() as tree:
@@ -261,7 +257,6 @@ class Writer:
                     return
                 with self.rule.changing() as change:
                     if shard is not None:
-                        change.wait = self.wait
                         change.lock(shard)
                     yield change
                     self._commit(change, take_over, disturbs)
@@ -286,7 +281,7 @@ class Writer:
             self.flush()
             with self.rule.changing() as change:
                 block = self.current = Block(change)
-                self._block_thread, change.is_joint = get_ident(), True
+                change.is_joint = True
                 try:
                     try:
                         yield block
@@ -342,7 +337,7 @@ class Writer:
         self, change: Change, take_over: Callable[[], object], disturbs: bool
     ) -> None:
         """Commit a change, and take it over, while no thread reads what it replaces."""
-        self.owner.check(self.path)  # the block may have forked
+        self.check(self.path)  # the block may have forked
         if not disturbs:
             change.commit()
         with self.replacing(disturbs):
@@ -398,7 +393,7 @@ class Writer:
                 if is_open:
                     self.rule.release()
             finally:  # a thread that sees it closed may lock the folder
-                self.state = CLOSED
+                self.rule.state = CLOSED
         self.seen = None  # it keeps its document open
 
 

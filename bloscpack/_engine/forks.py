@@ -178,13 +178,13 @@ class OwnLock(Owner):
     thread held it at the time of the fork.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, path: str) -> None:
         super().__init__()
-        self._name = name
+        self.path = path
         self.lock = RLock()
 
     def __enter__(self) -> None:
-        self.check(self._name)
+        self.check(self.path)
         self.lock.acquire()
 
     def __exit__(self, *args: object) -> None:

@@ -422,7 +422,7 @@ class Group(Node, Mapping[str, Node]):
             opened, options = self._opened_at(address), self._options
             if opened is not None:
                 return opened
-            in_child = writer is not None and not writer.owner.is_here
+            in_child = writer is not None and not writer.is_here
             if not found.writable or in_child:
                 options = options._replace(writable=False)
             opening_it = partial(open_node, found, options)

@@ -393,7 +393,7 @@ class ItemsNode(Node):
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same dataset."""
-        if self._writer is not None and self._writer.owner.is_here:
+        if self._writer is not None and self._writer.is_here:
             self._writer.flush()  # the token describes the files
         token = self._token or self._layout.folder.version()
         if self._writer is None:

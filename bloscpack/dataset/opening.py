@@ -60,8 +60,8 @@ class Options(NamedTuple):
     shared
         Whether other writers may assign to an array at the same time.
     timeout
-        Number of seconds to wait for another writer. None is `Writer.wait` for one of
-        the same shard; for any other, it means not to wait.
+        Number of seconds to wait for another writer. None is 60 for one of the same
+        shard; for any other, it means not to wait.
     buffered
         Whether appended rows and assigned items wait in memory.
     pinned

@@ -45,7 +45,7 @@ _ending: set[int] = set()
 def _flush_all() -> None:
     with ExitStack() as stack:  # an error of one does not keep the others
         for writer in list(_writers):
-            if writer.owner.is_here:
+            if writer.is_here:
                 stack.callback(writer.flush)
 
 
@@ -91,7 +91,7 @@ class WriteBuffer:
             _ending.add(os.getpid())
             util.Finalize(None, _flush_all, exitpriority=0)
         self._arrays: set[ArrayLayout] = set()  # those that have had waiting items
-        self._path, self._owner = writer.path, writer.owner
+        self._path = writer.path  # a cycle would keep the writer
         self.renew_locks()
         renew_after_fork(self)
 
@@ -117,7 +117,7 @@ class WriteBuffer:
         return self._nrows + len(self._sizes)
 
     def __del__(self) -> None:
-        if self.count and self._owner.is_here:
+        if self.count:
             what = "appended rows" if self._nrows else "chunks with assigned items"
             text = "'%s' was not closed: '%d' %s were not written"
             text %= self._path, self.count, what
