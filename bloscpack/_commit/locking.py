@@ -327,8 +327,14 @@ class FolderLock(Lock):
 
     Writers with a `shared` lock do not keep each other away. Raises `StorageError` if
     another writer has locked it, or has put another folder in its place.
+
+    Attributes
+    ----------
+    is_used
+        Whether a change was begun.
     """
 
+    is_used = False
     _descriptor: int | None = None
 
     def __init__(

@@ -409,7 +409,7 @@ class LockedFolder:
     sync
         Whether each change is on the disk when it has been made.
     prepare
-        Called with the first change after the folder was locked.
+        Called before each change, until no other writer can change the dataset.
     shared
         Whether other writers may lock it between two changes.
     """
@@ -426,8 +426,6 @@ class LockedFolder:
         *,
         shared: bool = False,
     ) -> None:
-        assert isinstance(tree.store, FolderStore)
-        self._store = tree.store
         self._tree = tree
         self._document = document
         self._prepare = prepare
@@ -437,15 +435,15 @@ class LockedFolder:
         self._named = set[str]()  # the folders whose names are on the disk
         if not shared:
             self._take()
-        elif self._store.is_folder(STAGING):  # of a writer that died, or works now
+        elif tree.store.is_folder(STAGING):  # of a writer that died, or works now
             with suppress(StorageError):
                 self._take()
                 self._let_go()
 
     def _take(self) -> None:
         """Lock the folder, and complete the change of a writer that died."""
-        self._lock = FolderLock(self._store)
-        self._is_prepared = self._has_begun = False
+        assert isinstance(self._tree.store, FolderStore)
+        self._lock = FolderLock(self._tree.store)
         try:
             recover(self._tree, self._document, self._sync)
             self._tree.renew()  # the writer before may have changed the document
@@ -469,19 +467,18 @@ class LockedFolder:
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of the locked folder, which is committed within the block."""
+        store, lock = self._tree.store, self._lock
         if self.has_failed:  # in this turn of several writers
-            raise BROKEN.error(tree=self._store.root)
-        change = FolderChange(
-            self._store, self._document, self._sync, named=self._named
-        )
+            raise BROKEN.error(tree=store.root)
+        change = FolderChange(store, self._document, self._sync, named=self._named)
         change.tree = self._tree
-        self._has_begun = True
-        with naming_dataset(self._store.root):
+        assert lock is not None
+        lock.is_used = True
+        with naming_dataset(store.root):
             # Another program may have changed the document in place.
             with suppress(FileNotFoundError):  # a folder becomes a group
                 self._tree.read(self._document)
-            if not self._is_prepared:
-                self._prepare(change)
+            self._prepare(change)
             try:
                 yield change
             except BaseException:
@@ -490,7 +487,8 @@ class LockedFolder:
                     with suppress(OSError):  # the next writer removes them
                         change.discard()
                 raise
-            self._is_prepared = True
+            if self.state is ALONE:
+                self._prepare = bool
 
     def release(self) -> None:
         """Let other writers in, if the folder is not locked during a change only."""
@@ -500,10 +498,11 @@ class LockedFolder:
     def _let_go(self) -> None:
         """Remove what was not committed, and unlock the folder."""
         lock, self._lock = self._lock, None  # it keeps its folder open
+        if lock is None:
+            return
         try:
             # If one has failed, the next writer reads the document.
-            if self._has_begun and not self.has_failed:
-                self._store.remove_tree(STAGING)
+            if lock.is_used and not self.has_failed:
+                self._tree.store.remove_tree(STAGING)
         finally:
-            if lock is not None:
-                lock.close()
+            lock.close()
