@@ -501,8 +501,9 @@ class LockedFolder:
         if lock is None:
             return
         try:
-            # If one has failed, the next writer reads the document.
-            if lock.is_used and not self.has_failed:
+            # If one has failed, the next writer reads the document. In a child process,
+            # the parent may be using the files.
+            if lock.is_used and lock.is_here and not self.has_failed:
                 self._tree.store.remove_tree(STAGING)
         finally:
             lock.close()

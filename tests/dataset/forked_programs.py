@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -95,6 +96,13 @@ def open_group(path="x"):
     return group
 
 
+@contextmanager
+def open_block():
+    with open_group() as group, group.change():
+        group["old"][0] = 9
+        yield group
+
+
 def open_file(mode):
     bp.pack_bytes_to_file(b"old" * 1000, "x.blp", sync=True)
     file = bp.open("x.blp", mode, chunk_size=64) if mode == "wb" else None
@@ -116,6 +124,12 @@ KINDS = {
         **TABLE,
     },
     "group": {"open": open_group, **GROUP},
+    "block of a group": {
+        **GROUP,
+        "open": open_block,
+        "go_on": lambda x: x["old"].append([4]),
+        "check": lambda: dataset.open("x")["old"][:].tolist() == [9, 2, 3, 4],
+    },
     "new file": {
         "open": lambda: open_file("wb"),
         **FILE,
