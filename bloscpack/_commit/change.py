@@ -139,8 +139,8 @@ class Change:
         self._numbers = count()
         # Documents of the dataset and of members, by their names; None to remove one.
         self._documents: dict[str, bytes | None] = {}
-        self._files: dict[str, str] = {}  # name → name of its new content
-        self._removed: set[str] = set()
+        # By name: the name of the new content, or None to remove the file.
+        self._files: dict[str, str | None] = {}
         self._draft: Draft | None = None
         # The names of files that get their names before the commit.
         self._early: set[str] = set()
@@ -158,7 +158,7 @@ class Change:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was staged, nor written at once."""
-        return not (self._documents or self._files or self._removed)
+        return not (self._documents or self._files)
 
     def draft_of(self, tree: Tree) -> Draft:
         """Return the documents and files of a tree as the change leaves them."""
@@ -166,7 +166,7 @@ class Change:
             return tree  # type: ignore[return-value]
         with self._lock:
             if self._draft is None:
-                known = self._documents, self._files, self._removed, self._staged
+                known = self._documents, self._files, self._staged
                 self._draft = Draft(tree, *known)
         return self._draft
 
@@ -210,15 +210,15 @@ class Change:
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
         self._take(name, None, is_early=False)
-        self._removed.add(name)
+        self._files[name] = None
         if self._member_of(name):
             self._stage_document(name, None)
 
     def _stage_document(self, name: str, content: bytes | None) -> None:
         self._documents[name] = content
         self._note(name)
-        if content is not None:
-            self._removed.discard(name)
+        if content is not None and self._files.get(name, "") is None:
+            del self._files[name]
         if self._draft is not None:
             self._draft.take(name)
 
@@ -273,7 +273,7 @@ class Change:
         draft = self.draft_of(self.tree)
         inside = sorted(draft.inside(path))
         for name in inside:
-            if name in self._files:
+            if self._files.get(name):
                 self._take(name, None, is_early=False)
             if name in self._documents:
                 del self._documents[name]
@@ -308,8 +308,7 @@ class Change:
         It is not if the list of the change will have it.
         """
         is_staged = name in self._files and name not in self._early
-        is_late = self._is_replaced(name) or name in self._removed
-        return not (is_staged or is_late)
+        return not (is_staged or self._is_replaced(name))
 
     def _is_replaced(self, name: str) -> bool:
         """Return whether the old state has something at a name, or around it."""
@@ -321,7 +320,6 @@ class Change:
         if staged is not None:
             self._files[name] = staged
             self._note(name)
-        self._removed.discard(name)
         (self._early.add if is_early else self._early.discard)(name)
         if older is not None:
             self._drop(older)
@@ -375,7 +373,8 @@ class Change:
         self._sync_files()
         self.is_joint = False
         documents = {**self._documents}
-        files = {**dict.fromkeys(sorted(self._removed)), **self._files}
+        removed = sorted(name for name, staged in self._files.items() if not staged)
+        files = {**dict.fromkeys(removed), **self._files}
         staged = documents.pop(self.document, None)
         if (
             staged is None
@@ -393,19 +392,20 @@ class Change:
             self._files.clear()
             return
         if staged is None:
-            root = self._root()
+            root, texts = self._root(), None
         else:
             before = self.tree and self.tree.state
             commits = before and before.members is not None and before.root
-            root = Root(staged, texts=commits.texts if commits else None)
+            texts = commits.texts if commits else None
+            root = Root(staged, texts=texts)
         members: dict[str, bytes | None] = {}
         if self.tree is not None:  # other programs read the copies alone
             members.update(self.tree.replaced_documents())
         members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:  # the present one stays
-            token = self.tree.state.epoch.partition(" token=")[2]
-        if members or token or not root.is_whole:
+            token = self.tree.state.root.epoch.partition(" token=")[2]
+        if members or token or texts is not None:
             root = root.changed(members, token)
         new = root.with_files(files) if files else root
         stale = {} if self.tree is None else self.tree.stale_documents()
@@ -438,13 +438,14 @@ class Change:
     def complete(self, tree: Tree) -> None:
         """Give the pending files in the document their names."""
         known = tree.state
-        if known.root is not None and known.is_pending:
-            files: dict[str, str | None] = dict.fromkeys(sorted(known.removed))
+        if known.pending:
+            files = dict[str, str | None]()
             # A document can list more names than there are files.
             there = {*self.store.names(STAGING)}
-            for name, staged in known.files.items():
-                if (last := staged.rpartition("/")[2]) in there:
-                    there.remove(last)
+            for name, staged in known.pending.items():
+                last = None if staged is None else staged.rpartition("/")[2]
+                if last is None or last in there:
+                    there.discard(last)
                     files[name] = staged
             root = known.root.with_files({})
             version = self._complete(files, root.content)
@@ -473,7 +474,7 @@ class Change:
 
         `names` are those of files that it has or has removed.
         """
-        kept = (name for name in names if name not in self._removed)
+        kept = (name for name in names if self._files.get(name, "") is not None)
         used = {folder for name in kept for folder in folders_of(name)}
         for folder in self._dropped:
             if folder not in used:
@@ -497,14 +498,14 @@ class Change:
     def _root(self) -> Root:
         """Return the document that is there; raise `FormatError` if it is no object."""
         assert self.tree is not None  # a new dataset has a document
-        found = self.tree.now(self.document)
-        if found.root is None:
+        found = self.tree.now(self.document).root
+        if not isinstance(found.document, dict):
             raise DamageError(
-                "expected an object in JSON, found %s" % shown(found.value),
+                "expected an object in JSON, found %s" % shown(found.document),
                 section="metadata",
                 filename=self.store.path(self.document),
             )
-        return found.root
+        return found
 
     def _renew_token(self) -> None:
         """Give the document a new token, before a file without a document changes.

@@ -158,7 +158,7 @@ class FolderChange(Change):
     def _sync_files(self) -> None:
         files = self._files
         if self.is_joint and self._does_sync:
-            self.store.sync_files(files.values())
+            self.store.sync_files(filter(None, files.values()))
         for name in list(files):  # in the order in which they were written
             if name in self._early:
                 self._move(files.pop(name), name)
@@ -185,7 +185,7 @@ class FolderChange(Change):
         """
         if not self.owner.is_here:
             return
-        for staged in self._files.values():
+        for staged in filter(None, self._files.values()):
             self._drop(staged)
         for name in sorted(self.new_folders):
             self.store.remove_tree(name)

@@ -153,7 +153,7 @@ class ObjectChange(Change):
             self._spool.close()
 
     def _stage_all(self) -> None:
-        for staged in self._files.values():
+        for staged in filter(None, self._files.values()):
             if staged not in self._stored:
                 self._store(staged)
 
@@ -270,7 +270,7 @@ class ClaimedObjects:
         end, found = time.monotonic() + self.wait, set[str]()
 
         def check(version: str) -> None:
-            content = self._tree.state.content
+            content = self._tree.state.root.content
             if self.wait and b" token=" + HELD_TOKEN.encode() in content:
                 found.add(version)
                 if time.monotonic() < end or len(found) > 1:
@@ -301,7 +301,7 @@ class ClaimedObjects:
 
     def _store_token(self, token: str) -> None:
         """Store the document with a new token that begins with `token`."""
-        claimed = self._claimed(self._tree.state.content, token)
+        claimed = self._claimed(self._tree.state.root.content, token)
         self._version = store_root(self._tree, claimed, self._version)
         self._token = token
 
@@ -497,6 +497,7 @@ class NewObjects(ObjectChange):
         if not self._claim.version:
             self._take_folder()
         for name, staged in self._files.items():
+            assert staged is not None  # a new dataset removes no file
             self._put(name, self._content(staged))
         self._files.clear()
         super().commit()

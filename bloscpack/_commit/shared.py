@@ -177,7 +177,7 @@ class SharedShards(ShardRule):
             lock = FolderLock(self._store, shared=True)
             if not lock.is_held:
                 raise _no_locks(self._store.root)
-            if not self._tree.read().is_pending:
+            if not self._tree.read().pending:
                 return lock
             lock.close()
             with closing(waiting(lambda: FolderLock(self._store), WAIT)):
@@ -223,7 +223,7 @@ class SharedObjects(ShardRule):
     def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
         """Return the version of the document, with the token of shared writers."""
         version = recover_objects(self._tree, ZARR_JSON)
-        content = self._tree.state.content
+        content = self._tree.state.root.content
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version

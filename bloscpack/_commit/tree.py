@@ -22,7 +22,7 @@ from .._format.committed import (
     decode_pending,
     in_own_file,
 )
-from .._format.identity import CONSOLIDATED, is_copy, stated_identity
+from .._format.identity import CONSOLIDATED, is_copy
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
 from .._storage.base import Storage
@@ -51,6 +51,12 @@ def decode_json(text: bytes, path: str) -> Json:
         ) from error
 
 
+# The document of a dataset that was not read.
+NO_DOCUMENT = Root(b"null")
+# The version of a document that was not read, but is a copy in that of a group around.
+COPY = object()
+
+
 class TreeState:
     """One state of the documents of a tree; it is never changed.
 
@@ -66,29 +72,21 @@ class TreeState:
     ----------
     name
         The name of the document of the dataset; empty if it was not read.
-    content, value
-        The document, and the value in it, which lacks the documents of members if this
-        process has committed it.
     version
-        The `Store.identity` of the document; None if it is not known, as at a URL.
+        The `Store.identity` of the document; None if it is not known, as at a URL, and
+        `COPY` for a copy in the document of a group around.
     root
-        The document with the texts of its copies; None if it is no object.
-    files
+        The document. The value in it lacks the documents of members if this process has
+        committed it.
+    pending
         The files that a change replaces, and where their new content is until they have
-        it.
-    removed
-        The files that a change removes, and that may not be removed yet.
+        it; None for a file that it removes, and that may not be removed yet.
     members
         The documents of members that the document commits, as values; None if it
         commits none.
-    epoch
-        A text that changes when a change of several files is committed: the identity in
-        the document, and its token, which each document keeps from the one before.
     copies
         The copies of documents in the document, whoever has written it, by path; None
         for one of which only the path is known.
-    is_copied
-        Whether the document itself is such a copy in the document of a group around.
     """
 
     def __init__(
@@ -99,27 +97,15 @@ class TreeState:
         version: object = None,
         file: object = None,
         copies: Mapping[str, Json] | None = None,
-        *,
-        is_copied: bool = False,
     ) -> None:
-        files = decode_pending(value, content)
-        self.name, self.content, self.value = name, content, value
-        self.version, self._file = version, file
-        self.root = Root(content, value) if isinstance(value, dict) else None
-        self.files = {n: new for n, new in files.items() if new is not None}
-        self.removed = frozenset([n for n, new in files.items() if new is None])
+        self.pending: Mapping[str, str | None] = decode_pending(value, content)
+        self.name, self.version, self._file = name, version, file
+        self.root = Root(content, value) if content else NO_DOCUMENT
         self.members = decode_members(value, content)
-        self.epoch = stated_identity(value).rpartition(" ")[0]
-        self.is_copied = is_copied
         stored = value.get(CONSOLIDATED) if isinstance(value, dict) else None
         inside = stored.get("metadata") if isinstance(stored, dict) else None
         inside = inside if isinstance(inside, dict) else {}
         self.copies: Mapping[str, Json] = copies or {**inside}
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether there are files of a change that have not got their names."""
-        return bool(self.files or self.removed)
 
     def again(self, version: object, file: object) -> TreeState:
         """Return the same state, after the same document was read from another file."""
@@ -137,10 +123,7 @@ class TreeState:
         if self.members is None and CONSOLIDATED in root.document:
             return TreeState(name, root.content, parse_json(root.content), version)
         found = self.again(version, None)
-        found.name, found.root = name, root
-        found.content, found.value = root.content, root.document
-        found.files, found.removed = {}, frozenset()
-        found.epoch = stated_identity(root.document).rpartition(" ")[0]
+        found.name, found.root, found.pending = name, root, {}
         if self.members is not None and members:
             after = {**self.members, **members}
             found.members = {n: value for n, value in after.items() if value}
@@ -157,9 +140,7 @@ class TreeState:
         with suppress(FormatError):  # its own document tells
             if value and isinstance(value, dict):
                 content = encode_copied(value)
-                return TreeState(
-                    ZARR_JSON, content, value, copies=copies, is_copied=True
-                )
+                return TreeState(ZARR_JSON, content, value, COPY, copies=copies)
         return TreeState(copies=copies)
 
 
@@ -237,14 +218,14 @@ class Tree:
             return
         with self._lock:
             found = self.state.again(None, None)
-            found.content, found.value, found.root = b"", None, None
+            found.root = NO_DOCUMENT
             self._others, self.state, self.seen = {}, found, Tree.seen
 
     def ignore_copies(self) -> None:
         """Let the documents themselves count from now on, also those of members."""
         self.uses_copies = False
         self.store.prepare(())
-        if self.state.is_copied:
+        if self.state.version is COPY:
             self.state = TreeState()
 
     # The document of the dataset
@@ -270,8 +251,8 @@ class Tree:
         if not name:
             return TreeState()
         content, version, file = self._load(name)
-        is_same = (name, content) == (before.name, before.content)
-        if is_same and not before.is_copied:
+        is_same = (name, content) == (before.name, before.root.content)
+        if is_same and before.version is not COPY:
             return before.again(version, file)
         inherited, path = None if before.name else before.copies, self.store.path(name)
         value = decode_json(content, path)
@@ -335,14 +316,14 @@ class Tree:
         """
         if name in DOCUMENTS:
             found = self.now(name)
-            return found.content, found.value
+            return found.root.content, found.root.document
         copied, known, path = self.copy(name), self.state, _path_of(name)
         if copied is not None:
             return copied
         if path and known.members and path in known.members:
             return self._member(path, name)
         others = self._others  # another thread may replace it
-        kept = others.get(name) if path is None and name not in known.files else None
+        kept = None if path is not None or known.pending.get(name) else others.get(name)
         if kept is not None:
             document, version, _ = kept
             if self.store.is_remote or self.store.identity(name) == version:
@@ -415,9 +396,9 @@ class Tree:
         The document of a file that is a copy is not read again.
         """
         found, store, known = dict[str, bytes](), self.store, self.state
-        if store.is_remote or known.root is None:
+        if store.is_remote or not known.members:
             return found
-        members, texts = known.members or {}, known.root.texts or {}
+        members, texts = known.members, known.root.texts or {}
         for path, own in members.items():
             name = "%s/%s" % (path, ZARR_JSON)
             if store.has_identity(name, self._checked.get(name)):
@@ -447,28 +428,28 @@ class Tree:
         """Note, for the `pin`, a file that was opened; None if there is none."""
         if self.pin is None:
             return
-        staged, identity = self.state.files.get(name), None
+        staged, identity = self.state.pending.get(name, ""), None
         if file is not None:
             identity = file.identity
-            if staged is not None and self.store.has_identity(staged, identity):
+            if staged and self.store.has_identity(staged, identity):
                 name = staged
-        elif name in self.state.removed:  # it may still be there
+        elif staged is None:  # it may still be there
             return
         self.pin.note(self.store, name, identity)
 
     def will_have(self, folder: str) -> bool:
         """Return whether a change that is not complete may make a folder."""
         known = self.state
-        inside = (*known.files, *(known.members or ())) if known.is_pending else ()
+        new = [name for name, staged in known.pending.items() if staged]
+        inside = (*new, *(known.members or ())) if known.pending else ()
         return any(is_within(name, folder) for name in inside)
 
     def located(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
-        known = self.state
-        if name in known.removed:
+        staged = self.state.pending.get(name, "")
+        if staged is None:
             raise missing(self.store.path(name))
-        staged = known.files.get(name)
-        if staged is not None:
+        if staged:
             # The file has got its name meanwhile, and its folder may be gone, too.
             with suppress(FileNotFoundError, StaleDataset):
                 return call(staged)
@@ -486,10 +467,10 @@ class Draft(Tree):
         The tree with the present state; also an attribute.
     documents
         The documents that the change has staged, by name; None for one that it removes.
-    files, removed
-        As those of `TreeState`.
+    files
+        As `TreeState.pending`.
     staged
-        By folder: the names of these inside of it. The change adds to all four.
+        By folder: the names of these inside of it. The change adds to all three.
     """
 
     is_draft = True
@@ -498,13 +479,12 @@ class Draft(Tree):
         self,
         before: Tree,
         documents: Mapping[str, bytes | None],
-        files: dict[str, str],
-        removed: set[str],
+        files: Mapping[str, str | None],
         staged: Mapping[str, set[str]],
     ) -> None:
         self.store, self.before = before.store, before
         self.uses_copies, self.seen = before.uses_copies, before.seen
-        self._documents, self._files, self._removed = documents, files, removed
+        self._documents, self._files = documents, files
         self._values: dict[str, Json] = {}
         self._staged = staged
         known = before.state
@@ -513,7 +493,7 @@ class Draft(Tree):
         self._members: dict[str, list[str]] | None = None
         self.state = found = known.again(known.version, None)
         # The only state that changes: no other object refers to it.
-        found.files, found.removed = files, removed  # type: ignore[assignment]
+        found.pending = files
         found.members = None if known.members is None else {**known.members}
         for name in documents:
             self.take(name)
@@ -542,7 +522,7 @@ class Draft(Tree):
     def will_have(self, folder: str) -> bool:
         """Return whether the change may make a folder, or it belongs to a member."""
         known, names = self.state, self.inside(folder)
-        return any(n in known.files or n in (known.members or ()) for n in names)
+        return any(known.pending.get(n) or n in (known.members or ()) for n in names)
 
     def take(self, name: str) -> None:
         """Take over a document that the change has staged."""
@@ -557,7 +537,7 @@ class Draft(Tree):
     def document(self, name: str) -> Document:
         """Return a document as the change leaves it, and its value."""
         if name not in self._documents:
-            if name in self._files or name in self._removed:
+            if name in self._files:
                 content = self.located(name, self._load)[0]
                 return content, decode_json(content, self.store.path(name))
             return self.before.document(name)
@@ -570,11 +550,10 @@ class Draft(Tree):
 
     def located(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
-        if name in self._removed:
+        staged = self._files.get(name, "")
+        if staged is None:
             raise missing(self.store.path(name))
-        if name in self._files:
-            return call(self._files[name])
-        return self.before.located(name, call)
+        return call(staged) if staged else self.before.located(name, call)
 
 
 def _path_of(name: str) -> str | None:

@@ -27,6 +27,7 @@ from itertools import groupby
 from json.encoder import encode_basestring_ascii
 from typing import NoReturn
 
+from .._engine.forks import cached_property
 from .._types import Json, JsonObject
 from ..exceptions import DamageError
 from ..serializers import (
@@ -43,6 +44,7 @@ from .identity import (
     read_identity,
     seems_signed,
     signed,
+    stated_identity,
 )
 from .names import is_safe_name, is_safe_part
 from .zarr_metadata import NO_COPIES, ZARR_JSON
@@ -177,34 +179,38 @@ class Root:
     Parameters
     ----------
     content, document
-        The document, and the value in it, an object; None if it is not decoded yet.
+        The document, and the value in it; None if it is not decoded yet.
     texts
         The copies that it gets, or that `content` has, by the names of members; None if
         they are in `document`.
 
     Attributes
     ----------
-    is_whole
-        Whether `document` has all that is in `content`.
+    epoch
+        A text that changes when a change of several files is committed: the identity in
+        the document, and its token, which each document keeps from the one before.
     """
 
     def __init__(
         self,
         content: bytes,
-        document: JsonObject | None = None,
+        document: Json = None,
         texts: dict[str, str] | None = None,
     ) -> None:
         self.content = content
         self._document = document
         self._texts = texts
-        self.is_whole = texts is None
 
     @property
-    def document(self) -> JsonObject:
+    def document(self) -> Json:
         """The value in it."""
         if self._document is None:
             self._document = json.loads(self.content)
         return self._document
+
+    @cached_property
+    def epoch(self) -> str:
+        return stated_identity(self.document).rpartition(" ")[0]
 
     @property
     def texts(self) -> dict[str, str] | None:

@@ -352,13 +352,13 @@ class DatasetCheck:
         shown = member or "."
         known = folder.tree.read()
         has_folder = folder.lists and folder.is_folder(STAGING)
-        if known.files and folder.store.can_rename and not has_folder:
+        if any(known.pending.values()) and folder.store.can_rename and not has_folder:
             message = (
                 "a change was committed, and the folder '%s' with its files is "
                 "missing: old and new files may be mixed" % STAGING
             )
             self.report.add("files", "change", message, file=shown)
-        elif known.is_pending:
+        elif known.pending:
             message = "a change was committed, and the next writer completes it"
             self.report.note("files", "change", message, file=shown)
         elif has_folder and folder.names(STAGING):
@@ -375,7 +375,7 @@ class DatasetCheck:
         members = folder.tree.state.members
         if members is not None and folder.full(name) not in members:
             cause = "another program has made it"
-            if found.folder.tree.state.epoch:  # its document is of Bloscpack
+            if found.folder.tree.state.root.epoch:  # its document is of Bloscpack
                 cause = "a call that replaces it was interrupted, or it was moved here"
             message = (
                 "%s, and the document of the group has no copy of its document: "

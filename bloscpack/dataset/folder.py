@@ -23,7 +23,7 @@ from typing import TypeGuard
 
 from .._commit.change import Change
 from .._commit.objects import is_leftover
-from .._commit.tree import Tree
+from .._commit.tree import COPY, Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.names import (
@@ -241,9 +241,10 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
-        full, known = self.full(name), self.tree.state
-        is_known = full in known.files or self.tree.copy(full) is not None
-        return is_known or (full not in known.removed and self.store.exists(full))
+        full = self.full(name)
+        staged = self.tree.state.pending.get(full, "")
+        is_known = bool(staged) or self.tree.copy(full) is not None
+        return is_known or (staged is not None and self.store.exists(full))
 
     def is_folder(self, name: str) -> bool:
         """Return whether there may be a folder of this name, and no link."""
@@ -276,11 +277,11 @@ class Folder:
 
     def version_of(self, name: str) -> object:
         """Return the `identity` of the file that has the content of a file now."""
-        full, known = self.full(name), self.tree.state
-        if full in known.removed:
+        full = self.full(name)
+        staged = self.tree.state.pending.get(full, "")
+        if staged is None:
             return None
-        staged = known.files.get(full)
-        found = None if staged is None else self.store.identity(staged)
+        found = self.store.identity(staged) if staged else None
         return found or self.store.identity(full)
 
     def size(self, name: str) -> int:
@@ -289,11 +290,9 @@ class Folder:
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
-        files, removed = self.tree.state.files, self.tree.state.removed
-        full = [self.full(name) for name in names]
-        return self.store.total_size(
-            [files.get(n, n) for n in full if n not in removed]
-        )
+        known, full = self.tree.state.pending, map(self.full, names)
+        found = [known.get(name, name) for name in full]
+        return self.store.total_size([name for name in found if name is not None])
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file for reading at any position; see `Store.open`."""
@@ -332,7 +331,7 @@ class Folder:
     def renew(self) -> None:
         """Let the document of the dataset be read again at a URL."""
         known = self.tree.state
-        if self.is_remote and known.name and not (self.prefix or known.is_copied):
+        if self.is_remote and known.name and not (self.prefix or known.version is COPY):
             self.tree.read()
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
@@ -394,7 +393,7 @@ class Folder:
         members = self.tree.state.members or {}
         # The folder of a new one may come with its files.
         tree, far = self.tree, self.is_remote or not self.lists
-        is_known = far or tree.is_draft or tree.state.is_pending
+        is_known = far or tree.is_draft or bool(tree.state.pending)
         start = len(self.prefix)
         inside = [p[start:] for p in members if is_known and p.startswith(self.prefix)]
         if not self.lists and self.tree.state.members is not None:

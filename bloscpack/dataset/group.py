@@ -323,7 +323,7 @@ class OpenMembers(NamedLocks):
         now = tree.state
         old, new = (before and before.members) or {}, now.members or {}
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
-        if before is None or before.content != now.content:
+        if before is None or before.root.content != now.root.content:
             changed.add("")  # the group itself
         with self._lock:
             opened = list(self._opened.values())

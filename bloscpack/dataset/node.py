@@ -384,8 +384,8 @@ class ItemsNode(Node):
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
-        # What `TreeState.epoch` was when the files were read that are open.
-        self._read_epoch = layout.folder.tree.state.epoch
+        # What `Root.epoch` was when the files were read that are open.
+        self._read_epoch = layout.folder.tree.state.root.epoch
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
@@ -418,13 +418,13 @@ class ItemsNode(Node):
             return function() if writer is None else writer.read(function)
         tree = self._layout.folder.tree
         for _ in attempts(self.path):
-            epoch = tree.renew().epoch
+            epoch = tree.renew().root.epoch
             if self._read_epoch != epoch:
                 self._close_files()
                 self._check_rows()
                 self._read_epoch = epoch
             result = function()
-            if tree.renew().epoch == epoch:
+            if tree.renew().root.epoch == epoch:
                 return result
         raise AssertionError
 

@@ -385,7 +385,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
     kind = None if outer is None else find(around)
     path = "/".join(names[::-1])
     # The document of a group in between may be lost.
-    is_lost = is_copied and around.tree.state.value is None
+    is_lost = is_copied and around.tree.state.root.document is None
     copied = _uniting(folder, is_part=True) if is_lost else None
     if copied is not None and copied[2]:
         around, path, is_trusted = copied
@@ -442,7 +442,7 @@ def as_part(found: Found) -> Found:
     read, or if it was found in a group, which knows about its members.
     """
     folder = found.folder
-    is_member = found.layout != "zarr" or " column=" in folder.tree.state.epoch
+    is_member = found.layout != "zarr" or " column=" in folder.tree.state.root.epoch
     if folder.depth or not is_member:
         return found
     with suppress(FormatError, PermissionError):
@@ -511,7 +511,7 @@ def detect(folder: Folder) -> Found:
     """
     found = find_any(folder)
     is_lost = found is None or (
-        found.layout in ("zarr", "folder") and folder.tree.state.value is None
+        found.layout in ("zarr", "folder") and folder.tree.state.root.document is None
     )
     around = _uniting(folder) if is_lost else None
     if around is not None and around[2]:

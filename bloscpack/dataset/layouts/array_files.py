@@ -126,9 +126,11 @@ class FileNames:
         They are those that a committed change leaves there.
         """
         start = folder.prefix + (prefix + "/" if prefix else "")
-        known = folder.tree.state
-        names = [n for n in folder.names(prefix) if start + n not in known.removed]
-        new = [name[len(start) :] for name in known.files if name.startswith(start)]
+        known = folder.tree.state.pending
+        names = [
+            n for n in folder.names(prefix) if known.get(start + n, "") is not None
+        ]
+        new = [n[len(start) :] for n, to in known.items() if to and n.startswith(start)]
         names += [name.partition("/")[0] for name in new]
         return [number for number in map(self.number, names) if number is not None]
 

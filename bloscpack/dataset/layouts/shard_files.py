@@ -102,7 +102,7 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        self._epoch = folder.tree.state.epoch
+        self._epoch = folder.tree.state.root.epoch
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
 
@@ -311,12 +311,12 @@ class ShardFiles(ChunkFiles):
                 raise
             return
         before = tree.renew()
-        if self.sparse and before.epoch != self._epoch:
+        if self.sparse and before.root.epoch != self._epoch:
             # A change of several files may have removed files that are open: all of
             # their items have got the fill value.
             self.close()
-            self._epoch = before.epoch
-        since, wanted, absent = before.epoch, numbers, set[int]()
+            self._epoch = before.root.epoch
+        since, wanted, absent = before.root.epoch, numbers, set[int]()
         for _ in attempts(self.folder.path()):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
@@ -324,8 +324,10 @@ class ShardFiles(ChunkFiles):
                 self._work_on(wanted, *how)
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew()
-            moving = now.files if now.files != before.files else ()
-            is_new = now.epoch != since
+            moving: set[str] = set()
+            if now.pending != before.pending:
+                moving = {n for n, new in now.pending.items() if new}
+            is_new = now.root.epoch != since
             changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
             if absent:  # they may be there now
                 changed |= absent.intersection(self.stored())
