@@ -13,7 +13,6 @@ one commit.
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
 from collections.abc import (
     Callable,
     Collection,
@@ -38,6 +37,7 @@ from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
+from .._format.names import is_within
 from .._storage.descriptors import NO_MORE
 from .._storage.folder_store import FolderStore, StaleDataset
 from .._types import Json, Path, StorageOptions
@@ -276,6 +276,12 @@ def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> 
         layouts.group_class("zarr").create(change, given_attrs(attrs or {}))
 
 
+def is_inside(path: str, address: str) -> bool:
+    """Return whether a path or a URL is that of a member, or inside of it."""
+    path, address = path.replace(os.sep, "/"), address.replace(os.sep, "/")
+    return is_within(path, address.rstrip("/"))
+
+
 class OpenMembers(NamedLocks):
     """The members of a group, and of the groups in it, that are open for changes.
 
@@ -288,13 +294,7 @@ class OpenMembers(NamedLocks):
         self._opened: MutableMapping[str, Any] = (
             {} if is_remote else WeakValueDictionary()
         )
-        self.end = "/" if is_remote else os.sep
         super().__init__()
-
-    def renew_locks(self) -> None:
-        """Replace the locks by free ones."""
-        super().renew_locks()
-        self._lock = allocate_lock()
 
     @contextmanager
     def closed_at(self, address: str) -> Iterator[None]:
@@ -309,13 +309,13 @@ class OpenMembers(NamedLocks):
 
     def get(self, address: str) -> Any:
         """Return the member at a path; None if it is not open."""
-        with self._lock:
+        with self._adding:
             member = self._opened.get(address)
         return None if member is None or member.closed else member
 
     def put(self, address: str, member: Node) -> None:
         """Note that a member is open."""
-        with self._lock:
+        with self._adding:
             self._opened[address] = member
 
     def renew(self, tree: Tree, before: TreeState | None) -> None:
@@ -325,21 +325,17 @@ class OpenMembers(NamedLocks):
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         if before is None or before.root.content != now.root.content:
             changed.add("")  # the group itself
-        with self._lock:
-            opened = list(self._opened.values())
-        for member in opened:
+        for member in self._all().values():
             if member._opened.folder.tree is tree and not member._opened.closed:
                 member._renew(tree, changed)
 
-    def is_inside(self, path: str, address: str) -> bool:
-        """Return whether a path is the address of a member, or inside of it."""
-        return (path + self.end).startswith(address.rstrip(self.end) + self.end)
+    def _all(self) -> dict[str, Any]:
+        with self._adding:
+            return dict(self._opened.items())
 
     def inside(self, address: str) -> list[Node]:
         """Return the members at a path and inside of it that are open for changes."""
-        with self._lock:
-            opened = list(self._opened.items())
-        found = [member for path, member in opened if self.is_inside(path, address)]
+        found = [m for path, m in self._all().items() if is_inside(path, address)]
         return [m for m in found if m._writer is not None and not m.closed]
 
     def close(self, address: str) -> None:
@@ -779,7 +775,7 @@ class Group(Node, Mapping[str, Node]):
             data.flush()  # the rows that wait are not counted yet
         if replaced is None or not isinstance(data, Array):
             return data
-        return data[...] if self._members.is_inside(data.path, replaced) else data
+        return data[...] if is_inside(data.path, replaced) else data
 
     def _add(
         self,
@@ -935,7 +931,7 @@ class Group(Node, Mapping[str, Node]):
         block, members = self._block, self._members
         address, prefix = folder.address_of(name)[0], folder.full(name) + "/"
         opened = {} if block is None else block.opened
-        inside = [path for path in opened if members.is_inside(path, address)]
+        inside = [path for path in opened if is_inside(path, address)]
         new = [opened.pop(path) for path in inside]
         for member in [*members.inside(address), *new]:
             if member._writer is writer:
