@@ -268,7 +268,7 @@ class Tree:
         version: object
         if HAS_OPEN_FOLDERS and isinstance(store, FolderStore):
             file = store.open(name)
-            content, version = file.read_whole(MAX_DOCUMENT), file.state
+            content, version = file.read_whole(MAX_DOCUMENT), file.identity
             file.may_close()
         else:
             content, version = store.read(name, MAX_DOCUMENT, whole=True)

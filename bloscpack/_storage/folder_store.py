@@ -386,7 +386,7 @@ class FolderStore(Reopenable, Store):
         try:
             size = file.size if limit is None else limit
             content = file.read_whole(size) if whole else file.read_at(0, size)
-            return content, file.state
+            return content, file.identity
         finally:
             file.close()
 
@@ -586,16 +586,16 @@ class OpenFile(Reopenable, Storage):
     """A file of a dataset, which is closed when it is not used any more."""
 
     def __init__(self, store: FolderStore, name: str) -> None:
-        self._store, self._name = store, name
+        self._store: FolderStore | None = store  # None when it is closed
+        self._name = name
         number = store.descriptor(name)
         self._held, self.path = Descriptor(number), store.path(name)
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode):
             raise NoFileFound(errno.EINVAL, "it is not a regular file", self.path)
         self.size = status.st_size
-        self.identity = self.state = identity_of(status)
+        self.identity = identity_of(status)
         self._lock = allocate_lock()
-        self._may_close = False
 
     @property
     def descriptor(self) -> int:
@@ -603,7 +603,6 @@ class OpenFile(Reopenable, Storage):
         return -1 if self._held is None else self._held.fileno()
 
     def may_close(self) -> None:
-        self._may_close = True
         self._keep()
 
     if TYPE_CHECKING:
@@ -611,7 +610,7 @@ class OpenFile(Reopenable, Storage):
         def hold(self) -> Descriptor: ...
 
     def _reopened(self) -> Descriptor:
-        if not self._may_close:
+        if self._store is None:
             raise StorageError(errno.EBADF, "the file was closed", self.path)
         text = "a writer has removed or replaced it while it was closed"
         try:
@@ -620,7 +619,7 @@ class OpenFile(Reopenable, Storage):
             if not is_missing(error):
                 raise
             raise StorageError(errno.EAGAIN, text, self.path) from error
-        if identity_of(os.fstat(file.fileno())) != self.state:
+        if identity_of(os.fstat(file.fileno())) != self.identity:
             raise StorageError(errno.EAGAIN, text, self.path)
         return file
 
@@ -641,7 +640,7 @@ class OpenFile(Reopenable, Storage):
 
     def close(self) -> None:
         """Close the file. It can't be read any more."""
-        self._may_close = False
+        self._store = None
         super().close()
 
 
