@@ -359,7 +359,7 @@ def opened_rows(
     opening = partial(dataset.open, path, mode, **settings)
     with waiting(opening, wait) as found:
         if isinstance(found, dataset.Group):
-            names = list(found)[:5] if found._layout.folder.lists else []
+            names = list(found)[:5] if found._layout.folder.store.lists else []
             text = "'%s' is a group: name an array or a table in it"
             example = ", such as '%s'" % names[0] if names else ""
             raise WrongUsage(text % shown_name(path) + example)

@@ -137,7 +137,8 @@ class DatasetCheck:
         folder = Folder.open(path, storage_options)
         folder.tree.ignore_copies()  # each document is checked
         found = layouts.detect(folder)
-        self.report = DatasetReport(folder.root, layout=found.layout, kind=found.kind)
+        root = folder.store.root
+        self.report = DatasetReport(root, layout=found.layout, kind=found.kind)
         self._nthreads = effective_nthreads(nthreads, None)
         self._progress = progress
         self._keep_sound = keep_sound
@@ -351,7 +352,7 @@ class DatasetCheck:
             return
         shown = member or "."
         known = folder.tree.read()
-        has_folder = folder.lists and folder.is_folder(STAGING)
+        has_folder = folder.store.lists and folder.is_folder(STAGING)
         if any(known.pending.values()) and folder.store.can_rename and not has_folder:
             message = (
                 "a change was committed, and the folder '%s' with its files is "

@@ -59,9 +59,9 @@ class CommitsMembers(UsageValueError):
     def __init__(self, folder: Folder) -> None:
         super().__init__(
             "the document of '%s' commits all that is in it: open it for changes, and "
-            "create the new member there" % folder.root
+            "create the new member there" % folder.store.root
         )
-        self.path = folder.root if folder.is_trusted else None
+        self.path = folder.store.root if folder.is_trusted else None
 
 
 class _Datasets:
@@ -184,7 +184,7 @@ def writer_for(
     except BaseException:
         rule.release()
         raise
-    writer = Writer(folder.root, rule, wait)
+    writer = Writer(folder.store.root, rule, wait)
     writer.seen = tree.state
     return writer
 

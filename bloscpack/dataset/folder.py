@@ -104,8 +104,6 @@ class Folder:
         The files of the dataset.
     is_remote
         Whether each read of a file is a round trip to another machine.
-    lists
-        Whether the names in a folder can be listed.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     tree
@@ -122,8 +120,7 @@ class Folder:
         self, store: Store, prefix: str = "", tree: Tree | None = None
     ) -> None:
         self.store = store
-        self.root = store.root
-        self.is_remote, self.lists = store.is_remote, store.lists
+        self.is_remote = store.is_remote
         self.prefix = prefix
         self.tree = Tree(store) if tree is None else tree
 
@@ -392,13 +389,13 @@ class Folder:
         """
         members = self.tree.state.members or {}
         # The folder of a new one may come with its files.
-        tree, far = self.tree, self.is_remote or not self.lists
+        tree, far = self.tree, self.is_remote or not self.store.lists
         is_known = far or tree.is_draft or bool(tree.state.pending)
         start = len(self.prefix)
         inside = [p[start:] for p in members if is_known and p.startswith(self.prefix)]
-        if not self.lists and self.tree.state.members is not None:
+        if not self.store.lists and self.tree.state.members is not None:
             return sorted(filter(is_member_name, inside))
-        if not self.lists and (paths := self._copied_paths()):
+        if not self.store.lists and (paths := self._copied_paths()):
             return sorted(path for path in paths if is_member_name(path))
         found = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
         return sorted(filter(is_member_name, {*found, *inside}))

@@ -514,7 +514,7 @@ class Group(Node, Mapping[str, Node]):
 
     def __repr__(self) -> str:
         title = "<%s>" % self._title()
-        if self.closed or not self._layout.folder.lists:
+        if self.closed or not self._layout.folder.store.lists:
             return title
         return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
 

@@ -187,7 +187,7 @@ def check_changeable(found: Found) -> None:
     if isinstance(found.folder.store, FolderStore):
         found.folder.store.check_writable()
         return
-    check_writable(found.folder.root)
+    check_writable(found.folder.store.root)
     if not LAYOUTS[found.layout].changes_at_urls:
         raise UsageError(
             "'%s' can only be read: at a URL, datasets of the layout 'zarr' can be "

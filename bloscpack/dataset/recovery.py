@@ -114,7 +114,7 @@ def recover(
     without_url(local_path(damaged), "recovering a dataset")
     target = local_path(target)
     without_url(target, "recovering a dataset")
-    root = Folder.open(damaged).root
+    root = Folder.open(damaged).store.root
     check_apart(root, os.path.abspath(os.fsdecode(target)))
     check = DatasetCheck(root, nthreads, progress)
     check.raise_failure()
@@ -469,5 +469,5 @@ def _limits_of(folder: Folder) -> AccessLimits | None:
     """Return the limits for readers of a copy of a dataset, or of one in a ZIP."""
     if isinstance(folder.store, FolderStore):
         return FolderLimits(folder.store)
-    found = find_zip(folder.root)
+    found = find_zip(folder.store.root)
     return None if found is None else limits_of(found[0])

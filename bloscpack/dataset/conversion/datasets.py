@@ -150,7 +150,7 @@ def _content(
     lost = [n for n in missing_members(folder) if request.wants(*where, n)]
     if lost:
         log.notice(NO_FOLDERS % (path, shown(lost)))
-    entries = folder.entries() if folder.lists else []
+    entries = folder.entries() if folder.store.lists else []
     wrong = [n for n, kind in entries if kind == S_IFDIR and not n.isprintable()]
     if wrong := [name for name in wrong if request.wants(*where, name)]:
         request.note_loss("the folders %s of '%s'" % (shown(wrong), path))

@@ -215,7 +215,7 @@ def find_any(
     found = find(folder, is_member=is_member)
     if found is not None:
         return Found(folder, *found) if found[1] else None
-    if not folder.lists:
+    if not folder.store.lists:
         return None
     candidates = [folder]
     for searched, candidate in enumerate(candidates):
@@ -522,9 +522,9 @@ def detect(folder: Folder) -> Found:
         folder.check_name()
         if around is not None:
             raise FileNotFoundError(errno.ENOENT, NO_MEMBER, folder.path())
-        if folder.is_remote and not (folder.lists and folder.names("")):
+        if folder.is_remote and not (folder.store.lists and folder.names("")):
             raise folder.store.no_dataset()
-        known = name_folder(folder.names("") if folder.lists else ())
+        known = name_folder(folder.names("") if folder.store.lists else ())
         missing = "expected a dataset, found %s" % (known or NO_DATASET)
         if folder.is_leftover:
             missing = (

@@ -94,7 +94,7 @@ class FileNames:
 
         Where names can't be listed, they are all numbers below `count`.
         """
-        if not folder.lists:
+        if not folder.store.lists:
             if count > MAX_ASKED:
                 raise UsageError(
                     "the server lists no files, and asking for each of the '%d' files "

@@ -498,7 +498,8 @@ class ArrayLayout(NodeLayout):
         start, stop = self.shape[0], grid.shape[0]
         row = math.prod(self.shape[1:]) * self.dtype.itemsize
         least = (stop - start) * row // MAX_RATIO
-        free = least if self.folder.is_remote else disk_usage(self.folder.root).free
+        store = self.folder.store
+        free = least if store.is_remote else disk_usage(store.root).free
         if least > free:
             raise UsageError(
                 "%d new rows take at least '%d' bytes, and '%d' are free: an array "

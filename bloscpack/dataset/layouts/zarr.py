@@ -520,7 +520,8 @@ class ZarrArray(ArrayLayout):
         column = column if self.folder.prefix else None
         own.identity = replace(own.identity, column=column)
         count = self.grid.nshards
-        is_complete = self.folder.lists and count == sum(n < count for n in stored)
+        has_all = count == sum(n < count for n in stored)
+        is_complete = self.folder.store.lists and has_all
         numbers = range(count)[-1:] if self.folder.is_remote else range(count)
         source = self._files(bool, sparse=False)
         try:  # each shard must have all its rows

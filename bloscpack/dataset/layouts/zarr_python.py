@@ -275,7 +275,7 @@ class DottedNames(FileNames):
 
     def stored(self, folder: Folder, count: int) -> Sequence[int]:
         """Return the numbers below `count` of the files in `folder`, ascending."""
-        if not folder.lists:
+        if not folder.store.lists:
             return super().stored(folder, count)
         return sorted(n for n in self._numbers(folder, "") if n < count)
 
