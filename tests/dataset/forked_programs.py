@@ -97,8 +97,8 @@ def open_group(path="x"):
 
 
 @contextmanager
-def open_block():
-    with open_group() as group, group.change():
+def open_block(path="x"):
+    with open_group(path) as group, group.change():
         group["old"][0] = 9
         yield group
 
@@ -158,6 +158,10 @@ KINDS["group at a URL"] = {
     **GROUP,
     "open": lambda: open_group(URL),
     "go_on": lambda x: x["old"].append([4]),
+}
+KINDS["block of a group at a URL"] = {
+    **KINDS["block of a group"],
+    "open": lambda: open_block(URL),
 }
 
 
