@@ -179,10 +179,6 @@ class Writer(OwnLock):
         if not self.is_here and self.rule.state in (ALONE, TURNS):
             self.rule.state = READER
 
-    def unlock(self) -> None:
-        """Let other writers in between two changes, by a rule for shards."""
-        self.rule.release()
-
     @property
     def block(self) -> Block | None:
         """The block that this thread is in, or works for; see `together`."""
@@ -415,6 +411,7 @@ class LockedFolder:
     """
 
     has_failed = False
+    wait = WAIT  # for those that take turns
     _lock: FolderLock | None = None
 
     def __init__(
@@ -431,7 +428,6 @@ class LockedFolder:
         self._prepare = prepare
         self._sync = sync
         self.state = TURNS if shared else ALONE
-        self.wait = WAIT if shared else 0.0
         self._named = set[str]()  # the folders whose names are on the disk
         if not shared:
             self._take()

@@ -451,28 +451,23 @@ class ItemsNode(Node):
         can't be written, the dataset stays open, unless there can be no second attempt.
         """
         writer, failure = self._writer, None
-        if writer is None:
-            self._close_now()
-            return
-        with writer.closing("leave" if self._part else "close") as is_open:
+        call = "leave" if self._part else "close"
+        with nullcontext() if writer is None else writer.closing(call) as is_open:
             try:
-                if is_open:
+                if writer is not None and is_open:
                     writer.flush()
             except BaseException as error:
                 if FAILED not in states_of(writer):
                     raise
                 failure = error
-                for buffer in writer.buffers.values():
+                for buffer in writer.buffers.values() if writer is not None else ():
                     buffer.clear()
-            self._close_now()
+            try:
+                super().close()
+            finally:
+                self._now.close()
         if failure is not None:
             raise failure
-
-    def _close_now(self) -> None:
-        try:
-            super().close()
-        finally:
-            self._now.close()
 
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""

@@ -172,7 +172,7 @@ def _open_again(options: Options, *address: Any) -> Array | Table:
     A library may keep such a copy for long: it is locked only while it is changed.
     """
     found = open_array_or_table(detect(Folder.open(*address)), options)
-    found._check_writer("assign").unlock()
+    found._check_writer("assign").rule.release()
     return found
 
 
