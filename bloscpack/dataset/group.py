@@ -415,7 +415,9 @@ class Group(Node, Mapping[str, Node]):
         address = folder.address_of(first)[0]
 
         def open_it(found: layouts.Found) -> Any:
-            opened, options = self._opened_at(address), self._options
+            block, options = self._block, self._options
+            opened = None if block is None else block.opened.get(address)
+            opened = self._members.get(address) if opened is None else opened
             if opened is not None:
                 return opened
             in_child = writer is not None and not writer.is_here
@@ -455,12 +457,6 @@ class Group(Node, Mapping[str, Node]):
     @property
     def _block(self) -> Block | None:
         return None if self._writer is None else self._writer.block
-
-    def _opened_at(self, address: str) -> Any:
-        """Return the member at a path; None if it is not open."""
-        block = self._block
-        member = None if block is None else block.opened.get(address)
-        return self._members.get(address) if member is None else member
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
