@@ -371,10 +371,14 @@ class Group(Node, Mapping[str, Node]):
         super().__init__(layout, writer)
         self._options = options
         folder = layout.folder
-        self._members = OpenMembers(folder.is_remote)
         if writer is not None and not folder.prefix:
-            writer.views = self._members
+            writer.views = OpenMembers(folder.is_remote)
             self._members.put(folder.address_of()[0], self)
+
+    @property
+    def _members(self) -> Any:
+        """The members of all its groups that are open, if it has a writer."""
+        return None if self._writer is None else self._writer.views
 
     def close(self) -> None:
         """Close the group, and its members that are open for changes.
@@ -386,7 +390,8 @@ class Group(Node, Mapping[str, Node]):
             if writer is not None and is_open:
                 writer.flush()
             self._now.closed = True
-        self._members.close(self._opened.folder.address_of()[0])
+        if writer is not None:
+            self._members.close(self._opened.folder.address_of()[0])
         super().close()
 
     # Members
@@ -417,7 +422,8 @@ class Group(Node, Mapping[str, Node]):
         def open_it(found: layouts.Found) -> Any:
             block, options = self._block, self._options
             opened = None if block is None else block.opened.get(address)
-            opened = self._members.get(address) if opened is None else opened
+            if opened is None and writer is not None:
+                opened = self._members.get(address)
             if opened is not None:
                 return opened
             in_child = writer is not None and not writer.is_here
@@ -428,7 +434,7 @@ class Group(Node, Mapping[str, Node]):
                 opening_it = partial(_open_part, found, writer, options)
             return self._adopted(address, waiting(opening_it, DROPPED_WAIT))
 
-        with self._members.at(address) if self._options.writable else nullcontext():
+        with nullcontext() if writer is None else self._members.at(address):
             member = open_found(lambda: layouts.find_member(folder, first), open_it)
         if member is None or (rest and isinstance(member, Array)):
             raise KeyError(key)
@@ -460,17 +466,15 @@ class Group(Node, Mapping[str, Node]):
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
-        if isinstance(member, Group):
-            member._members = self._members
-            if member._writer is not None:
-                member._writer.views = self._members
+        if isinstance(member, Group) and member._writer is not None:
+            member._writer.views = self._members
         member._around = self if self._writer is not None else self._around
         if member._writer is not None and member._writer is not self._writer:
             member._writer.outer = self._writer
         block, full = self._block, member._layout.folder.prefix[:-1]
         if block is not None and full and block.has_created(full):
             block.opened[path] = member  # other threads do not see it yet
-        elif self._options.writable:
+        elif self._writer is not None:
             self._members.put(path, member)
         return member
 
@@ -552,8 +556,9 @@ class Group(Node, Mapping[str, Node]):
         names = [*names]
         if self._block is not None or self._layout.folder.tree.pin is not None:
             return {name: _items(self[name]) for name in names}
-        for member in self._members.inside(self._layout.folder.address_of()[0]):
-            member.flush()
+        if self._writer is not None:
+            for member in self._members.inside(self._layout.folder.address_of()[0]):
+                member.flush()
         folder, allow_pickle = self._layout.folder, self._options.allow_pickle
         options = opening.Options(allow_pickle, pinned=True)
         for _ in attempts(self.path):
