@@ -105,6 +105,8 @@ class Change:
         The name of its document.
     is_committing
         Whether `commit` was called: if it fails, the state is not known.
+    is_committed
+        Whether a writer has committed it.
     is_joint
         Whether several calls make it together.
     has_failed_call
@@ -127,6 +129,7 @@ class Change:
     renews_token = False
     removes_shards = True
     has_failed_call = False
+    is_committed = False
     is_joint = False
     tree: Tree | None = None
 

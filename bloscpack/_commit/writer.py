@@ -105,11 +105,7 @@ class Block:
         The paths of the latter.
     shrunk
         The arrays that have lost items, and the files that they had before.
-    is_committed
-        Whether the change was committed.
     """
-
-    is_committed = False
 
     def __init__(self, change: Change) -> None:
         self.change, self.thread = change, get_ident()
@@ -289,14 +285,10 @@ class Writer(OwnLock):
                             % self.path
                         )
                     if not change.is_empty:
-                        self._commit(change, partial(self._end, block, take_over), True)
+                        self._commit(change, partial(take_over, block), True)
                 finally:
-                    if not block.is_committed:
+                    if not change.is_committed:
                         take_over(block)
-
-    def _end(self, block: Block, take_over: Callable[[Block], object]) -> None:
-        block.is_committed = True
-        take_over(block)
 
     def flush(self) -> None:
         """Write what waits in memory."""
@@ -339,6 +331,7 @@ class Writer(OwnLock):
         with self.replacing(disturbs):
             if disturbs:
                 change.commit()
+            change.is_committed = True
             take_over()
 
     @contextmanager

@@ -218,10 +218,10 @@ class Node:
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         """Take over the state after a block, in which it was `draft`."""
         opened, path = self._opened, draft.layout.folder.prefix
-        if block.is_committed and not draft.closed:
+        if block.change.is_committed and not draft.closed:
             opened.open_again(draft.layout, tree)
             opened.values = draft.values
-        elif block.is_committed or block.has_created(path):
+        elif block.change.is_committed or block.has_created(path):
             opened.close()
 
     @property

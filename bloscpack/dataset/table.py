@@ -141,7 +141,7 @@ class Table(StoredRows, ItemsNode):
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         super()._settle(block, draft, tree)
         opened = self._opened
-        if not block.is_committed or opened.closed:
+        if not block.change.is_committed or opened.closed:
             return
         opened.columns = opened.columns or Columns()
         opened.columns._columns = {**opened.columns._columns, **draft.columns._columns}
