@@ -185,7 +185,8 @@ def writer_for(
         rule.release()
         raise
     writer = Writer(folder.store.root, rule, wait)
-    writer.seen = tree.state
+    if is_shared:  # any other dataset has no members that are open beside it
+        writer.seen = tree.state
     return writer
 
 

@@ -456,6 +456,9 @@ def test_closing_closes_the_files(tmp_path, layout):
             assert 36 == table["x"][:].sum()
         with dataset.open(tmp_path / "a") as read:
             assert 36 == read[:].sum()
+        with dataset.open(tmp_path / "a", "r+") as array:
+            array.append([9])
+            assert not [n for n in open_files_in(tmp_path) if n.endswith("(deleted)")]
         for mode in "r", "r+":  # without closing: the last reference is dropped
             assert 36 == dataset.open_table(tmp_path / "t", mode)[:]["x"].sum()
         assert [] == open_files_in(tmp_path)
