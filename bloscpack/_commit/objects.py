@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+from .._engine.forks import Owner
 from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.store import Conflict, Store
@@ -143,8 +144,8 @@ class ObjectChange(Change):
             return self._spool.read(size)
 
     def discard(self) -> None:
-        """Remove the objects that have not got their names."""
-        for staged in [*self._stored]:
+        """Remove the objects that have not got their names; not in another process."""
+        for staged in [*self._stored] if self.owner.is_here else ():
             self._drop(staged)
 
     def close(self) -> None:
@@ -248,6 +249,7 @@ class ClaimedObjects:
     ) -> None:
         self._tree = tree
         self._store = tree.store
+        self._owner = Owner()
         self.state = TURNS if is_shared else ALONE
         self._claimed = claimed
         self._prepare = prepare
@@ -366,7 +368,7 @@ class ClaimedObjects:
 
     def release(self) -> None:
         """Store a token for which no other writer waits."""
-        if self._token:
+        if self._token and self._owner.is_here:
             with suppress(StorageError):  # another writer has taken over
                 self._store_token("")
             self._token = ""

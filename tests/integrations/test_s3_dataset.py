@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -205,6 +206,38 @@ def test_groups(options):
         assert ["x", "z"] == sorted(found["t"])
         assert [*range(10), 8] == found["t/x"][:].tolist()
         assert ROWS[:3].tolist() == found["b"][:].tolist()
+
+
+class Left(BaseException):
+    """A child process leaves the block."""
+
+
+@compares_versions
+@pytest.mark.parametrize("timeout", [None, 3])
+def test_a_child_that_leaves_a_block(options, timeout):
+    """The objects and the token of its parent stay."""
+    url = "s3://bucket/g"
+    with dataset.create_group(url, storage_options=options) as group:
+        group.create_array("a", np.arange(6), chunks=2, shards=4)
+        group.create_array("b", np.arange(3))
+    opened = dataset.open(url, "r+", storage_options=options, timeout=timeout)
+    with opened as group, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forks in a process with threads
+        try:
+            with group.change():
+                group["a"][:] = 7
+                group["b"].append([9])
+                child = os.fork()
+                if not child:
+                    raise Left
+                assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                assert {7} == {*group["a"][:].tolist()}
+                group["b"].append([10])
+        except Left:
+            os._exit(0)
+    with dataset.open(url, storage_options=options) as found:
+        assert {7} == {*found["a"][:].tolist()}
+        assert [0, 1, 2, 9, 10] == found["b"][:].tolist()
 
 
 def test_listing_in_pages(options):
