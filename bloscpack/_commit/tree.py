@@ -80,7 +80,8 @@ class TreeState:
         committed it.
     pending
         The files that a change replaces, and where their new content is until they have
-        it; None for a file that it removes, and that may not be removed yet.
+        it; None for a file that it removes, and that may not be removed yet, so that a
+        name is looked up with another default.
     members
         The documents of members that the document commits, as values; None if it
         commits none.
@@ -252,7 +253,8 @@ class Tree:
             return TreeState()
         content, version, file = self._load(name)
         is_same = (name, content) == (before.name, before.root.content)
-        if is_same and before.version is not COPY:
+        is_known = before.root is not NO_DOCUMENT and before.version is not COPY
+        if is_same and is_known:
             return before.again(version, file)
         inherited, path = None if before.name else before.copies, self.store.path(name)
         value = decode_json(content, path)

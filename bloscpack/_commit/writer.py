@@ -202,7 +202,8 @@ class Writer(OwnLock):
         """
         if holds and self.outer is not None:
             self.outer.check_outside(self.path)
-        with self:
+        self.check(self.path)
+        with self.lock:
             does = ask(call, self, self.path)
             try:
                 with self.rule.holding() if holds else nullcontext() as tree:

@@ -610,11 +610,12 @@ class OpenFile(Reopenable, Storage):
         def hold(self) -> Descriptor: ...
 
     def _reopened(self) -> Descriptor:
-        if self._store is None:
+        store = self._store  # another thread may close the file
+        if store is None:
             raise StorageError(errno.EBADF, "the file was closed", self.path)
         text = "a writer has removed or replaced it while it was closed"
         try:
-            file = Descriptor(self._store.descriptor(self._name))
+            file = Descriptor(store.descriptor(self._name))
         except OSError as error:
             if not is_missing(error):
                 raise
