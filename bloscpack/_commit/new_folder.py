@@ -187,6 +187,7 @@ def remove_dataset(target: NewName, sync: bool) -> None:
     """
     folder = target.folder()
     with closing(FolderLock(folder)):
+        target.datasets.check_independent(folder)
         _check_no_writer(folder, target.datasets)
         with sibling_folder(target) as hidden:
             _take_away(target.parent, target.name, folder, hidden)  # commit point

@@ -338,8 +338,7 @@ class Array(StoredArray, ItemsNode):
         """
         writer, layout = self._check_writer("assign"), self._layout
         if self._ask("assign") is not EACH:
-            with writer.turn("assign"):
-                self._check_writer("assign")  # another thread may have replaced it
+            with self._turn("assign") as writer:
                 layout, part = self._layout, self._part
                 writer.flush_rows(part)
                 given = self._selected(key, values)

@@ -23,7 +23,7 @@ from collections.abc import (
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from numpy.typing import DTypeLike
@@ -52,6 +52,7 @@ from ..exceptions import (
 from . import frames, layouts, opening
 from .array import Array
 from .commit_rules import (
+    CommitsMembers,
     Member,
     check_new_path,
     creating_member,
@@ -432,7 +433,7 @@ class Group(Node, Mapping[str, Node]):
             opening_it = partial(open_node, found, options)
             if found.folder.prefix:  # the group's writer changes it
                 opening_it = partial(_open_part, found, writer, options)
-            return self._adopted(address, waiting(opening_it, DROPPED_WAIT))
+            return self._adopted(first, waiting(opening_it, DROPPED_WAIT))
 
         with nullcontext() if writer is None else self._members.at(address):
             member = open_found(lambda: layouts.find_member(folder, first), open_it)
@@ -464,8 +465,13 @@ class Group(Node, Mapping[str, Node]):
     def _block(self) -> Block | None:
         return None if self._writer is None else self._writer.block
 
-    def _adopted(self, path: str, member: Kind) -> Kind:
+    def _adopted(self, name: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
+        writer, path = self._writer, self._layout.folder.address_of(name)[0]
+        is_part = member._layout.folder.prefix
+        if is_part and member._writer is not None and member._writer is not writer:
+            member.close()  # the group commits it since a moment ago
+            return cast(Kind, self[name])
         if isinstance(member, Group) and member._writer is not None:
             member._writer.views = self._members
         member._around = self if self._writer is not None else self._around
@@ -760,7 +766,7 @@ class Group(Node, Mapping[str, Node]):
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):
-            created = self._adopted(address, create(address, *data, **options))
+            created = self._adopted(last, create(address, *data, **options))
         if self.closed:
             created.close()
         return created
@@ -841,12 +847,15 @@ class Group(Node, Mapping[str, Node]):
         else:
             folder, sync = self._layout.folder, self._options.sync
             self._check_writer().check_outside(folder.path(last))
-            with self._members.closed_at(folder.address_of(last)[0]):
-                if last not in self:  # another thread has removed it
-                    raise KeyError(key)
-                drop_copies(folder)
-                remove = partial(remove_dataset, folder, last, sync)
-                waiting(remove, DROPPED_WAIT)
+            try:
+                with self._members.closed_at(folder.address_of(last)[0]):
+                    if last not in self:  # another thread has removed it
+                        raise KeyError(key)
+                    drop_copies(folder)
+                    remove = partial(remove_dataset, folder, last, sync)
+                    waiting(remove, DROPPED_WAIT)
+            except CommitsMembers:  # since a moment ago
+                self._remove_part(last)
 
     # Members that the document of the group commits
 
@@ -956,7 +965,7 @@ class Group(Node, Mapping[str, Node]):
             for m in self._members.inside(address)
             if m is not self
         }
-        with ExitStack() as held, writer.change() as change:
+        with ExitStack() as held:
 
             @held.push
             def fail(kind: type[BaseException] | None, *_: object) -> None:
@@ -964,26 +973,33 @@ class Group(Node, Mapping[str, Node]):
                 for node in opened.values() if kind and writer.rule.has_failed else ():
                     node._check_writer().rule.has_failed = True
 
-            def hold(member: layouts.Found) -> None:
-                known = opened.get(member.folder.address_of()[0])
+            def take(member: layouts.Found) -> None:
+                at = member.folder.address_of()[0]
+                known = self._members.get(at)
                 if known is None:
                     held.enter_context(closing(writer_for(member, sync)))
-                else:  # this program has locked it
-                    held.enter_context(known._check_writer().turn(holds=False))
-                    known.flush()
+                    return
+                opened[at] = known  # this program has locked it
+                held.enter_context(known._check_writer().turn(holds=False))
+                known.flush()
 
-            try:
-                layouts.load("zarr.unite")(change, folder, hold, name)
-            except OSError as error:
-                held.close()  # discarding the change may need a descriptor
-                if error.errno not in NO_MORE:
-                    raise
-                raise StorageError(error.errno, MANY_LOCKS, self.path) from None
-        members = folder.tree.state.members or {}
-        for at, node in opened.items():
-            path = next((n for n in members if folder.address_of(n)[0] == at), None)
-            if path is not None:
-                node._join(writer, folder.child(path))
+            def hold(member: layouts.Found) -> None:
+                # Another thread that has locked it has it among the members soon.
+                waiting(partial(take, member), DROPPED_WAIT)
+
+            with writer.change() as change:
+                try:
+                    layouts.load("zarr.unite")(change, folder, hold, name)
+                except OSError as error:
+                    held.close()  # discarding the change may need a descriptor
+                    if error.errno not in NO_MORE:
+                        raise
+                    raise StorageError(error.errno, MANY_LOCKS, self.path) from None
+            members = folder.tree.state.members or {}
+            for at, node in opened.items():
+                path = next((n for n in members if folder.address_of(n)[0] == at), None)
+                if path is not None:
+                    node._join(writer, folder.child(path))
 
     def _remove_part(self, name: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Collection, Iterator, MutableMapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial, wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -71,8 +71,7 @@ def one_call(method: Method) -> Method:
         writer = self._check_writer()
         waits = writer.block is not None or isinstance(self, ItemsNode)
         waits = waits or getattr(self, "commits_members", False)
-        with writer.turn() if waits else nullcontext():
-            self._check_writer()
+        with self._turn() if waits else nullcontext():
             return method(self, *args, **options)
 
     return cast(Method, called)
@@ -315,6 +314,24 @@ class Node:
         assert writer is not None
         return writer
 
+    @contextmanager
+    def _turn(self, call: str = "change") -> Iterator[Writer]:
+        """Keep the other threads from changing and closing it; yield the writer.
+
+        While this waits, the first change of several members of a group may give it the
+        writer of the group, whose lock must not be taken inside that of the one before.
+        """
+        while True:
+            writer = self._check_writer(call)
+            writer.check(self.path)
+            with writer.lock:
+                if self._writer is not writer:
+                    continue
+                with writer.turn(call):
+                    self._check_writer(call)  # another program may have removed it
+                    yield writer
+                return
+
     def _read(self, function: Callable[[], Result], call: str = "read") -> Result:
         """Return the result of a function that reads items, all of one state."""
         return function() if self._writer is None else self._writer.read(function)
@@ -493,8 +510,7 @@ class Attributes(MutableMapping[str, "Json"]):
 
     def _change(self, edit: Callable[[JsonObject], JsonObject]) -> None:
         node = self._node
-        with node._check_writer().turn():
-            writer = node._check_writer()  # another thread may have replaced the node
+        with node._turn() as writer:
             layout = node._layout
             # Another program has written it: the array gets its identity again.
             renews = isinstance(layout, ArrayLayout) and layout.changed_elsewhere

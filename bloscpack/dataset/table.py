@@ -569,42 +569,40 @@ class Table(StoredRows, ItemsNode):
             if name in self._columns:
                 raise exceptions.UsageValueError("the table has a column '%s'" % name)
 
+    @one_call
     def remove_column(self, name: str) -> None:
         """Remove a column and its files. The last column can't be removed."""
+        removed = name, self._masks().get(name)
+        names = [other for other in self._columns if other not in removed]
+        if name not in self._columns:
+            raise KeyError(name)
+        if not names:
+            raise exceptions.UsageValueError("a table must have a column")
+        self._change_columns(names, {})
 
-        with self._check_writer().turn():
-            removed = name, self._masks().get(name)
-            names = [other for other in self._columns if other not in removed]
-            if name not in self._columns:
-                raise KeyError(name)
-            if not names:
-                raise exceptions.UsageValueError("a table must have a column")
-            self._change_columns(names, {})
-
+    @one_call
     def rename(self, names: Mapping[str, str]) -> None:
         """Give columns other names, all in one step; their files are copied.
 
         `names` maps old names to new ones.
         """
-        with self._check_writer().turn():
-            if not isinstance(names, Mapping):
-                raise exceptions.UsageTypeError(
-                    "expected a dictionary by the names of columns, found %.200r"
-                    % (names,)
-                )
-            masks, changed = self._masks(), dict(names)
-            for old, new in names.items():
-                self._layout.check_column_name(new)
-                if old in masks:
-                    changed.setdefault(masks[old], MASK_NAME % new)
-            for name, mask in masks.items():
-                if changed.get(mask, mask) != MASK_NAME % changed.get(name, name):
-                    raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
-            self._check_free(changed.values())
-            copies = {new: self._columns[old]._copied() for old, new in changed.items()}
-            for old in names.keys() & masks.keys():
-                copies[changed[masks[old]]][0].attrs[MASK_OF] = names[old]
-            self._change_columns([changed.get(n, n) for n in self.names], copies)
+        if not isinstance(names, Mapping):
+            raise exceptions.UsageTypeError(
+                "expected a dictionary by the names of columns, found %.200r" % (names,)
+            )
+        masks, changed = self._masks(), dict(names)
+        for old, new in names.items():
+            self._layout.check_column_name(new)
+            if old in masks:
+                changed.setdefault(masks[old], MASK_NAME % new)
+        for name, mask in masks.items():
+            if changed.get(mask, mask) != MASK_NAME % changed.get(name, name):
+                raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
+        self._check_free(changed.values())
+        copies = {new: self._columns[old]._copied() for old, new in changed.items()}
+        for old in names.keys() & masks.keys():
+            copies[changed[masks[old]]][0].attrs[MASK_OF] = names[old]
+        self._change_columns([changed.get(n, n) for n in self.names], copies)
 
     def _change_columns(self, names: list[str], new: Mapping[str, NewColumn]) -> None:
         """Let the table have the columns `names`, of which `new` are written now."""

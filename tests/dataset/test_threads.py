@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from dataset.layouts import LAYOUTS
 from support import run_silently
 
 from bloscpack import bigfile, dataset
+from bloscpack.dataset import group as groups
 from bloscpack.dataset.commit_rules import building
+from bloscpack.dataset.node import Node
 from bloscpack.exceptions import UsageError
 
 
@@ -452,3 +455,81 @@ def test_an_old_copy_that_a_thread_finds_while_its_member_is_removed(tmp_path):
         assert {} == dict(array.attrs)
         group.attrs["a"] = 1
     assert {"a": 1} == dict(dataset.open(path).attrs)
+
+
+# The first change of several members of a group, beside other threads
+
+
+def united_by_a_thread(group):
+    """Let another thread make the first such change."""
+    before = group.commits_members
+
+    def change():
+        with group.change():
+            pass
+
+    assert not before
+    in_threads(lambda number: change(), 1)
+    assert group.commits_members
+
+
+def first(monkeypatch, name, action):
+    """Let the module of groups call `action` before its next call of a function."""
+    genuine = getattr(groups, name)
+
+    def called(*args, **options):
+        monkeypatch.setattr(groups, name, genuine)
+        action()
+        return genuine(*args, **options)
+
+    monkeypatch.setattr(groups, name, called)
+
+
+@pytest.fixture
+def plain_group(tmp_path):
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("a", [1, 2])
+        yield group
+    report = dataset.verify(tmp_path / "g")
+    assert [] == report.findings
+
+
+def test_a_thread_that_waits_for_a_member_waits_for_the_group(plain_group, monkeypatch):
+    """Not inside of the lock of the member, which the other thread needs."""
+    member, joining, join = plain_group["a"], threading.Event(), Node._join
+
+    def slow(*args):
+        joining.set()
+        time.sleep(0.1)
+        join(*args)
+
+    monkeypatch.setattr(Node, "_join", slow)
+
+    def work(number):
+        if number == 0:
+            with plain_group.change():
+                pass
+        else:
+            joining.wait()
+            member.attrs["unit"] = "m"
+            member.append([3])
+
+    in_threads(work, 2)
+    assert ([1, 2, 3], "m") == (member[:].tolist(), member.attrs["unit"])
+
+
+def test_a_member_that_is_opened_meanwhile(plain_group, monkeypatch):
+    """It is changed by the writer of the group, as all its members are."""
+    first(monkeypatch, "open_node", lambda: united_by_a_thread(plain_group))
+    member = plain_group["a"]
+    with plain_group.change():
+        member.append([3])
+        plain_group["a"].append([4])
+    assert [1, 2, 3, 4] == member[:].tolist()
+
+
+def test_a_member_that_is_removed_meanwhile(plain_group, monkeypatch):
+    """Also from the document, which commits it since a moment ago."""
+    first(monkeypatch, "drop_copies", lambda: united_by_a_thread(plain_group))
+    del plain_group["a"]
+    assert [] == list(plain_group)
