@@ -115,3 +115,21 @@ def test_a_member_whose_description_is_no_file(what, commits, name, tmp_path):
     assert ["a", "m"] == [each["name"] for each in dataset.describe(path)["members"]]
     (found,) = (f for f in dataset.verify(path).findings if f.severity == "error")
     assert found.file.startswith("m/" + name)
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_member_that_gets_another_layout_and_kind_again_and_again(commits, tmp_path):
+    """The folder of the one before is gone, although it was kept open."""
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        if commits:
+            with group.change():
+                pass
+    with dataset.open(tmp_path / "g", "r+", sync=False) as group:
+        for number in range(3):
+            group["x"] = [number]
+            group.create_array("x", [number], mode="w", layout="superchunk")
+            columns = {"a": [number]}
+            group.create_table("x", columns, mode="w", layout="superchunk")
+            group["x"] = {"a": [number], "b": [number]}
+            assert [number] == group["x"]["b"][:].tolist()
+    assert not dataset.verify(tmp_path / "g").findings
