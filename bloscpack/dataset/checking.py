@@ -7,15 +7,17 @@ Only a folder that is no dataset, or a dataset of an unknown kind, raises an err
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 
-from .._check.findings import failure_kind
+from .._check.findings import ERROR, Finding, failure_kind
 from .._check.note import told
 from .._commit.new_folder import LEFTOVER, MARK
 from .._engine.blosc_settings import own_settings
@@ -45,7 +47,7 @@ from .file_checks import (
     missing_files,
     move_claimed,
 )
-from .folder import Folder, is_member_name
+from .folder import Folder, changes_too_often, is_member_name
 from .labels import is_pyramid, told_unequal, unequal_lengths
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
@@ -53,6 +55,8 @@ from .layouts.zarr import ZarrArray
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 20
+# The numbers of errors about a dataset that other programs replace or change.
+CHANGING = errno.ESTALE, errno.EAGAIN
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 # A note about a document.
@@ -134,17 +138,20 @@ class DatasetCheck:
         keep_sound: bool = False,
         storage_options: StorageOptions | None = None,
     ) -> None:
-        folder = Folder.open(path, storage_options)
-        folder.tree.ignore_copies()  # each document is checked
-        found = layouts.detect(folder)
-        root = folder.store.root
-        self.report = DatasetReport(root, layout=found.layout, kind=found.kind)
+        self.report = DatasetReport()
         self._nthreads = effective_nthreads(nthreads, None)
         self._progress = progress
         self._keep_sound = keep_sound
         self._clear()
+
+        def find() -> layouts.Found:
+            folder = Folder.open(path, storage_options)
+            folder.tree.ignore_copies()  # each document is checked
+            self.report.filename = folder.store.root
+            return layouts.detect(folder)
+
         with own_settings:
-            self._check_changing(found.folder, "", found.layout, found.kind)
+            self._check_changing(find, "")
 
     def _clear(self) -> None:
         self.nodes: dict[str, NodeLayout | Exception] = {}
@@ -159,36 +166,51 @@ class DatasetCheck:
                 raise error
 
     def _check_changing(
-        self, folder: Folder, member: str, layout: str, kind: str
-    ) -> None:
-        """Check the dataset, or the member of a group, in a folder.
+        self, find: Callable[[], layouts.Found | None], member: str
+    ) -> layouts.Found | None:
+        """Check the dataset, or the member of a group, that `find` returns; return it.
 
-        An array or a table that a writer has changed meanwhile, and that seems to be
-        damaged, is checked again: the check may have seen parts of two states.
+        If it seems to be damaged, and a writer has changed it meanwhile, it is checked
+        again: the check may have seen parts of two states. An error that is found each
+        time is none of that.
         """
-        if kind == "group" or folder.is_remote:
-            self._check(folder, member, layout, kind)
-            return
-        files = (layouts.array_class if kind == "array" else layouts.table_class)(
-            layout
-        )
-        for attempt in range(1, ATTEMPTS + 1):
-            state = _state_of(folder, files.description_files)
-            trial = copy(self)
-            trial.report = DatasetReport(self.report.path, layout=layout, kind=kind)
-            trial._clear()
-            if attempt > 1:
-                trial._progress = None  # it has counted all files
-            trial._check(folder, member, layout, kind)
-            same = _state_of(folder, files.description_files) == state
-            if trial.report.ok or same or attempt == ATTEMPTS:
+        before: object = None
+        errors: set[Finding] | None = None
+        for attempt in range(ATTEMPTS + 1):
+            found = find()
+            if found is None:
+                return None
+            report = self.report
+            if not member:
+                report.layout, report.kind = found.layout, found.kind
+            try:
+                state = found.layout, found.kind, _state_of(found)
+                if state == before or (errors and attempt == ATTEMPTS):
+                    break
+                trial = copy(self)
+                trial.report = DatasetReport(
+                    report.filename, layout=report.layout, kind=report.kind
+                )
+                trial._clear()
+                if attempt:
+                    trial._progress = None  # it has counted all files
+                trial._check(found.folder, member, found.layout, found.kind)
+            except StaleDataset:
+                before = errors = None
+                continue
+            if trial.report.ok or found.folder.store.is_remote:
                 break
-        self.report.include(trial.report)
-        self.report.losses += trial.report.losses
+            seen = {f for f in trial.report.findings if f.severity == ERROR}
+            before, errors = state, seen if errors is None else errors & seen
+        else:
+            raise changes_too_often(report.path)
+        report.include(trial.report)
+        report.losses += trial.report.losses
         self.nodes |= trial.nodes
         self.files += trial.files
         self.errors += trial.errors
         self.unreached += trial.unreached
+        return found
 
     def _check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
         node = self._open(folder, member, layout, kind)
@@ -214,13 +236,16 @@ class DatasetCheck:
                 return
         else:
             for name in layouts.member_names(folder):
+                inner = joined_name(member, name)
+                find = partial(layouts.find_member, folder, name)
                 try:
-                    found = layouts.find_member(folder, name)
+                    found = self._check_changing(find, inner)
                 except (FormatError, OSError) as error:
+                    if getattr(error, "errno", None) in CHANGING:
+                        raise
                     used.add(folder.full(name))
                     self._description_failed(error)
                     continue
-                inner = joined_name(member, name)
                 if found is None:
                     if is_member_name(name) and folder.dataset(name).is_leftover:
                         used.add(folder.full(name))
@@ -242,9 +267,8 @@ class DatasetCheck:
                     self._note_no_document(inner)
                 if found.layout.startswith("zarr"):
                     self._note_no_copy(folder, name, found, inner)
-                self._check_changing(found.folder, inner, found.layout, found.kind)
             self._check_copies(folder, member)
-            self._check_lengths(member, node)
+            self._check_lengths(folder, member, node)
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
@@ -405,7 +429,7 @@ class DatasetCheck:
             shown = joined_name(member, name)
             self.report.note("files", "no-folder", message, file=shown)
 
-    def _check_lengths(self, member: str, group: NodeLayout) -> None:
+    def _check_lengths(self, folder: Folder, member: str, group: NodeLayout) -> None:
         """Report the arrays of a group that are short along a dimension."""
         arrays = {
             name.rpartition("/")[2]: (node.dims, node.shape)
@@ -413,10 +437,23 @@ class DatasetCheck:
             if name and name.rpartition("/")[0] == member
             if isinstance(node, ArrayLayout)
         }
-        unequal = unequal_lengths(arrays)
-        if unequal and not is_pyramid(group.read_attributes()):
-            text = "xarray can't open the group: " + told_unequal(unequal)
-            self.report.add("metadata", "lengths", text, file=member or ".")
+        for _ in range(ATTEMPTS):
+            unequal = unequal_lengths(arrays)
+            if not unequal or is_pyramid(group.read_attributes()):
+                return
+            # A writer may have appended to all of them while they were checked.
+            before, arrays = arrays, {}
+            folder.tree.renew()
+            for name in before:
+                with suppress(FormatError, OSError):
+                    found = layouts.find_member(folder, name)
+                    if found is not None and found.kind == "array":
+                        node = layouts.array_class(found.layout)(found.folder)
+                        arrays[name] = node.dims, node.shape
+            if arrays == before:
+                text = "xarray can't open the group: " + told_unequal(unequal)
+                self.report.add("metadata", "lengths", text, file=member or ".")
+                return
 
     # Arrays
 
@@ -556,15 +593,23 @@ def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
     return layouts.group_class(layout)(folder)
 
 
-def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
+def _state_of(found: layouts.Found) -> object:
     """Return a value that changes when a writer commits a change of an array or table.
 
-    `files` are the names of the descriptions: of the dataset, and of its columns.
+    Members of a group are checked again by themselves. Raises `StaleDataset` if another
+    dataset has got the name.
     """
-    prefixes = ["", *(name + "/" for name in folder.folders())]
-    names = [*DOCUMENTS, *(prefix + file for prefix in prefixes for file in files)]
-    with suppress(LinkFound):  # opening it raises the error
-        return [(name, folder.identity(name)) for name in names]
+    folder, layout, kind = found
+    folder.check_name()
+    with suppress(LinkFound, FormatError):  # opening it raises the error
+        known = folder.tree.renew()
+        if kind == "group":
+            return folder.prefix[:-1] in (known.members or ())
+        of_kind = layouts.array_class if kind == "array" else layouts.table_class
+        files = of_kind(layout).description_files
+        prefixes = ["", *(name + "/" for name in folder.folders())]
+        names = [*DOCUMENTS, *(prefix + file for prefix in prefixes for file in files)]
+        return known.version, [(name, folder.identity(name)) for name in names]
     return None
 
 

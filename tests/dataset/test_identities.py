@@ -25,6 +25,7 @@ from storage.servers import serving_folder
 from support import TESTS
 
 from bloscpack import dataset
+from bloscpack.dataset import checking
 from bloscpack.exceptions import (
     BloscpackError,
     FormatError,
@@ -541,6 +542,74 @@ def test_verify_beside_a_writer(tmp_path):
     assert [] == [
         str(f) for report in reports for f in report.findings if not report.ok
     ]
+
+
+REPLACING = {
+    "array": lambda group: group.create_array("x", [1] * 9, mode="w", chunks=3),
+    "table": lambda group: group.create_table("x", {"a": [1]}, mode="w"),
+    "layout": lambda group: group.create_array("x", [1], mode="w", layout="superchunk"),
+    "rows": lambda group: group["x"].resize(4),
+    "removed": lambda group: group.__delitem__("x"),
+}
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("what", REPLACING)
+def test_verify_of_a_member_that_is_replaced(what, commits, tmp_path, monkeypatch):
+    check_file = checking.check_file
+
+    def replacing(*arguments):
+        if arguments[0].folder.path().endswith("x"):
+            monkeypatch.undo()
+            with dataset.open(tmp_path / "g", "r+") as group:
+                REPLACING[what](group)
+        return check_file(*arguments)
+
+    with dataset.create_group(tmp_path / "g") as group:
+        group["other"] = [1]
+        group.create_array("x", np.zeros(20, "i8"), chunks=2, shards=4)
+        if commits:
+            with group.change():
+                pass
+    monkeypatch.setattr(checking, "check_file", replacing)
+    report = dataset.verify(tmp_path / "g", nthreads=1)
+    assert checking.check_file is check_file
+    assert (1 if what == "removed" else 2) == report.narrays
+    assert [] == [str(found) for found in report.findings if found.severity == "error"]
+
+
+def test_verify_finds_damage_beside_a_writer(tmp_path, monkeypatch):
+    """A file is damaged, and a writer changes the document again and again."""
+    path = tmp_path / "a"
+    array = dataset.create_array(path, np.arange(20), chunks=2, shards=4)
+    file = path / "c" / "1"
+    file.write_bytes(file.read_bytes()[:-30] + bytes(30))
+    check_file = checking.check_file
+
+    def changing(*arguments):
+        array.attrs["day"] = array.attrs.get("day", 0) + 1
+        return check_file(*arguments)
+
+    with array:
+        monkeypatch.setattr(checking, "check_file", changing)
+        report = dataset.verify(path, nthreads=1)
+    assert {"c/1"} == {f.file for f in report.findings if f.severity == "error"}
+
+
+def test_verify_of_what_a_writer_replaces_each_time(tmp_path, monkeypatch):
+    check_file = checking.check_file
+    path, numbers = tmp_path / "a", itertools.count()
+
+    def replacing(*arguments):
+        number = next(numbers)
+        data = np.zeros(20, "i1")
+        dataset.create_array(path, data, mode="w", chunks=number % 3 + 1).close()
+        return check_file(*arguments)
+
+    dataset.create_array(path, np.zeros(20, "i1"), chunks=2, shards=4).close()
+    monkeypatch.setattr(checking, "check_file", replacing)
+    with pytest.raises(StorageError, match="other programs change it again and again"):
+        dataset.verify(path, nthreads=1)
 
 
 def test_missing_rows_of_a_changed_array_are_named(tmp_path):
