@@ -629,7 +629,10 @@ def _located(stored: Dataset, data: Dataset, region: Region, located: Parts) -> 
             found = "%.200r" % (given[dim],)
             if by_values:
                 found = "other values of its coordinate, or another order"
-                found = found if known.is_unique else "a value of its coordinate twice"
+                for index in known, data.indexes[dim]:
+                    if not index.is_unique:
+                        twice = index[index.duplicated()][0]
+                        found = "the value '%s' of its coordinate twice" % (twice,)
             raise UsageValueError(
                 "region: expected adjacent items of the dimension '%s' of the group, "
                 "found %s" % (dim, found)

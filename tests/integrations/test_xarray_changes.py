@@ -632,9 +632,12 @@ def test_messages_about_regions_and_modes():
             UsageError, match=r"'time' .*other values.*or another order"
         ):
             dataset.from_xarray("g", wrong, region={"time": "auto"})
-    dataset.from_xarray("h", weather().isel(time=[0, 0, 1])).close()
-    with pytest.raises(UsageError, match=r"'time' .* a value of its coordinate twice"):
-        dataset.from_xarray("h", weather().isel(time=[0]), region="auto")
+    dataset.from_xarray("h", weather().isel(time=[0, 1, 1])).close()
+    for path, times in ("h", [0]), ("g", [0, 1, 1]):
+        message = "'time' .* the value '%s.*' of its coordinate twice"
+        message %= str(weather().time.values[1]).partition("T")[0]
+        with pytest.raises(UsageError, match=message):
+            dataset.from_xarray(path, weather().isel(time=times), region="auto")
     with pytest.raises(UsageError, match=r"'time' .*found slice"):
         dataset.from_xarray("g", weather(), region={"time": slice(0, 4, 2)})
     with pytest.raises(UsageError, match=r"'a' to change one, not 'r\+'"):
