@@ -94,17 +94,39 @@ def without_trailer(storage: Storage, sections: Sections) -> Storage:
 
 
 def end_before_append(whole: Storage, start: int, sections: Sections) -> int | None:
-    """Return the end of the trailer at `start`, if an append has begun behind it."""
+    """Return the end of the trailer at `start`, if an append has begun behind it.
+
+    The file may have lost its trailer before. If that is there, but its separator is
+    damaged, the file has the right size, or an intact index is at its end.
+    """
     header, metadata = sections.header, sections.metadata
     if start == whole.size or header is None or metadata is None:
         return None
     with suppress(FormatError):
         behind = PartStorage(whole, start, whole.size)
         nbytes = trailer_nbytes(header, metadata.value, behind.read_at)
-        end = start + (nbytes or whole.size)
-        if end < whole.size and begins_left_over(whole.read_at(end, LEFT_OVER_HEAD)):
-            return end
+        end, size = start + nbytes, index_size(count_slots(header, metadata.value))
+        head = whole.read_at(end, LEFT_OVER_HEAD)
+        if end >= whole.size or not begins_left_over(head):
+            return None
+        is_trailer = not nbytes and (
+            whole.size - start == len(SEPARATOR) + size
+            or _ends_with_index(whole, size, whole.size, start)
+        )
+        # An append may have written the trailer of the new chunks.
+        return None if is_trailer and _search(whole) is None else end
     return None
+
+
+def _ends_with_index(whole: Storage, size: int, stop: int, least: int) -> bool:
+    """Return whether an intact index of `size` bytes ends at `stop`.
+
+    It may begin at `least`.
+    """
+    start, end = stop - size, stop - CRC_LENGTH
+    if start < least:
+        return False
+    return whole.read_at(end, CRC_LENGTH) == _crc_of_extent(whole, start, end)
 
 
 def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
@@ -283,18 +305,11 @@ class _TrailerCheck:
                 message = behind + ": another packed file begins there"
                 self.report.note("chunks", ANOTHER, message, extent=where)
                 return position
-            if position == expected and self._ends_at(position, size):
+            is_index = _ends_with_index(whole, size, position, self.copy_start)
+            if position == expected < whole.size and is_index:
                 self._add(behind + ", where Zarr looks for it", *where)
                 return position
         return whole.size
-
-    def _ends_at(self, position: int, size: int) -> bool:
-        """Return whether an intact index of `size` bytes ends there, and no file."""
-        whole, start = self.inspection.whole, position - size
-        if position >= whole.size or start < self.copy_start:
-            return False
-        stop = position - CRC_LENGTH
-        return whole.read_at(stop, CRC_LENGTH) == _crc_of_extent(whole, start, stop)
 
     def check(self) -> None:
         """Check separator, index, padded copy and table of blocks."""

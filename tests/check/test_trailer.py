@@ -79,6 +79,18 @@ def test_every_length_is_reported(case):
     assert ["no-trailer"] == [f.kind for f in found.findings]
 
 
+@cases
+@pytest.mark.parametrize("nbytes", [8, 16, 24])
+def test_zeros_in_the_place_of_the_separator_are_damage(case, nbytes):
+    """They are not what an append has left, if the index is intact."""
+    content = shard(**case)
+    start = content.index(SEPARATOR)
+    nbytes = min(nbytes, len(content) - start - 20)  # an entry and the checksum
+    found = report(content[:start] + bytes(nbytes) + content[start + nbytes :])
+    assert {"trailer"} == {f.kind for f in found.findings}
+    assert not found.ok
+
+
 def test_a_shard_that_was_cut_off_is_truncated():
     """No other program has changed the file."""
     content = shard()
