@@ -36,7 +36,7 @@ from .._format.append_plan import (
     stating_chunks,
 )
 from .._format.array_metadata import Description, new_array
-from .._format.block_table import raw_row
+from .._format.block_table import BlockRow, raw_row
 from .._format.chunks import (
     check_digest,
     compress,
@@ -332,7 +332,9 @@ def _read_appendable(
             if table:
                 cursor.move(cursor.position - digest_size)
                 proof = frame.header.raw + bytes(cursor.read(digest_size))
-                if row := raw_row(table, slots[frame.number], proof):
+                row = raw_row(table, slots[frame.number], proof)
+                of_chunk = frame.header.nbytes, frame.header.ctbytes
+                if row and BlockRow.decode(row, *of_chunk):  # as readers check it
                     rows[frame.number] = row
         check_offsets(beginning.offsets or [], boundaries)
         if not is_stated:

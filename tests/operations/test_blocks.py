@@ -189,6 +189,21 @@ def test_append_drops_rows_of_other_chunks(tmp_path):
     check(path, numpy.concatenate([array, array[:1]]), 2)
 
 
+def test_append_drops_a_row_that_readers_refuse(tmp_path):
+    """Its blocks end in a wrong order."""
+    path = pack(tmp_path / "a.blp", ROWS)
+    content = bytearray(path.read_bytes())
+    start, end = table_in(content)
+    at = start + 16 + block_table.BLOSC_HEADER_LENGTH
+    content[at : at + 8] = content[at + 4 : at + 8] + content[at : at + 4]
+    digest = block_table._digest_of(bytes(content[start : end - 4]), content[-4:])
+    content[end - 4 : end] = digest
+    path.write_bytes(content)
+    assert ["trailer"] == [finding.kind for finding in bp.verify(path).findings]
+    append_ndarray_to_file(ROWS[:1], path, blosc_args=ARGS)
+    check(path, numpy.concatenate([ROWS, ROWS[:1]]), 7)
+
+
 def test_append_to_a_grid(tmp_path):
     path = pack(tmp_path / "a.blp", FULL, chunks=(1024, 200))
     append_ndarray_to_file(ROWS[-600:], path, blosc_args=ARGS)
