@@ -283,6 +283,7 @@ class Node:
                 layout = self._reopened()
             except (FormatError, FileNotFoundError) as error:
                 if not folder.is_remote:
+                    folder.check_name()  # a writer removes the files one by one
                     raise
                 raise StaleDataset(self.path) from error
             if folder.is_remote and not self._layout.is_same(layout):
