@@ -259,6 +259,51 @@ def test_rows_that_are_removed_while_a_thread_reads(layout, tmp_path, monkeypatc
     assert reading.found
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("length", [32, 30, 8, 5])
+def test_rows_that_were_removed_since_a_file_was_opened(length, sparse, tmp_path):
+    """Neither the open file nor the fill value has the items of the new state."""
+    path, what = tmp_path / "a", {"chunks": 4, "shards": 8}
+    data = {"shape": 40, "dtype": "i8"} if sparse else {"data": np.zeros(40, "i8")}
+    dataset.create_array(path, **data, **what).close()
+    reader = dataset.open(path)
+    assert {0} == values_in(reader[:])
+    with dataset.open(path, "r+") as writer:
+        writer[:] = 1
+        assert {1} == values_in(reader[:])
+        writer.resize(length)
+        writer[:] = 2
+    for start in (0, 8, length - 1):
+        with pytest.raises((StorageError, DamageError), match="removed rows"):
+            reader[start:]
+    if length >= 8:  # the first file has all of its rows
+        assert {2} == values_in(reader[:8])
+    reader.refresh()
+    assert {2} == values_in(reader[:])
+    assert length == len(reader)
+
+
+@pytest.mark.parametrize("kind", ["superchunk array", "superchunk table"])
+def test_refresh_while_a_writer_removes_it(kind, tmp_path, monkeypatch):
+    """A file is missing in the folder that was replaced: that is no damage."""
+    path, sizes = tmp_path / "a", tmp_path / "hidden" / "meta" / "sizes"
+    KINDS[kind](path)
+    reader = dataset.open(path)
+    path.rename(tmp_path / "hidden")
+    KINDS[kind](path)
+    tree = type(reader._layout.folder.tree)
+    read = tree.read
+
+    def removing(*arguments):
+        found = read(*arguments)
+        sizes.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(tree, "read", removing)
+    with pytest.raises(StorageError, match="removed it, or replaced it"):
+        reader.refresh()
+
+
 def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeypatch):
     """Two threads read the document, and the one that began first ends last."""
     path = tmp_path / "d"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
@@ -27,6 +27,7 @@ from ..._arrays.loader import (
     plan_runs,
 )
 from ..._arrays.source import Needs, Room
+from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
@@ -102,7 +103,7 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        self._epoch = folder.tree.state.root.epoch
+        self._version = folder.tree.state.version  # of the document
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
 
@@ -302,7 +303,8 @@ class ShardFiles(ChunkFiles):
         # Blocks of chunks may take less time than a thread.
         quick = self.sharding.has_blocks and some and not has_room
         how = partial(self._load_run, loading, used), has_room, quick
-        if self.is_far or numbers[0] // slots == numbers[-1] // slots:
+        is_one = numbers[0] // slots == numbers[-1] // slots
+        if self.is_far or (is_one and not self.sparse):
             try:
                 self._work_on(numbers, *how)
             except FormatError:
@@ -310,13 +312,7 @@ class ShardFiles(ChunkFiles):
                     self._check_missing()
                 raise
             return
-        before = tree.renew()
-        if self.sparse and before.root.epoch != self._epoch:
-            # A change of several files may have removed files that are open: all of
-            # their items have got the fill value.
-            self.close()
-            self._epoch = before.root.epoch
-        since, wanted, absent = before.root.epoch, numbers, set[int]()
+        before, wanted, absent = tree.renew(), numbers, set[int]()
         for _ in attempts(self.folder.path()):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
@@ -327,15 +323,18 @@ class ShardFiles(ChunkFiles):
             moving: set[str] = set()
             if now.pending != before.pending:
                 moving = {n for n, new in now.pending.items() if new}
-            is_new = now.root.epoch != since
-            changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
+            changed = {n for n in used if self._is_replaced(n, used[n], now, moving)}
             if absent:  # they may be there now
                 changed |= absent.intersection(self.stored())
             if absent and moving:
                 full, names = self.folder.full, self.names
                 changed |= {n for n in absent if full(names(n)) in moving}
             if not changed:
-                return
+                if now.version == self._version or not self._lacks_items(used, absent):
+                    return
+                self._check_missing()  # rows that were removed have no fill value
+                if tree.state is now:
+                    return
             before = now
             self._open.drop(changed)
             absent -= changed
@@ -344,19 +343,24 @@ class ShardFiles(ChunkFiles):
             wanted = [number for number in numbers if number // slots in changed]
 
     def _is_replaced(
-        self, number: int, versions: set[object], moving: Container[str], is_new: bool
+        self, number: int, versions: set[object], now: TreeState, moving: Container[str]
     ) -> bool:
-        """Return whether a file is no longer the one that was read.
-
-        `is_new` says that the state is another one.
-        """
+        """Return whether a file is no longer the one that was read."""
         name = self.names(number)
         if self.folder.full(name) in moving:
             return True
-        now = self.folder.version_of(name)
-        # A file that was removed, with rows or all, can be read while it is open. But a
-        # change may have removed it meanwhile.
-        return versions != {now} and (now is not None or len(versions) > 1 or is_new)
+        found = self.folder.version_of(name)
+        # A file of a dataset that was removed can be read while it is open. But a
+        # change may have removed its rows, or given all of them the fill value.
+        is_removed = found is None and now.version == self._version
+        return versions != {found} and (len(versions) > 1 or not is_removed)
+
+    def _lacks_items(self, used: Collection[int], absent: set[int]) -> bool:
+        """Return whether items have the fill value, as no file has them."""
+        files = ((self._open.get(number) or (None,))[0] for number in used)
+        return self.sparse and bool(
+            absent or any(file is None or file.shape is not None for file in files)
+        )
 
     def _load_waiting(self, numbers: Sequence[int], loading: Loading) -> Sequence[int]:
         """Load the chunks that wait in memory; return the numbers of the others."""
