@@ -27,7 +27,6 @@ from ..._arrays.loader import (
     plan_runs,
 )
 from ..._arrays.source import Needs, Room
-from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
@@ -304,7 +303,9 @@ class ShardFiles(ChunkFiles):
         quick = self.sharding.has_blocks and some and not has_room
         how = partial(self._load_run, loading, used), has_room, quick
         is_one = numbers[0] // slots == numbers[-1] // slots
-        if self.is_far or (is_one and not self.sparse):
+        if self.is_far or (
+            is_one and not (self.sparse and self.folder.store.can_rename)
+        ):
             try:
                 self._work_on(numbers, *how)
             except FormatError:
@@ -313,6 +314,7 @@ class ShardFiles(ChunkFiles):
                 raise
             return
         before, wanted, absent = tree.renew(), numbers, set[int]()
+        removed: dict[int, set[object]] = {}  # the versions of files that were missing
         for _ in attempts(self.folder.path()):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
@@ -323,37 +325,48 @@ class ShardFiles(ChunkFiles):
             moving: set[str] = set()
             if now.pending != before.pending:
                 moving = {n for n, new in now.pending.items() if new}
-            changed = {n for n in used if self._is_replaced(n, used[n], now, moving)}
+            is_new = now.version != self._version
+            changed = {
+                n
+                for n in used
+                if self._is_replaced(
+                    n, used[n], moving, is_new and removed.get(n) != used[n]
+                )
+            }
             if absent:  # they may be there now
                 changed |= absent.intersection(self.stored())
             if absent and moving:
                 full, names = self.folder.full, self.names
                 changed |= {n for n in absent if full(names(n)) in moving}
             if not changed:
-                if now.version == self._version or not self._lacks_items(used, absent):
+                if not is_new or not self._lacks_items(used, absent):
                     return
                 self._check_missing()  # rows that were removed have no fill value
-                if tree.state is now:
+                if tree.state.version == now.version:
                     return
             before = now
             self._open.drop(changed)
+            removed |= {n: used[n] for n in changed & used.keys()}
             absent -= changed
             for number in changed & used.keys():
                 del used[number]
             wanted = [number for number in numbers if number // slots in changed]
 
     def _is_replaced(
-        self, number: int, versions: set[object], now: TreeState, moving: Container[str]
+        self, number: int, versions: set[object], moving: Container[str], is_new: bool
     ) -> bool:
-        """Return whether a file is no longer the one that was read."""
+        """Return whether a file is no longer the one that was read.
+
+        `is_new` says that the document is another one than when the array was opened,
+        and that the file was not opened again with the same result.
+        """
         name = self.names(number)
         if self.folder.full(name) in moving:
             return True
-        found = self.folder.version_of(name)
+        now = self.folder.version_of(name)
         # A file of a dataset that was removed can be read while it is open. But a
         # change may have removed its rows, or given all of them the fill value.
-        is_removed = found is None and now.version == self._version
-        return versions != {found} and (len(versions) > 1 or not is_removed)
+        return versions != {now} and (now is not None or len(versions) > 1 or is_new)
 
     def _lacks_items(self, used: Collection[int], absent: set[int]) -> bool:
         """Return whether items have the fill value, as no file has them."""
