@@ -597,9 +597,11 @@ def _state_of(found: layouts.Found) -> object:
     """Return a value that changes when a writer commits a change of an array or table.
 
     Members of a group are checked again by themselves. Raises `StaleDataset` if another
-    dataset has got the name.
+    dataset has got the name. None at a URL.
     """
     folder, layout, kind = found
+    if folder.is_remote:
+        return None
     folder.check_name()
     with suppress(LinkFound, FormatError):  # opening it raises the error
         known = folder.tree.renew()
