@@ -278,8 +278,8 @@ class Node:
         """
         if self._ask("refresh") is FRESH:
             folder = self._layout.folder
-            folder.tree.read()
             try:
+                folder.tree.read()
                 layout = self._reopened()
             except (FormatError, FileNotFoundError) as error:
                 if not folder.is_remote:

@@ -14,6 +14,7 @@ import pytest
 from dataset.inside import FolderChange, FolderStore
 
 from bloscpack import dataset
+from bloscpack.dataset import layouts
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import DamageError, StorageError
 
@@ -302,6 +303,25 @@ def test_refresh_while_a_writer_removes_it(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(tree, "read", removing)
     with pytest.raises(StorageError, match="removed it, or replaced it"):
         reader.refresh()
+
+
+def test_a_member_that_is_replaced_while_it_is_looked_up(tmp_path, monkeypatch):
+    """Its old folder has lost its document, and is not empty yet."""
+    path, find = tmp_path / "g", layouts.find
+    with dataset.create_group(path) as group:
+        group["x"] = [1]
+
+    def finding(folder, **options):
+        if folder.path().endswith("x") and not (tmp_path / "x").exists():
+            folder.store.hold()
+            (path / "x").rename(tmp_path / "x")
+            (tmp_path / "x" / "zarr.json").unlink()
+            dataset.create_array(path / "x", [2]).close()
+        return find(folder, **options)
+
+    reader = dataset.open(path)
+    monkeypatch.setattr(layouts, "find", finding)
+    assert [2] == reader["x"][:].tolist()
 
 
 def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeypatch):

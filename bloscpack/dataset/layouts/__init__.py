@@ -256,9 +256,7 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     """Return what is in a folder of a group, which may commit it."""
     options["is_member"] = True
     members = folder.tree.state.members
-    if members is None:
-        return find_any(folder.dataset(name), **options)
-    copy = members.get(folder.full(name))
+    copy = None if members is None else members.get(folder.full(name))
     if copy is not None and says_committed(copy):
         inner = folder.child(name)
         try:
@@ -272,7 +270,7 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     found = find_any(inner, **options)
     if found is None:
         inner.check_name()
-    if found is None or copy is not None:
+    if found is None or members is None or copy is not None:
         return found
     if found.layout != "folder" and not _stated_commit(found.folder)[1]:
         return found
