@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy
 
-from .._engine.forks import renew_after_fork
+from .._engine.forks import cached_property, renew_after_fork
 from .._engine.threads import Workspace, run_length
 from .._format.block_table import BlockRow, blocks_of
 from .._format.chunks import decompress_verified, read_blocks, verified_chunk
@@ -201,8 +201,15 @@ class ChunkLoader(ChunkSource):
     is_far: bool = False
 
     def __init__(self, cache_nbytes: int = CACHE_NBYTES) -> None:
-        self._cache = ChunkCache(cache_nbytes)
-        self._workspace = Workspace()
+        self._cache_nbytes = cache_nbytes
+
+    @cached_property
+    def _cache(self) -> ChunkCache:
+        return ChunkCache(self._cache_nbytes)
+
+    @cached_property
+    def _workspace(self) -> Workspace:
+        return Workspace()
 
     def _loading(
         self,
