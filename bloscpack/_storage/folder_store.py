@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from .._engine.forks import cached_property
-from .._engine.threads import ordered
+from .._engine.threads import ordered, run_length
 from .._format.names import check_name, is_safe_part, is_short
 from ..exceptions import StorageError
 from .base import Storage
@@ -578,7 +578,8 @@ def _sync_all(sync: Callable[[str], None], names: list[str]) -> None:
     A file system writes them together then.
     """
     nthreads = SYNCED_AT_ONCE if len(names) >= SYNCED_AT_ONCE else 1
-    ordered(names, sync, lambda _: None, nthreads, waits=True)
+    run = run_length(len(names), 1, nthreads)
+    ordered(names, sync, bool, nthreads, run, waits=True)
 
 
 class OpenFile(Reopenable, Storage):
