@@ -79,8 +79,7 @@ class FolderChange(Change):
             self._unnamed.add(name)
             self._folders.add(folder_of(name))
         if not is_there:
-            self._make_folder(name)
-            status = self.store.status_of(name)
+            status = self._make_folder(name)
         if status is not None:
             first = self._inodes.setdefault(status.st_ino, name)
             other = None if first == name else self.store.status_of(first)
@@ -88,13 +87,15 @@ class FolderChange(Change):
                 raise UsageError(SAME_NAME % (first, name))
         self._in_use.add(name)
 
-    def _make_folder(self, name: str) -> None:
+    def _make_folder(self, name: str) -> os.stat_result:
+        """Make a folder, and return its status."""
         like = self._access.of_folder(name)
         self.store.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
         made = self.store.subfolder(name).hold()
         if made.number is None or is_new_folder(made.number):
             self._access.give(made.number, like, name)
             self._access.new.add(name)
+        return made.status
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file, whose content is written in pieces.
