@@ -43,6 +43,8 @@ LONG_NBYTES = 2**18
 # kept; at a URL, where each read is a round trip. Reading and keeping a chunk takes as
 # long as about 8 blocks.
 READS_OF_BLOCKS, REMOTE_READS_OF_BLOCKS = 8, 2
+# Number of places where a thread may read on at the same time, and be noticed.
+FOLLOWED = 8
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
 # and about the least number for which another thread is of use.
 RUN_NBYTES = 2**20
@@ -392,19 +394,28 @@ class ChunkLoader(ChunkSource):
         blocks at a time, and the chunk is short: these reads would take longer.
         """
         size, count, cache = row.header.nbytes, len(row.ends), self._cache
-        latest, before = cache.latest, key[0] * count
+        latest, number = cache.latest, key[0]
+        before, reads = number * count, {**latest.reads}
         first, after = before + runs[0][0], before + runs[-1][1]
-        low, high, follows = latest.reads
+        around = [n for n in (number, number - 1, number + 1) if n in reads]
+        low, high, follows = reads.pop(around[0]) if around else (-1, -1, 0)
         is_near = low <= after and first <= high and 4 * (after - first) <= count
         follows = follows + 1 if is_near else 0
-        most = REMOTE_READS_OF_BLOCKS if self.is_far else READS_OF_BLOCKS
-        if follows >= READS_OF_BLOCKS > count // 8 and not self.is_far:
+        is_whole = follows >= READS_OF_BLOCKS > count // 8 and not self.is_far
+        if is_whole:
             latest.wanted = key
-        elif cache.count_read(key, size) < most:
-            latest.reads = first, after, follows
-            return False
-        latest.reads = before, before + count, follows
-        return size <= cache.limit
+            if latest.key is not None and abs(number - latest.key[0]) > 1:
+                cache.count_read(key, size)  # it reads on there, too: this one is kept
+        else:
+            most = REMOTE_READS_OF_BLOCKS if self.is_far else READS_OF_BLOCKS
+            is_whole = cache.count_read(key, size) >= most
+        if is_whole:
+            first, after = before, before + count
+        reads[number] = first, after, follows
+        if len(reads) > FOLLOWED:
+            del reads[next(iter(reads))]
+        latest.reads = reads
+        return is_whole and size <= cache.limit
 
     def _read_blocks(
         self,
@@ -482,11 +493,12 @@ def _fetch_blocks(file: BlockFile, plans: Sequence[BlockPlan]) -> dict[int, Bloc
 class _Latest(Workspace):
     """The memory of a thread for chunks, and the key of the chunk that is in it."""
 
-    key: Hashable = None
+    key: Any = None
     size = 0
-    # First block and end of those that were read last, counted from chunk 0 on; the
-    # number of reads in turn of a few blocks, each in or next to those before.
-    reads = -1, -1, 0
+    # By chunk, where the thread has read lately: first block and end of those that it
+    # has read last, counted from chunk 0 on; the number of reads in turn of a few
+    # blocks, each in or next to those before.
+    reads: Mapping[int, tuple[int, int, int]] = {}
     # The key of the chunk that is read as a whole because the thread reads on.
     wanted: Hashable = ()
 

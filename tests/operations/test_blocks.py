@@ -365,3 +365,13 @@ def test_forged_numbers(tmp_path, number, value):
     with bp.open_ndarray(path) as lazy:
         for key in KEYS[:4]:
             assert numpy.array_equal(ROWS[key], lazy[key])
+
+
+def test_two_places_where_a_thread_reads_on(tmp_path, monkeypatch):
+    """Each chunk is read once as a whole, but for the first one of each place."""
+    path = pack(tmp_path / "a.blp", FULL)
+    keys = [slice(at + i, at + i + 8) for i in range(0, 2048, 8) for at in (0, 2048)]
+    with bp.open_ndarray(path) as lazy:
+        found, count = checked_bytes(monkeypatch, lambda: [lazy[key] for key in keys])
+    assert all(map(numpy.array_equal, [FULL[key] for key in keys], found))
+    assert count < 1.2 * path.stat().st_size
