@@ -85,7 +85,9 @@ else:
         def __get__(self, instance, owner=None):
             if instance is None:
                 return self
-            value = instance.__dict__[self._name] = self._function(instance)
+            value = self._function(instance)
+            # Looking up any attribute takes longer once `__dict__` has been used.
+            object.__setattr__(instance, self._name, value)
             return value
 
 
