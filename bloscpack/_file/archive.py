@@ -27,7 +27,7 @@ from .._format.dtypes import Array, DType, exact_array
 from .._format.grid import Grid
 from .._format.names import is_safe_name, is_short
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
-from .._format.sections import encode_offsets, encode_section, free_entries
+from .._format.sections import encode_offsets, encode_section
 from .._format.shard import Trailer, count_slots, row_nbytes, trailer_of, with_rows
 from .._format.zarr_metadata import (
     ZARR_JSON,
@@ -456,8 +456,10 @@ class ShortShards:
         self, array: Array, sink: CompressedFPSink, document: ArrayDocument
     ) -> None:
         self._described, self._itemsize = describe(array), array.itemsize
-        self._sink = sink
+        self._sink, self._header = sink, copy(sink.bloscpack_header)
         self._document = document
+        # By number of axes: the first shape, and its document.
+        self._texts: dict[int, tuple[tuple[int, ...], bytes]] = {}
         # By shape: the sections in front of the chunk, the trailer, and the document.
         self._known: dict[tuple[int, ...], tuple[bytes, Trailer, bytes]] = {}
 
@@ -477,16 +479,22 @@ class ShortShards:
         return b"".join((front, chunk, digest, *end)), text
 
     def _parts(self, shape: tuple[int, ...]) -> tuple[bytes, Trailer, bytes]:
-        header, rows = copy(self._sink.bloscpack_header), shape[0]
+        header, rows, ndim = self._header, shape[0], len(shape)
         header.chunk_size = header.last_chunk = math.prod(shape) * self._itemsize
         metadata = with_rows({**self._described, "shape": shape}, rows)
         section = encode_section(metadata, self._sink.metadata_args)
         front = b"".join((header.encode(), *section.blocks()))
-        free = free_entries(header.max_app_chunks)
-        front += encode_offsets([len(front) + OFFSET_LENGTH + len(free)]) + free
+        front += encode_offsets([len(front) + OFFSET_LENGTH])
         trailer = trailer_of(header.chunk_size, header, metadata)
-        self._document.grid = Grid.of_rows(shape, rows, count_slots(header))
-        return front, trailer, encode_compactly(self._document)
+        if ndim not in self._texts:
+            self._document.grid = Grid.of_rows(shape, rows, 1)
+            self._texts[ndim] = shape, encode_compactly(self._document)
+        first, text = self._texts[ndim]  # the shape is also that of chunk and shard
+        return front, trailer, text.replace(_stated(first), _stated(shape))
+
+
+def _stated(shape: tuple[int, ...]) -> bytes:
+    return b'shape":[%s]' % ",".join(map(str, shape)).encode()
 
 
 def encode_compactly(document: ArrayDocument) -> bytes:
@@ -614,7 +622,7 @@ class ArchiveWriter:
             },
         )
         self.add_document(name, document)
-        if is_usual and header.nchunks == 1:
+        if is_usual and header.nchunks + header.max_app_chunks == 1:
             self._short[array.dtype] = ShortShards(array, sink, document)
 
     def _pack(
