@@ -209,10 +209,6 @@ class ChunkLoader(ChunkSource):
     def _cache(self) -> ChunkCache:
         return ChunkCache(self._cache_nbytes)
 
-    @cached_property
-    def _workspace(self) -> Workspace:
-        return Workspace()
-
     def _loading(
         self,
         numbers: Sequence[int],
@@ -437,7 +433,7 @@ class ChunkLoader(ChunkSource):
             return len(content)
 
         memory = self._cache.memory(row.header.nbytes)
-        done = read_blocks(read, self._workspace.view, row, runs, memory)
+        done = read_blocks(read, self._cache.stored.view, row, runs, memory)
         return memory if done else None
 
     def _use_kept(
@@ -506,7 +502,8 @@ class _Latest(Workspace):
 class ChunkCache:
     """Plain chunks by key; the one that was not used for the longest time goes first.
 
-    ``limit`` is the number of bytes that are kept at most. Many threads may use it.
+    ``limit`` is the number of bytes that are kept at most, ``stored`` memory for bytes
+    that were read. Many threads may use it.
 
     The first time that a chunk is read, it is decompressed into `memory`, where it is
     found again until the thread reads another chunk. New memory would cost more than
@@ -517,7 +514,7 @@ class ChunkCache:
         self.limit = limit
         self._chunks: dict[Hashable, Buffer] = {}
         self._counts: dict[Hashable, int] = {}  # how often others were read lately
-        self.latest = _Latest()
+        self.latest, self.stored = _Latest(), Workspace()
         self.renew_locks()
         renew_after_fork(self)
 

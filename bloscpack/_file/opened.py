@@ -668,7 +668,7 @@ class OpenedFile(Closing, ChunkLoader):
             if run.plain is not None:
                 cached[run.chunks[0][0]] = run.plain
             elif content is None:
-                content = self._workspace.view(run.stop - run.offset)
+                content = self._cache.stored.view(run.stop - run.offset)
                 content = content[: storage.read_into(content, run.offset)]
             frames, numbers, sizes = run.frames(memoryview(content or b""))
             explain = partial(state.explain, run, frames)

@@ -517,7 +517,7 @@ class ShardFiles(ChunkFiles):
                 runs = blocks_of(spans, row.header.blocksize, row.header.nblocks)
                 if runs and not self._is_read_whole(key, row, runs):
                     return self._read_blocks(storage, row, runs)
-            frame = self._workspace.view(file.sizes[slot])
+            frame = self._cache.stored.view(file.sizes[slot])
             if storage.read_into(frame, file.starts[slot]) < len(frame):
                 return None
             kept = key if size <= self._cache.limit else None
@@ -572,7 +572,7 @@ class ShardFiles(ChunkFiles):
         stops = list(map(int.__add__, starts, sizes))
         if starts[1:] == stops[:-1] and all(sizes) and not storage.is_remote:
             first = starts[0]  # one run: the usual case
-            view = self._workspace.view(stops[-1] - first)
+            view = self._cache.stored.view(stops[-1] - first)
             view = view[: storage.read_into(view, first)]
             return [
                 view[start - first : stop - first]
@@ -584,7 +584,7 @@ class ShardFiles(ChunkFiles):
         runs = list(plan_runs(extents, None, storage.is_remote))
         spans = [(run.offset, run.stop) for run in runs]
         fetched = file.read_many(spans) if storage.is_remote else ()
-        view = self._workspace.view(
+        view = self._cache.stored.view(
             0 if fetched else sum(stop - start for start, stop in spans)
         )
         frames: list[memoryview | None] = [None] * len(starts)
