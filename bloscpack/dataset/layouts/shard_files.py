@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
@@ -102,7 +102,9 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        self._version = folder.tree.state.version  # of the document
+        # Versions of the document: when the array was opened, and the last one that has
+        # removed no rows.
+        self._version = self._checked = folder.tree.state.version
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
 
@@ -339,10 +341,11 @@ class ShardFiles(ChunkFiles):
                 full, names = self.folder.full, self.names
                 changed |= {n for n in absent if full(names(n)) in moving}
             if not changed:
-                if not is_new or not self._lacks_items(used, absent):
+                if now.version in (self._version, self._checked):
                     return
-                self._check_missing()  # rows that were removed have no fill value
+                self._check_missing()  # a change may have removed rows
                 if tree.state.version == now.version:
+                    self._checked = now.version
                     return
             before = now
             self._open.drop(changed)
@@ -367,13 +370,6 @@ class ShardFiles(ChunkFiles):
         # A file of a dataset that was removed can be read while it is open. But a
         # change may have removed its rows, or given all of them the fill value.
         return versions != {now} and (now is not None or len(versions) > 1 or is_new)
-
-    def _lacks_items(self, used: Collection[int], absent: set[int]) -> bool:
-        """Return whether items have the fill value, as no file has them."""
-        files = ((self._open.get(number) or (None,))[0] for number in used)
-        return self.sparse and bool(
-            absent or any(file is None or file.shape is not None for file in files)
-        )
 
     def _load_waiting(self, numbers: Sequence[int], loading: Loading) -> Sequence[int]:
         """Load the chunks that wait in memory; return the numbers of the others."""
