@@ -171,8 +171,8 @@ class DatasetCheck:
         """Check the dataset, or the member of a group, that `find` returns; return it.
 
         If it seems to be damaged, and a writer has changed it meanwhile, it is checked
-        again: the check may have seen parts of two states. An error that is found each
-        time is none of that.
+        again: the check may have seen parts of two states. If it is changed each time,
+        the errors that were found each time are reported.
         """
         before: object = None
         errors: set[Finding] | None = None
@@ -204,6 +204,9 @@ class DatasetCheck:
             before, errors = state, seen if errors is None else errors & seen
         else:
             raise changes_too_often(report.path)
+        if errors and state != before:
+            last = trial.report.findings
+            last[:] = [f for f in last if f.severity != ERROR or f in errors]
         report.include(trial.report)
         report.losses += trial.report.losses
         self.nodes |= trial.nodes
@@ -451,9 +454,9 @@ class DatasetCheck:
                         node = layouts.array_class(found.layout)(found.folder)
                         arrays[name] = node.dims, node.shape
             if arrays == before:
-                text = "xarray can't open the group: " + told_unequal(unequal)
-                self.report.add("metadata", "lengths", text, file=member or ".")
-                return
+                break
+        text = "xarray can't open the group: " + told_unequal(unequal)
+        self.report.add("metadata", "lengths", text, file=member or ".")
 
     # Arrays
 
@@ -607,11 +610,18 @@ def _state_of(found: layouts.Found) -> object:
         known = folder.tree.renew()
         if kind == "group":
             return folder.prefix[:-1] in (known.members or ())
+        own: object = known.version
+        if known.members is not None:  # other members may change all the time
+            stated = {**known.members, **known.pending}.items()
+            start = folder.prefix
+            own = {
+                name: each for name, each in stated if (name + "/").startswith(start)
+            }
         of_kind = layouts.array_class if kind == "array" else layouts.table_class
         files = of_kind(layout).description_files
         prefixes = ["", *(name + "/" for name in folder.folders())]
         names = [*DOCUMENTS, *(prefix + file for prefix in prefixes for file in files)]
-        return known.version, [(name, folder.identity(name)) for name in names]
+        return own, [(name, folder.identity(name)) for name in names]
     return None
 
 

@@ -632,7 +632,7 @@ def _located(stored: Dataset, data: Dataset, region: Region, located: Parts) -> 
                 for index in known, data.indexes[dim]:
                     if not index.is_unique:
                         twice = index[index.duplicated()][0]
-                        found = "the value '%s' of its coordinate twice" % (twice,)
+                        found = "the value '%.200s' of its coordinate twice" % (twice,)
             raise UsageValueError(
                 "region: expected adjacent items of the dimension '%s' of the group, "
                 "found %s" % (dim, found)

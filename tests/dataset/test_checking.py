@@ -20,6 +20,7 @@ from support import FailingCalls, as_user, needs_root
 
 import bloscpack
 from bloscpack import bigfile, dataset
+from bloscpack.dataset import checking
 from bloscpack.exceptions import FormatError, Unsupported
 
 SNAPPY = "snappy"
@@ -395,3 +396,42 @@ def test_lost_documents_of_inner_groups_and_their_arrays(what, tmp_path):
     recovery = dataset.recover(path, tmp_path / "new")
     assert recovery.losses
     assert [1] == dataset.open(tmp_path / "new")["a"][:].tolist()
+
+
+def test_lengths_beside_a_writer_of_one_array(tmp_path, monkeypatch):
+    """They are reported, although the writer appends between all comparisons."""
+    with dataset.create_group(tmp_path / "g") as group:
+        longer = group.create_array("x", np.arange(40), dims=("t",))
+        group.create_array("y", np.arange(30), dims=("t",))
+        compare = checking.unequal_lengths
+
+        def appending(arrays):
+            longer.append([1])
+            return compare(arrays)
+
+        monkeypatch.setattr(checking, "unequal_lengths", appending)
+        (finding,) = dataset.verify(tmp_path / "g").findings
+    assert "different lengths" in finding.message
+
+
+def test_a_damaged_member_is_checked_once_beside_a_writer_of_another(
+    tmp_path, monkeypatch
+):
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("a", np.arange(8), chunks=2, shards=4)
+        group.create_array("b", np.arange(8), chunks=2, shards=4)
+        with group.change():
+            pass
+        damaged = tmp_path / "g" / "b" / "c" / "1"
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        checked, check = [], checking.check_file
+
+        def changing(*args):
+            checked.append(args)
+            group["a"].attrs["n"] = len(checked)
+            return check(*args)
+
+        monkeypatch.setattr(checking, "check_file", changing)
+        report = dataset.verify(tmp_path / "g", nthreads=1)
+    assert not report.ok
+    assert len(checked) < 16

@@ -324,6 +324,22 @@ def test_a_member_that_is_replaced_while_it_is_looked_up(tmp_path, monkeypatch):
     assert [2] == reader["x"][:].tolist()
 
 
+def test_a_removed_file_that_a_killed_writer_has_left(tmp_path):
+    """It is still there, behind the end, and looks unchanged."""
+    path, left = tmp_path / "a", tmp_path / "left"
+    array(path, "zarr", "i8")
+    reader = dataset.open(path)
+    assert {0} == values_in(reader[:])
+    left.hardlink_to(path / "c" / "4")
+    with dataset.open(path, "r+") as writer:
+        writer.resize(32)
+        writer[:] = 1
+    left.rename(path / "c" / "4")
+    for key in slice(None), slice(20, 40):
+        with pytest.raises(StorageError, match="removed rows: open the array again"):
+            reader[key]
+
+
 def test_an_old_document_does_not_get_the_version_of_a_new_one(tmp_path, monkeypatch):
     """Two threads read the document, and the one that began first ends last."""
     path = tmp_path / "d"
