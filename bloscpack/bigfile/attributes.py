@@ -288,8 +288,7 @@ class AttributeSet(MutableMapping[str, Any]):
             path = os.path.join(self._folder, ATTRIBUTES)
             self._tree.replace_text(path, encode(found))
             if removed:  # the legacy file would bring them back
-                with suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self._folder, LEGACY))
+                self._tree.remove_file(os.path.join(self._folder, LEGACY))
             self._known = (None, {})
 
     def raw(self, name: str) -> Attribute:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -391,8 +390,7 @@ class File(Closing):
             # Rows that are appended would be as public as these.
             stale.update(filter(is_data_file, os.listdir(folder)))
         for name in stale.difference(names):
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))
+            tree.remove_file(os.path.join(folder, name))
         tree.replace_text(os.path.join(folder, ATTRIBUTES), b"")
 
     def close(self) -> None:

@@ -198,14 +198,18 @@ class Tree:
             raise
         return descriptor
 
+    def remove_file(self, path: str) -> None:
+        """Remove a file, if there is one."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
     def create_file(self, path: str) -> None:
         """Create an empty data file, in place of an old one.
 
         Other users may have opened the old file, and would read the new rows; or it may
         be a hard link to a file that is none of the tree.
         """
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+        self.remove_file(path)
         os.close(self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
 
     def read_text(self, path: str) -> bytes:
@@ -309,8 +313,7 @@ class Tree:
         if content != old:
             self.replace_text(os.path.join(folder, HEADER), content)
         if not unwritten:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            self.remove_file(path)
 
 
 @contextmanager
