@@ -34,7 +34,7 @@ from .._storage.urls import path_of
 from .._types import Path, StorageOptions
 from ..abstract_io import Progress, effective_nthreads
 from ..constants import MAGIC
-from ..exceptions import DamageError, FormatError, Unsupported, UsageError
+from ..exceptions import FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
     MISSING,
@@ -250,17 +250,17 @@ class DatasetCheck:
                     self._description_failed(error)
                     continue
                 if found is None:
+                    message = ""
                     if is_member_name(name) and folder.dataset(name).is_leftover:
-                        used.add(folder.full(name))
                         message = "a dataset that was not created or removed to the end"
-                        self.report.note("files", "unused", message, file=inner)
                     elif is_member_name(name) and layouts.is_left(folder, name):
-                        used.add(folder.full(name))
                         message = (
                             "this folder is no member, as the document of the group "
                             "has none of this name: it was renamed or moved here, or "
                             "it is what is left of a member that was removed"
                         )
+                    if message:
+                        used.add(folder.full(name))
                         self.report.note("files", "unused", message, file=inner)
                     elif "zarr" in (layout, self.report.layout):
                         self._check_lost(folder, member, name, used)
@@ -287,11 +287,8 @@ class DatasetCheck:
     ) -> None:
         """Report the arrays in a folder, which is no member, without documents."""
         for path in _lost_documents(folder, name):
-            lost = DamageError(
-                "the document of an array is missing: the folder has its chunks",
-                section="metadata",
-                filename=folder.path(path + "/" + ZARR_JSON),
-            )
+            message = "the document of an array is missing: the folder has its chunks"
+            lost = folder.damage(message, path + "/" + ZARR_JSON)
             if path != name and folder.full(name) not in used:
                 self._note_no_document(joined_name(member, name))
             used.update((folder.full(name), folder.full(path)))

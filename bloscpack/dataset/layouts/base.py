@@ -593,11 +593,8 @@ class TableLayout(NodeLayout):
     def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
         if not self.folder.is_folder(column_prefix):
             found = "no folder" if self.folder.exists(column_prefix) else "none"
-            raise DamageError(
-                "expected the folder of the column '%s', found %s" % (name, found),
-                section="metadata",
-                filename=self.folder.path(column_prefix),
-            )
+            text = "expected the folder of the column '%s', found %s" % (name, found)
+            raise self.folder.damage(text, column_prefix)
         folder = self.folder.child(column_prefix)
         try:
             return self.array_class(folder, allow_pickle=self.allow_pickle)

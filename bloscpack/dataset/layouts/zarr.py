@@ -504,12 +504,8 @@ class ZarrArray(ArrayLayout):
         asked = stored[:1] if self.folder.is_remote else stored
         names = {name for number in asked if (name := self._stated_by(number)[0])}
         if len(names) > 1:
-            raise DamageError(
-                "expected shards of one array, found those of '%s'"
-                % "' and '".join(sorted(names)),
-                section="metadata",
-                filename=self.folder.path(SHARDS),
-            )
+            text = "expected shards of one array, found those of '%s'"
+            raise self.folder.damage(text % "' and '".join(sorted(names)), SHARDS)
         column = None if own.identity is None else own.identity.column
         if names:
             own.identity = Identity(names.pop())
