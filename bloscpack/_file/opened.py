@@ -466,16 +466,12 @@ class OpenedFile(Closing, ChunkLoader):
         self.is_far = state.storage.is_remote
         self.identity: Hashable = state.storage.identity
         self._version: Hashable = state.storage.version
-        if not self.nbytes:
-            self._check_empty()
-
-    def _check_empty(self) -> None:
-        """Check the chunks of a file without plain bytes: no later read needs them."""
-        try:
-            self.load(range(self.nchunks), lambda number, plain: None)
-        except BaseException:
-            self.close()
-            raise
+        if not self.nbytes:  # no later read needs the chunks
+            try:
+                self.load(range(self.nchunks), lambda number, plain: None)
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Close the file, unless the caller opened it."""

@@ -129,20 +129,17 @@ class _Sink(CompressedFPSink):
         room = header.nchunks + header.max_app_chunks
         missing = self._nput + self._free - room
         if missing > 0:
-            self._move_chunks(self._insert, free_entries(missing))
+            entries = free_entries(missing)  # all chunks move behind them
+            self._insert(entries, self.offset_storage[0], self._position)
+            distance = len(entries)
+            self.offset_storage = [offset + distance for offset in self.offset_storage]
+            self._position += distance
+            self.output_fp.seek(distance, os.SEEK_CUR)
             room += missing
         header.nchunks, header.last_chunk = self._nput, self._last_nbytes
         header.max_app_chunks = room - self._nput
         super().finalize()
         self._overwrite(self._position, header.encode())
-
-    def _move_chunks(self, insert: Insert, entries: bytes) -> None:
-        """Move all chunks towards the end, for a longer offset table."""
-        insert(entries, self.offset_storage[0], self._position)
-        distance = len(entries)
-        self.offset_storage = [offset + distance for offset in self.offset_storage]
-        self._position += distance
-        self.output_fp.seek(distance, os.SEEK_CUR)
 
 
 class Output:

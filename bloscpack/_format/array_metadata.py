@@ -392,22 +392,19 @@ class Labels:
         if isinstance(rest.get("name"), str) and rest["name"]:
             self.name = rest.pop("name")
         if isinstance(rest.get("coords"), dict) and self.dims is not None:
-            self._take_coords(rest.pop("coords"), self.dims)
+            for name, entry in rest.pop("coords").items():
+                if (
+                    isinstance(entry, dict)
+                    and isinstance(entry.get("data"), (list, int, float, str))
+                    and _are_dims(entry.get("dims"))
+                    and set(entry["dims"]) <= {*self.dims}
+                ):
+                    self.coords[name] = entry
+                else:
+                    self.attrs[name] = entry
         if isinstance(rest.get("attrs"), dict):
             self.attrs.update(rest.pop("attrs"))
         self.attrs = {**rest, **self.attrs}
-
-    def _take_coords(self, coords: JsonObject, dims: list[str]) -> None:
-        for name, entry in coords.items():
-            if (
-                isinstance(entry, dict)
-                and isinstance(entry.get("data"), (list, int, float, str))
-                and _are_dims(entry.get("dims"))
-                and set(entry["dims"]) <= {*dims}
-            ):
-                self.coords[name] = entry
-            else:
-                self.attrs[name] = entry
 
 
 def default_dims(ndim: int) -> list[str]:
