@@ -467,20 +467,21 @@ class Group(Node, Mapping[str, Node]):
 
     def _adopted(self, name: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
-        writer, path = self._writer, self._layout.folder.address_of(name)[0]
-        is_part = member._layout.folder.prefix
-        if is_part and member._writer is not None and member._writer is not writer:
-            member.close()  # the group commits it since a moment ago
-            return cast(Kind, self[name])
-        if isinstance(member, Group) and member._writer is not None:
-            member._writer.views = self._members
-        member._around = self if self._writer is not None else self._around
-        if member._writer is not None and member._writer is not self._writer:
-            member._writer.outer = self._writer
-        block, full = self._block, member._layout.folder.prefix[:-1]
-        if block is not None and full and block.has_created(full):
+        writer, own, part = self._writer, member._writer, member._part
+        if own is not None and own is not writer:
+            tree = self._opened.folder.tree
+            now = tree.read() if part and tree.store.is_remote else tree.renew()
+            if part and now.members is not None:  # the group commits it now
+                member.close()
+                return cast(Kind, self[name])
+            own.outer = writer
+        if isinstance(member, Group) and own is not None:
+            own.views = self._members
+        member._around = self if writer is not None else self._around
+        block, path = self._block, self._layout.folder.address_of(name)[0]
+        if block is not None and part and block.has_created(part):
             block.opened[path] = member  # other threads do not see it yet
-        elif self._writer is not None:
+        elif writer is not None:
             self._members.put(path, member)
         return member
 
@@ -854,7 +855,7 @@ class Group(Node, Mapping[str, Node]):
                     drop_copies(folder)
                     remove = partial(remove_dataset, folder, last, sync)
                     waiting(remove, DROPPED_WAIT)
-            except CommitsMembers:  # since a moment ago
+            except CommitsMembers:  # another thread has just let the group do so
                 self._remove_part(last)
 
     # Members that the document of the group commits
@@ -960,31 +961,26 @@ class Group(Node, Mapping[str, Node]):
         """
         writer, folder = self._check_writer(), self._layout.folder
         address, sync = folder.address_of(name)[0], self._options.sync
-        opened = {
-            m._opened.folder.address_of()[0]: m
-            for m in self._members.inside(address)
-            if m is not self
-        }
+        locked: list[Node] = []
         with ExitStack() as held:
 
             @held.push
             def fail(kind: type[BaseException] | None, *_: object) -> None:
                 # If the commit has failed, the document may commit them already.
-                for node in opened.values() if kind and writer.rule.has_failed else ():
+                for node in locked if kind and writer.rule.has_failed else ():
                     node._check_writer().rule.has_failed = True
 
             def take(member: layouts.Found) -> None:
-                at = member.folder.address_of()[0]
-                known = self._members.get(at)
+                known = self._members.get(member.folder.address_of()[0])
                 if known is None:
                     held.enter_context(closing(writer_for(member, sync)))
                     return
-                opened[at] = known  # this program has locked it
+                locked.append(known)  # this program has locked it
                 held.enter_context(known._check_writer().turn(holds=False))
                 known.flush()
 
             def hold(member: layouts.Found) -> None:
-                # Another thread that has locked it has it among the members soon.
+                # Another thread may be opening it: wait until it is in `_members`.
                 waiting(partial(take, member), DROPPED_WAIT)
 
             with writer.change() as change:
@@ -995,10 +991,12 @@ class Group(Node, Mapping[str, Node]):
                     if error.errno not in NO_MORE:
                         raise
                     raise StorageError(error.errno, MANY_LOCKS, self.path) from None
-            members = folder.tree.state.members or {}
-            for at, node in opened.items():
-                path = next((n for n in members if folder.address_of(n)[0] == at), None)
-                if path is not None:
+            members = {
+                folder.address_of(n)[0]: n for n in folder.tree.state.members or ()
+            }
+            for node in self._members.inside(address):
+                path = members.get(node._opened.folder.address_of()[0])
+                if path is not None and node._writer is not writer:
                     node._join(writer, folder.child(path))
 
     def _remove_part(self, name: str) -> None:

@@ -319,19 +319,18 @@ class Node:
     def _turn(self, call: str = "change") -> Iterator[Writer]:
         """Keep the other threads from changing and closing it; yield the writer.
 
-        While this waits, the first change of several members of a group may give it the
-        writer of the group, whose lock must not be taken inside that of the one before.
+        While this waits for the lock, `Group.change` may give the node the writer of
+        the group, whose lock must not be taken inside of the other: a deadlock.
         """
         while True:
             writer = self._check_writer(call)
             writer.check(self.path)
             with writer.lock:
-                if self._writer is not writer:
-                    continue
-                with writer.turn(call):
-                    self._check_writer(call)  # another program may have removed it
-                    yield writer
-                return
+                if self._writer is writer:
+                    with writer.turn(call):
+                        self._check_writer(call)  # another program may have removed it
+                        yield writer
+                    return
 
     def _read(self, function: Callable[[], Result], call: str = "read") -> Result:
         """Return the result of a function that reads items, all of one state."""

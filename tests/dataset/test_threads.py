@@ -460,7 +460,7 @@ def test_an_old_copy_that_a_thread_finds_while_its_member_is_removed(tmp_path):
 # The first change of several members of a group, beside other threads
 
 
-def united_by_a_thread(group):
+def let_a_thread_unite(group):
     """Let another thread make the first such change."""
     before = group.commits_members
 
@@ -473,7 +473,7 @@ def united_by_a_thread(group):
     assert group.commits_members
 
 
-def first(monkeypatch, name, action):
+def call_before_next(monkeypatch, name, action):
     """Let the module of groups call `action` before its next call of a function."""
     genuine = getattr(groups, name)
 
@@ -520,7 +520,7 @@ def test_a_thread_that_waits_for_a_member_waits_for_the_group(plain_group, monke
 
 def test_a_member_that_is_opened_meanwhile(plain_group, monkeypatch):
     """It is changed by the writer of the group, as all its members are."""
-    first(monkeypatch, "open_node", lambda: united_by_a_thread(plain_group))
+    call_before_next(monkeypatch, "open_node", lambda: let_a_thread_unite(plain_group))
     member = plain_group["a"]
     with plain_group.change():
         member.append([3])
@@ -529,7 +529,53 @@ def test_a_member_that_is_opened_meanwhile(plain_group, monkeypatch):
 
 
 def test_a_member_that_is_removed_meanwhile(plain_group, monkeypatch):
-    """Also from the document, which commits it since a moment ago."""
-    first(monkeypatch, "drop_copies", lambda: united_by_a_thread(plain_group))
+    """Also from the document, which another thread has just let commit it."""
+    call_before_next(
+        monkeypatch, "drop_copies", lambda: let_a_thread_unite(plain_group)
+    )
     del plain_group["a"]
     assert [] == list(plain_group)
+
+
+@pytest.mark.parametrize("call", ["open", "create", "require", "replace", "inside"])
+def test_a_group_that_another_writer_has_united(call, tmp_path):
+    """All that is opened and created from then on belongs to the group."""
+    with dataset.create_group(tmp_path / "g") as group:
+        group["x"], group["in/y"] = [1, 2], [3]
+    with dataset.open(tmp_path / "g", "r+") as group:
+        with dataset.open(tmp_path / "g", "r+") as other, other.change():
+            other["x"].append([3])
+        calls = {
+            "open": lambda: group["x"],
+            "create": lambda: group.create_array("n", [1, 2, 3]),
+            "require": lambda: group.require_array("x", 3, "i8"),
+            "replace": lambda: group.__setitem__("x", [1, 2, 3]) or group["x"],
+            "inside": lambda: group.create_array("in/n", [1, 2, 3]),
+        }
+        member = calls[call]()
+        assert [1, 2, 3] == member[:].tolist()
+        with group.change():
+            member.append([4])
+            group["in/y"].append([5])
+    with dataset.open(tmp_path / "g") as group:
+        assert [3, 5] == group["in/y"][:].tolist()
+    assert [] == dataset.verify(tmp_path / "g").findings
+
+
+def test_a_member_of_an_inner_group_that_is_opened_meanwhile(plain_group, monkeypatch):
+    """It gets the writer of the outer group with the others."""
+    inner = plain_group.create_group("in")
+    inner["y"] = [1]
+    with inner.change():
+        pass
+    found, flush = [], Node.flush
+
+    def opening(node):
+        monkeypatch.setattr(Node, "flush", flush)
+        flush(node)
+        found.append(inner["y"])
+
+    monkeypatch.setattr(Node, "flush", opening)
+    with plain_group.change():
+        found[0].append([2])
+    assert [1, 2] == inner["y"][:].tolist()
