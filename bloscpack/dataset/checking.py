@@ -2,7 +2,8 @@
 
 Descriptions are read as a reader reads them, and each file that the dataset should have
 is checked (`file_checks`). Other files and folders become notes. Damage never raises.
-Only a folder that is no dataset, or a dataset of an unknown kind, raises an error.
+Only a folder that is no dataset, a dataset of an unknown kind, or one that other
+programs change during each attempt raises an error.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from functools import partial
 
 from .._check.findings import ERROR, Finding, failure_kind
 from .._check.note import told
@@ -53,9 +53,10 @@ from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .layouts.zarr import ZarrArray
 
-# Maximum number of times that an array or a table is checked while writers change it.
+# Maximum number of times that a dataset is checked while writers change it.
 ATTEMPTS = 20
-# The numbers of errors about a dataset that other programs replace or change.
+# The `errno` of the errors about a dataset that other programs have replaced, or change
+# again and again.
 CHANGING = errno.ESTALE, errno.EAGAIN
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
@@ -98,6 +99,8 @@ def verify(
         If this library can't read a dataset of this structure.
     OSError
         If there is no such folder.
+    StorageError
+        If other programs change the dataset during each attempt.
 
     Examples
     --------
@@ -174,18 +177,17 @@ class DatasetCheck:
         again: the check may have seen parts of two states. If it is changed each time,
         the errors that were found each time are reported.
         """
-        before: object = None
+        report, before = self.report, object()
         errors: set[Finding] | None = None
-        for attempt in range(ATTEMPTS + 1):
+        for attempt in range(ATTEMPTS):
             found = find()
             if found is None:
                 return None
-            report = self.report
             if not member:
                 report.layout, report.kind = found.layout, found.kind
             try:
                 state = found.layout, found.kind, _state_of(found)
-                if state == before or (errors and attempt == ATTEMPTS):
+                if state == before:
                     break
                 trial = copy(self)
                 trial.report = DatasetReport(
@@ -196,15 +198,15 @@ class DatasetCheck:
                     trial._progress = None  # it has counted all files
                 trial._check(found.folder, member, found.layout, found.kind)
             except StaleDataset:
-                before = errors = None
+                before, errors = object(), None
                 continue
-            if trial.report.ok or found.folder.store.is_remote:
+            if trial.report.ok or found.folder.is_remote:
                 break
             seen = {f for f in trial.report.findings if f.severity == ERROR}
             before, errors = state, seen if errors is None else errors & seen
         else:
-            raise changes_too_often(report.path)
-        if errors and state != before:
+            if not errors:
+                raise changes_too_often(report.path)
             last = trial.report.findings
             last[:] = [f for f in last if f.severity != ERROR or f in errors]
         report.include(trial.report)
@@ -240,11 +242,16 @@ class DatasetCheck:
         else:
             for name in layouts.member_names(folder):
                 inner = joined_name(member, name)
-                find = partial(layouts.find_member, folder, name)
+
+                def find(name: str = name) -> layouts.Found | None:
+                    folder.check_name()  # else the whole dataset is checked again
+                    return layouts.find_member(folder, name)
+
                 try:
                     found = self._check_changing(find, inner)
                 except (FormatError, OSError) as error:
-                    if getattr(error, "errno", None) in CHANGING:
+                    number = getattr(error, "errno", None)
+                    if number in CHANGING and not folder.is_remote:
                         raise
                     used.add(folder.full(name))
                     self._description_failed(error)
@@ -609,11 +616,8 @@ def _state_of(found: layouts.Found) -> object:
             return folder.prefix[:-1] in (known.members or ())
         own: object = known.version
         if known.members is not None:  # other members may change all the time
-            stated = {**known.members, **known.pending}.items()
-            start = folder.prefix
-            own = {
-                name: each for name, each in stated if (name + "/").startswith(start)
-            }
+            stated, start = {**known.members, **known.pending}, folder.prefix
+            own = {n: new for n, new in stated.items() if (n + "/").startswith(start)}
         of_kind = layouts.array_class if kind == "array" else layouts.table_class
         files = of_kind(layout).description_files
         prefixes = ["", *(name + "/" for name in folder.folders())]

@@ -435,3 +435,24 @@ def test_a_damaged_member_is_checked_once_beside_a_writer_of_another(
         report = dataset.verify(tmp_path / "g", nthreads=1)
     assert not report.ok
     assert len(checked) < 16
+
+
+def test_a_group_that_is_replaced_while_it_is_checked(tmp_path, monkeypatch):
+    """The new one is checked, as a whole."""
+
+    def make(length):
+        with dataset.create_group(tmp_path / "g", mode="w") as group:
+            for name in "abc":
+                group.create_array(name, np.arange(length), chunks=2, shards=4)
+
+    check = checking.check_file
+
+    def replacing(*args):
+        monkeypatch.setattr(checking, "check_file", check)
+        make(12)
+        return check(*args)
+
+    make(8)
+    monkeypatch.setattr(checking, "check_file", replacing)
+    report = dataset.verify(tmp_path / "g", nthreads=1)
+    assert ([], 3, 9) == (report.findings, report.narrays, report.nfiles)
