@@ -43,7 +43,7 @@ LONG_NBYTES = 2**18
 # kept; at a URL, where each read is a round trip. Reading and keeping a chunk takes as
 # long as about 8 blocks.
 READS_OF_BLOCKS, REMOTE_READS_OF_BLOCKS = 8, 2
-# Number of places where a thread may read on at the same time, and be noticed.
+# Maximum number of sequential reads that are followed for each thread.
 FOLLOWED = 8
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
 # and about the least number for which another thread is of use.
@@ -401,7 +401,8 @@ class ChunkLoader(ChunkSource):
         if is_whole:
             latest.wanted = key
             if latest.key is not None and abs(number - latest.key[0]) > 1:
-                cache.count_read(key, size)  # it reads on there, too: this one is kept
+                # Another sequential read uses the memory of the thread.
+                cache.count_read(key, size)
         else:
             most = REMOTE_READS_OF_BLOCKS if self.is_far else READS_OF_BLOCKS
             is_whole = cache.count_read(key, size) >= most
@@ -491,9 +492,8 @@ class _Latest(Workspace):
 
     key: Any = None
     size = 0
-    # By chunk, where the thread has read lately: first block and end of those that it
-    # has read last, counted from chunk 0 on; the number of reads in turn of a few
-    # blocks, each in or next to those before.
+    # By number of chunk: first block and end of the last read there, counted from chunk
+    # 0 on, and the number of sequential reads so far, each in or next to that before.
     reads: Mapping[int, tuple[int, int, int]] = {}
     # The key of the chunk that is read as a whole because the thread reads on.
     wanted: Hashable = ()

@@ -75,9 +75,6 @@ class Rule(Protocol):
         """Let other writers in."""
 
 
-# Called with the first change.
-Prepare = Callable[[Change], object]
-
 Result = TypeVar("Result")
 
 
@@ -399,7 +396,7 @@ class LockedFolder:
     sync
         Whether each change is on the disk when it has been made.
     prepare
-        Called before each change, until no other writer can change the dataset.
+        Called with the first change; if it is `shared`, with each change.
     shared
         Whether other writers may lock it between two changes.
     """
@@ -413,7 +410,7 @@ class LockedFolder:
         tree: Tree,
         document: str,
         sync: bool = True,
-        prepare: Prepare = bool,
+        prepare: Callable[[Change], object] = bool,
         *,
         shared: bool = False,
     ) -> None:

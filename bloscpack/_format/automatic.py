@@ -413,13 +413,9 @@ def choose_for(sample: Buffer | Array, goal: str) -> Setting:
         array = array.T
     itemsize = array.itemsize
     typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
-    read = reader_of(items_in_order(array), itemsize)
+    items = array.reshape(-1) if array.flags.c_contiguous else array.flat
+    read = reader_of(items, itemsize)
     return choose(read, array.nbytes, goal, typesizes)
-
-
-def items_in_order(array: Array) -> Any:
-    """Return the items of an array, which can be sliced, without a copy of all."""
-    return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
 def reader_of(

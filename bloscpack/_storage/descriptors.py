@@ -74,7 +74,7 @@ class Reopenable:
             self.last_use = next_use()
             return held
         held = self._held = self._reopened()
-        self._keep()
+        self.may_close()
         return held
 
     def _reopened(self) -> Descriptor:
@@ -86,7 +86,7 @@ class Reopenable:
         _open.pop(id(self), None)
         self._release()
 
-    def _keep(self) -> None:
+    def may_close(self) -> None:
         """Let it be closed, from now on, when there are too many."""
         self.last_use = next_use()
         # When it is freed, its entry is removed: `pop` gets the reference as default.

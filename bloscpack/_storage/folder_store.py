@@ -602,9 +602,6 @@ class OpenFile(Reopenable, Storage):
         """The file descriptor, unless `may_close` was called; -1 if it is closed."""
         return -1 if self._held is None else self._held.fileno()
 
-    def may_close(self) -> None:
-        self._keep()
-
     if TYPE_CHECKING:
 
         def hold(self) -> Descriptor: ...

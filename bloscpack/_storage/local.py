@@ -114,7 +114,7 @@ class NamedFile(Reopenable, Closing):
         self._identity = status.st_dev, status.st_ino
         self._held = Descriptor(number)
         self._closed = False
-        self._keep()
+        self.may_close()
 
     def _reopened(self) -> Descriptor:
         if self._closed:

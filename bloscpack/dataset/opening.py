@@ -61,7 +61,7 @@ class Options(NamedTuple):
         Whether other writers may assign to an array at the same time.
     timeout
         Number of seconds to wait for another writer. None is 60 for one of the same
-        shard; for any other, it means not to wait.
+        shard, 5 for one of the same group, and 0 for any other.
     buffered
         Whether appended rows and assigned items wait in memory.
     pinned

@@ -629,10 +629,11 @@ def _located(stored: Dataset, data: Dataset, region: Region, located: Parts) -> 
             found = "%.200r" % (given[dim],)
             if by_values:
                 found = "other values of its coordinate, or another order"
-                for index in known, data.indexes[dim]:
+                for where, index in ("group", known), ("new data", data.indexes[dim]):
                     if not index.is_unique:
                         twice = index[index.duplicated()][0]
-                        found = "the value '%.200s' of its coordinate twice" % (twice,)
+                        found = "the value '%.200s' of its coordinate twice in the %s"
+                        found %= twice, where
             raise UsageValueError(
                 "region: expected adjacent items of the dimension '%s' of the group, "
                 "found %s" % (dim, found)

@@ -367,8 +367,8 @@ def test_forged_numbers(tmp_path, number, value):
             assert numpy.array_equal(ROWS[key], lazy[key])
 
 
-def test_two_places_where_a_thread_reads_on(tmp_path, monkeypatch):
-    """Each chunk is read once as a whole, but for the first one of each place."""
+def test_two_interleaved_sequential_reads(tmp_path, monkeypatch):
+    """Each chunk is read once as a whole, but for the first one of each read."""
     path = pack(tmp_path / "a.blp", FULL)
     keys = [slice(at + i, at + i + 8) for i in range(0, 2048, 8) for at in (0, 2048)]
     with bp.open_ndarray(path) as lazy:
