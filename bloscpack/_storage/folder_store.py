@@ -296,7 +296,7 @@ class FolderStore(Reopenable, Store):
         """Return the result of a call with the folder of a name and its last part."""
         folder, _, last = name.rpartition("/")
         if folder:  # one that was kept open may have been removed, and made again
-            with suppress(OSError):
+            with suppress(FileNotFoundError, StaleDataset):
                 return call(self._hold_inside(folder), last)
         held = self._hold_inside(folder, fresh=True)
         try:
