@@ -6,6 +6,8 @@ reads are of one state if each file that the reads have used is still there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from .._engine.forks import Owner
@@ -31,6 +33,7 @@ class Pin:
         self._path, self._owner = path, Owner()
         # The identity of each file by folder and name; None for a missing file.
         self._seen: dict[tuple[str, str], tuple[Store, object]] = {}
+        self._is_at_end = False
 
     def refuse_copy(self) -> NoReturn:
         """Raise the error for a copy in another process, which misses later reads."""
@@ -64,5 +67,18 @@ class Pin:
         """
         if not self._owner.is_here:
             self.refuse_copy()
-        if self.has_changed:
+        if not self._is_at_end and self.has_changed:
             raise DatasetChanged(self._path)
+
+    @contextmanager
+    def at_end(self) -> Iterator[None]:
+        """Compare at the end of the block what its reads have used, and not for each.
+
+        Comparing all files for each of many reads would take much longer than reading.
+        """
+        self._is_at_end = True
+        try:
+            yield
+        finally:
+            self._is_at_end = False
+        self.check()

@@ -572,7 +572,10 @@ class Group(Node, Mapping[str, Node]):
             group: Any = None
             try:
                 found = layouts.detect(Folder.open(*folder.address_of()))
-                with open_node(found, options) as group:
+                with (
+                    open_node(found, options) as group,
+                    group._layout.folder.tree.pin.at_end(),
+                ):
                     return {name: _items(group[name]) for name in names}
             except (BloscpackError, OSError, KeyError) as error:
                 pin = None if group is None else group._layout.folder.tree.pin
@@ -981,7 +984,7 @@ class Group(Node, Mapping[str, Node]):
 
             def hold(member: layouts.Found) -> None:
                 # Another thread may be opening it: wait until it is in `_members`.
-                waiting(partial(take, member), DROPPED_WAIT)
+                waiting(partial(take, member), max(DROPPED_WAIT, writer.rule.wait))
 
             with writer.change() as change:
                 try:

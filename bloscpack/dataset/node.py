@@ -24,7 +24,7 @@ from .._format.dtypes import DType
 from .._format.zarr_metadata import encode_attributes
 from .._storage.folder_store import StaleDataset
 from .._types import Json, JsonObject
-from ..exceptions import FormatError, StorageError
+from ..exceptions import FormatError, StorageError, UsageError
 from ..serializers import parse_json
 from .description import DatasetInfo
 from .folder import Folder, attempts
@@ -426,7 +426,12 @@ class ItemsNode(Node):
         files of one array.
         """
         writer = self._opened.writer
-        sees = ask(call, writer, self.path, self._now.closed)  # columns ask themselves
+        try:  # columns ask themselves
+            sees = ask(call, writer, self.path, self._now.closed)
+        except UsageError:
+            if self._opened.writer is writer:
+                raise
+            return self._read(function, call)  # with the writer of its group
         if sees is FRESH:
             self._layout.renew()
             if self._ask("info") is not sees:  # another thread has closed it

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from dataset.inside import FolderChange
+from dataset.inside import FolderChange, FolderStore
 
 from bloscpack import dataset
 from bloscpack._commit.pin import DatasetChanged
@@ -319,3 +319,21 @@ def test_a_reader_beside_a_writer_that_replaces_a_member(path):
         finally:
             writer.kill()
     assert found > 50
+
+
+def test_many_members_are_compared_once(tmp_path, monkeypatch):
+    names = ["m%d" % number for number in range(30)]
+    with dataset.create_group(tmp_path / "g") as group:
+        for name in names:
+            group[name] = [1, 2]
+    calls, identity = [], FolderStore.identity
+
+    def counted(store, name):
+        calls.append(name)
+        return identity(store, name)
+
+    monkeypatch.setattr(FolderStore, "identity", counted)
+    with dataset.open_group(tmp_path / "g") as group:
+        found = group.read(names)
+    assert names == [*found]
+    assert len(calls) < 12 * len(names)

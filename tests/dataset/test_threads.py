@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from support import run_silently
 
 from bloscpack import bigfile, dataset
 from bloscpack.dataset import group as groups
+from bloscpack.dataset import node
 from bloscpack.dataset.commit_rules import building
 from bloscpack.dataset.node import Node
 from bloscpack.exceptions import UsageError
@@ -473,16 +475,16 @@ def let_a_thread_unite(group):
     assert group.commits_members
 
 
-def call_before_next(monkeypatch, name, action):
-    """Let the module of groups call `action` before its next call of a function."""
-    genuine = getattr(groups, name)
+def call_before_next(monkeypatch, name, action, where=groups):
+    """Let a module call `action` before its next call of a function."""
+    genuine = getattr(where, name)
 
     def called(*args, **options):
-        monkeypatch.setattr(groups, name, genuine)
+        monkeypatch.setattr(where, name, genuine)
         action()
         return genuine(*args, **options)
 
-    monkeypatch.setattr(groups, name, called)
+    monkeypatch.setattr(where, name, called)
 
 
 @pytest.fixture
@@ -579,3 +581,11 @@ def test_a_member_of_an_inner_group_that_is_opened_meanwhile(plain_group, monkey
     with plain_group.change():
         found[0].append([2])
     assert [1, 2] == inner["y"][:].tolist()
+
+
+def test_a_reader_of_a_member_during_the_first_change(plain_group, monkeypatch):
+    """The member gets another writer, and is not closed."""
+    member = plain_group["a"]
+    unite = partial(let_a_thread_unite, plain_group)
+    call_before_next(monkeypatch, "ask", unite, where=node)
+    assert [1, 2] == member[:].tolist()

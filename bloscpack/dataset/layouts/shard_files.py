@@ -225,6 +225,7 @@ class ShardFiles(ChunkFiles):
             return None
         if self.sparse:
             return found
+        self._check_missing()  # a writer may have removed rows
         raise DamageError(
             "expected items of at least the shape %s, found %s; if a writer has "
             "removed rows meanwhile, open the dataset again"
