@@ -295,14 +295,20 @@ class FolderStore(Reopenable, Store):
     def _call(self, name: str, call: Callable[[Held, str], Result]) -> Result:
         """Return the result of a call with the folder of a name and its last part."""
         folder, _, last = name.rpartition("/")
-        if folder:  # one that was kept open may have been removed, and made again
-            with suppress(FileNotFoundError, StaleDataset):
-                return call(self._hold_inside(folder), last)
-        held = self._hold_inside(folder, fresh=True)
-        try:
-            return call(held, last)
-        except OSError as error:
-            raise held.explained(error, last) from None
+        fresh = not folder
+        while True:
+            try:
+                held = self._hold_inside(folder, fresh)
+            except (FileNotFoundError, StaleDataset):
+                if fresh:
+                    raise
+            else:
+                try:
+                    return call(held, last)
+                except OSError as error:
+                    if fresh or not isinstance(error, FileNotFoundError):
+                        raise held.explained(error, last) from None
+            fresh = True  # one that was kept open may have been removed, and made again
 
     def at(self, name: str) -> str:
         """Return the path that `disk` gets for a name, which is looked up now."""

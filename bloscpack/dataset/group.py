@@ -467,7 +467,8 @@ class Group(Node, Mapping[str, Node]):
 
     def _adopted(self, name: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
-        writer, own, part = self._writer, member._writer, member._part
+        writer, own = self._writer, member._writer
+        part = member._layout.folder.prefix[:-1]  # its draft is settled by the block
         if own is not None and own is not writer:
             tree = self._opened.folder.tree
             now = tree.read() if part and tree.store.is_remote else tree.renew()
