@@ -306,8 +306,9 @@ class ShardFiles(ChunkFiles):
         quick = self.sharding.has_blocks and some and not has_room
         how = partial(self._load_run, loading, used), has_room, quick
         is_one = numbers[0] // slots == numbers[-1] // slots
-        can_change = self.folder.store.can_rename  # no archive can
-        if self.is_far or (is_one and not (self.sparse and can_change)):
+        if self.is_far or (
+            is_one and not (self.sparse and self.folder.store.can_rename)
+        ):
             try:
                 self._work_on(numbers, *how)
             except FormatError:
@@ -316,6 +317,7 @@ class ShardFiles(ChunkFiles):
                 raise
             return
         before, wanted, absent = tree.renew(), numbers, set[int]()
+        removed: dict[int, set[object]] = {}  # the versions of files that were missing
         for _ in attempts(self.folder.path()):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
@@ -326,8 +328,14 @@ class ShardFiles(ChunkFiles):
             moving: set[str] = set()
             if now.pending != before.pending:
                 moving = {n for n, new in now.pending.items() if new}
-            is_new = can_change and now.version != self._version
-            changed = {n for n in used if self._is_replaced(n, used[n], moving, is_new)}
+            is_new = now.version != self._version
+            changed = {
+                n
+                for n in used
+                if self._is_replaced(
+                    n, used[n], moving, is_new and removed.get(n) != used[n]
+                )
+            }
             if absent:  # they may be there now
                 changed |= absent.intersection(self.stored())
             if absent and moving:
@@ -342,6 +350,7 @@ class ShardFiles(ChunkFiles):
                     return
             before = now
             self._open.drop(changed)
+            removed |= {n: used[n] for n in changed & used.keys()}
             absent -= changed
             for number in changed & used.keys():
                 del used[number]
@@ -352,7 +361,8 @@ class ShardFiles(ChunkFiles):
     ) -> bool:
         """Return whether a file is no longer the one that was read.
 
-        `is_new` says that the document is another one than when the array was opened.
+        `is_new` says that the document is another one than when the array was opened,
+        and that the file was not opened again with the same result.
         """
         name = self.names(number)
         if self.folder.full(name) in moving:
