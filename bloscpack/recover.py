@@ -34,6 +34,7 @@ from ._file.archive import (
     is_archive,
 )
 from ._format.array_metadata import Description
+from ._format.blosc_header import chunk_damage
 from ._format.chunks import check_digest, compress
 from ._format.grid import Grid
 from ._format.names import is_safe_name
@@ -184,10 +185,9 @@ def _filler(fill: int, blosc_args: BloscArgs, nbytes: int) -> bytes:
     try:
         return compress(bytes([fill]) * nbytes, blosc_args)
     except MemoryError as error:
-        raise DamageError(
+        raise chunk_damage(
             "there is no memory for '%d' plain bytes in place of a lost chunk; without "
-            "filling, none is needed" % nbytes,
-            section="chunks",
+            "filling, none is needed" % nbytes
         ) from error
 
 
@@ -243,7 +243,7 @@ class _ArchiveSaver:
         )
         recovery.lost_members += [name for name in listed if name not in members]
         if arrays and not recovery.narrays:
-            raise DamageError("no chunk could be saved", section="chunks")
+            raise chunk_damage("no chunk could be saved")
         self._writer.finish(attributes)
         return recovery
 

@@ -48,6 +48,7 @@ from ..serializers import (
     is_grid,
     is_text,
 )
+from .blosc_header import chunk_damage
 from .dtypes import Array, DType, decode_dtype, encode_dtype, refuse, shown
 from .grid import MAX_SLOTS, Grid, cut
 from .text import TEXT
@@ -226,10 +227,9 @@ class Description:
         assert self.grid is not None
         size = self.chunk_nbytes
         if nbytes != size or start % size:
-            raise DamageError(
+            raise chunk_damage(
                 "expected chunks of shape %s with '%d' bytes each, found '%d' bytes"
-                % (self.grid.chunk, size, nbytes),
-                section="chunks",
+                % (self.grid.chunk, size, nbytes)
             )
         return start // size
 

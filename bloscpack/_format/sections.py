@@ -42,6 +42,7 @@ from ..headers import (
 )
 from ..metacodecs import CODECS_LOOKUP
 from ..serializers import SERIALIZERS_LOOKUP, has_more_values
+from .blosc_header import chunk_damage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -113,10 +114,9 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
         left -= used + free
         smallest = nchunks * (SMALLEST_CHUNK + header.checksum_impl.size)
         if left < smallest:
-            raise DamageError(
+            raise chunk_damage(
                 "the file ends too early: expected '%d' chunks, which take at least "
                 "'%d' bytes, found '%d'" % (nchunks, smallest, left),
-                section="chunks",
                 offset=cursor.position + used + free,
             )
     if has_table:

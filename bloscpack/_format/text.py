@@ -15,7 +15,8 @@ from typing import Any
 import numpy
 
 from ..constants import MAX_BUFFERSIZE
-from ..exceptions import DamageError, DoesNotFit
+from ..exceptions import DoesNotFit
+from .blosc_header import chunk_damage
 from .dtypes import Array, DType
 
 TEXT = numpy.dtype(object)
@@ -73,10 +74,9 @@ def decode_text(plain: bytes, shape: tuple[int, ...]) -> Array:
         if start != size:
             raise ValueError("'%d' bytes follow the last item" % (size - start))
     except (struct.error, ValueError) as error:
-        raise DamageError(
+        raise chunk_damage(
             "expected a chunk of '%d' texts in UTF-8, found '%d' bytes: %s"
-            % (items.size, size, error),
-            section="chunks",
+            % (items.size, size, error)
         ) from error
     items.reshape(-1)[:] = found
     return items

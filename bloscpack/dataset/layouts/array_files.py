@@ -19,6 +19,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock, cached_property
 from ..._engine.threads import ordered
 from ..._format.array_metadata import new_array
+from ..._format.blosc_header import chunk_damage
 from ..._format.codecs import CODECS
 from ..._format.dtypes import Array, DType
 from ..._format.grid import MAX_SLOTS, Grid, Shape, digits
@@ -27,7 +28,7 @@ from ..._storage.folder_store import StaleDataset
 from ..._storage.store import too_long
 from ..._types import Buffer
 from ...abstract_io import effective_nthreads
-from ...exceptions import DamageError, FormatError, Unsupported, UsageError
+from ...exceptions import FormatError, Unsupported, UsageError
 from ..folder import Folder
 
 # Maximum number of files that a server which lists no names is asked for.
@@ -248,10 +249,9 @@ class ChunkFiles(ChunkLoader):
     def check_size(self, number: int, size: int, nbytes: int) -> None:
         """Raise `FormatError` if a file of `size` bytes can't hold `nbytes` bytes."""
         if nbytes > size * MAX_RATIO:
-            raise DamageError(
+            raise chunk_damage(
                 "expected chunks of '%d' plain bytes, found a file of '%d' bytes"
                 % (nbytes, size),
-                section="chunks",
                 filename=self.path_of(number),
             )
 

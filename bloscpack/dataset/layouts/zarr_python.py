@@ -32,6 +32,7 @@ from ..._arrays.source import CLOSED
 from ..._commit.change import Change
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
+from ..._format.blosc_header import chunk_damage
 from ..._format.chunks import decompress
 from ..._format.dtypes import Array, DType, check_known, shown
 from ..._format.grid import Grid, digits, lengths
@@ -210,9 +211,8 @@ class SourceFile:
         start, stop, size = part.start, part.stop, self.storage.size
         # For the whole file, zarr wants one byte more than it has.
         if not 0 <= start < min(stop, size) or stop > size + 1:
-            raise DamageError(
+            raise chunk_damage(
                 "expected the bytes %d to %d of a file of '%d'" % (start, stop, size),
-                section="chunks",
                 filename=self.path,
             )
         return self.buffer(self.storage.read_at(start, min(stop, size) - start))
