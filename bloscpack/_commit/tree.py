@@ -53,7 +53,7 @@ def decode_json(text: bytes, path: str) -> Json:
 
 # The document of a dataset that was not read.
 NO_DOCUMENT = Root(b"null")
-# The version of a document that was not read, but is a copy in that of a group around.
+# The version of a document of which a copy was read, in the document of a group around.
 COPY = object()
 
 

@@ -494,6 +494,7 @@ class ShortShards:
 
 
 def _stated(shape: tuple[int, ...]) -> bytes:
+    """Return how a compact document states a shape."""
     return b'shape":[%s]' % ",".join(map(str, shape)).encode()
 
 

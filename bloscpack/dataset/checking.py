@@ -454,8 +454,8 @@ class DatasetCheck:
             for name in before:
                 with suppress(FormatError, OSError):
                     found = layouts.find_member(folder, name)
-                    if found is not None and found.kind == "array":
-                        node = layouts.array_class(found.layout)(found.folder)
+                    node = None if found is None else open_for_check(*found)
+                    if isinstance(node, ArrayLayout):
                         arrays[name] = node.dims, node.shape
             if arrays == before:
                 break

@@ -278,7 +278,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> 
 
 
 def is_inside(path: str, address: str) -> bool:
-    """Return whether a path or a URL is that of a member, or inside of it."""
+    """Return whether `path`, a path or a URL, is `address` or inside of it."""
     path, address = path.replace(os.sep, "/"), address.replace(os.sep, "/")
     return is_within(path, address.rstrip("/"))
 

@@ -305,6 +305,7 @@ class ShardFiles(ChunkFiles):
         # Blocks of chunks may take less time than a thread.
         quick = self.sharding.has_blocks and some and not has_room
         how = partial(self._load_run, loading, used), has_room, quick
+        # One file is of one state. But if it is missing, that may be a later state.
         is_one = numbers[0] // slots == numbers[-1] // slots
         if self.is_far or (
             is_one and not (self.sparse and self.folder.store.can_rename)
