@@ -108,6 +108,11 @@ class TreeState:
         inside = inside if isinstance(inside, dict) else {}
         self.copies: Mapping[str, Json] = copies or {**inside}
 
+    @property
+    def is_committed_around(self) -> bool:
+        """Whether the document says that the one of a group around commits it."""
+        return " column=" in self.root.epoch
+
     def again(self, version: object, file: object) -> TreeState:
         """Return the same state, after the same document was read from another file."""
         found = TreeState.__new__(TreeState)

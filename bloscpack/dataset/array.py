@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import operator
 from collections.abc import Iterator
@@ -27,12 +26,12 @@ from .._storage.store import Conflict
 from ..exceptions import (
     BloscpackError,
     DoesNotFit,
-    StorageError,
     UsageError,
     UsageTypeError,
     UsageValueError,
 )
 from .changed_blocks import changed_blocks
+from .folder import Joined, rows_removed
 from .items import (
     check_mask,
     check_nbytes,
@@ -158,9 +157,7 @@ class Array(StoredArray, ItemsNode):
         with suppress(BloscpackError, OSError):  # reading raises a better error
             now = self._reopened()
         if now is not None and now.shape[:1] < self.shape[:1]:
-            raise StorageError(
-                errno.ESTALE, "a writer has removed rows: open it again", self.path
-            )
+            raise rows_removed(self.path)
 
     @property
     def _is_read_with_others(self) -> bool:
@@ -189,7 +186,10 @@ class Array(StoredArray, ItemsNode):
         opened = self._opened
         if opened.writer is None and not (opened.closed or opened.layout.by_field):
             # Reading one array of files compares them: no `_read`, for speed.
-            return opened.layout.reader.get(key)
+            try:  # `suppress` takes longer
+                return opened.layout.reader.get(key)
+            except Joined:
+                pass
         return self._read(lambda: self._layout.reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:

@@ -34,7 +34,7 @@ from .._format.names import (
 )
 from .._format.zarr_metadata import OLD_CONSOLIDATED
 from .._storage.base import Storage
-from .._storage.folder_store import FolderStore, StaleDataset
+from .._storage.folder_store import AboutPath, FolderStore, StaleDataset
 from .._storage.paths import is_url, local_path
 from .._storage.store import FOUND_FILE, Store
 from .._types import Json, JsonObject, Path, StorageOptions
@@ -76,6 +76,17 @@ def check_member_name(what: str, name: object) -> None:
         raise UsageValueError(BAD_NAME % (what, name))
     if is_too_long(name):
         raise UsageValueError(TOO_LONG % (what, MAX_PART, name))
+
+
+class Joined(AboutPath):
+    """The document of a group commits a dataset since it was opened."""
+
+    text = "a group commits it since it was opened: open it again"
+
+
+def rows_removed(path: str) -> StorageError:
+    """Return the error for a dataset that has fewer rows than when it was opened."""
+    return StorageError(errno.ESTALE, "a writer has removed rows: open it again", path)
 
 
 def changes_too_often(path: str) -> StorageError:

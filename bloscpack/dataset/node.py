@@ -9,6 +9,7 @@ one state.
 from __future__ import annotations
 
 import errno
+import operator
 import os
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
@@ -27,7 +28,8 @@ from .._types import Json, JsonObject
 from ..exceptions import FormatError, StorageError, UsageError
 from ..serializers import parse_json
 from .description import DatasetInfo
-from .folder import Folder, attempts
+from .folder import Folder, Joined, attempts, rows_removed
+from .layouts import Found, as_part
 from .layouts.base import ArrayLayout, NodeLayout
 from .write_buffer import WriteBuffer
 
@@ -286,16 +288,28 @@ class Node:
                     folder.check_name()  # a writer removes the files one by one
                     raise
                 raise StaleDataset(self.path) from error
-            if folder.is_remote and not self._layout.is_same(layout):
-                raise StaleDataset(self.path)
             self._take_layout(layout)
         self._now.values = {}
 
     def _reopened(self) -> NodeLayout:
-        """Return the layout, opened again."""
-        reopen, arguments = self._layout.__reduce__()[:2]
-        layout: NodeLayout = reopen(*arguments)
-        return layout
+        """Return the layout, opened again, as a member of a group that commits it now.
+
+        Raises `StorageError` if another dataset is in its place.
+        """
+        layout = self._layout
+        reopen, (folder,) = layout.__reduce__()[:2]
+        found = Found(folder, layout.name, layout.kind)
+        if self._writer is None:
+            found = as_part(found)
+        new: NodeLayout = self._read_again(reopen, found.folder)
+        is_elsewhere = folder.is_remote or found.folder is not folder
+        if is_elsewhere and not layout.is_same(new):
+            raise StaleDataset(self.path)
+        return new
+
+    def _read_again(self, reopen: Callable[[Folder], Any], folder: Folder) -> Any:
+        """Return a layout that reads a folder."""
+        return reopen(folder)
 
     def _take_layout(self, layout: Any) -> None:
         self._layout = layout
@@ -436,19 +450,31 @@ class ItemsNode(Node):
             self._layout.renew()
             if self._ask("info") is not sees:  # another thread has closed it
                 self._now.close()
-        if sees in (NOW, FRESH) or not self._has_parts or self._layout.folder.is_remote:
-            return function() if writer is None else writer.read(function)
-        tree = self._layout.folder.tree
+        is_one = not self._has_parts or self._layout.folder.is_remote
         for _ in attempts(self.path):
-            epoch = tree.renew().root.epoch
-            if self._read_epoch != epoch:
-                self._close_files()
-                self._check_rows()
-                self._read_epoch = epoch
-            result = function()
-            if tree.renew().root.epoch == epoch:
-                return result
+            try:
+                if sees in (NOW, FRESH) or is_one:
+                    return function() if writer is None else writer.read(function)
+                epoch = self._layout.folder.tree.renew().root.epoch
+                if self._read_epoch != epoch:
+                    self._follow()
+                    self._close_files()
+                    self._check_rows()
+                    self._read_epoch = epoch
+                result = function()
+                if self._layout.folder.tree.renew().root.epoch == epoch:
+                    return result
+            except Joined:
+                self._follow()
         raise AssertionError
+
+    def _follow(self) -> None:
+        """Be a member of the group that commits it since it was opened for reading."""
+        if self._writer is None and self._layout.folder.tree.state.is_committed_around:
+            new, before = self._reopened(), self.shape
+            if any(map(operator.lt, type(self)(new).shape, before)):
+                raise rows_removed(self.path)
+            self._take_layout(new)
 
     @property
     def _has_parts(self) -> bool:

@@ -222,9 +222,8 @@ class Table(StoredRows, ItemsNode):
 
     # Closing and opening again
 
-    def _reopened(self) -> TableLayout:
-        layout = self._layout
-        return read_table(type(layout), layout.folder, layout.allow_pickle)
+    def _read_again(self, reopen: Callable[[Folder], Any], folder: Folder) -> Any:
+        return read_table(type(self._layout), folder, self._layout.allow_pickle)
 
     def _take_layout(self, layout: TableLayout) -> None:
         self._layout, self._token = layout, None

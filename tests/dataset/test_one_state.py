@@ -247,7 +247,7 @@ def test_rows_that_are_removed_while_a_thread_reads(layout, tmp_path, monkeypatc
     reader[39]
 
     def read():
-        message = r"removed rows.* open the \w+ again"
+        message = r"removed rows.* open (it|the dataset) again"
         with pytest.raises((StorageError, DamageError), match=message):
             reader[:]
         return True
@@ -336,7 +336,7 @@ def test_a_removed_file_that_a_killed_writer_has_left(tmp_path):
         writer[:] = 1
     left.rename(path / "c" / "4")
     for key in slice(None), slice(20, 40):
-        with pytest.raises(StorageError, match="removed rows: open the array again"):
+        with pytest.raises(StorageError, match="removed rows: open it again"):
             reader[key]
 
 
@@ -408,3 +408,99 @@ def test_rows_in_the_place_of_removed_rows(kind, tmp_path):
         writer.resize(7)
     reader.refresh()
     assert 7 == len(reader[:])
+
+
+@contextlib.contextmanager
+def each_move(monkeypatch, function):
+    """Call a function before and after a file of a change gets its name."""
+    move, calls = FolderChange._move, []
+
+    def moved(*args):
+        for step in lambda: None, lambda: move(*args):
+            step()
+            if not calls:
+                calls.append(1)
+                function()
+                calls.clear()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderChange, "_move", moved)
+        yield
+
+
+MEMBERS = {
+    "x": lambda found: values_in(found[:]),
+    "s/x": lambda found: values_in(found[:]),
+    "t": lambda found: values_in(found[:]),
+    "t/x": lambda found: values_in(found[:]),
+    "s": lambda found: values_in(found["x"][:]),
+}
+
+
+@pytest.mark.parametrize("refreshes", [False, True])
+@pytest.mark.parametrize("opens_by", ["group", "path"])
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_reader_from_before_the_first_change(
+    name, opens_by, refreshes, tmp_path, monkeypatch
+):
+    """It reads as a member of the group from then on."""
+    path, read, found = tmp_path / "g", MEMBERS[name], []
+    with dataset.create_group(path) as group:
+        array(path / "x", "zarr", "i8")
+        table(path / "t", "zarr")
+        group.create_group("s").close()
+        array(path / "s" / "x", "zarr", "i8")
+    reader = dataset.open(path)[name]
+    if opens_by == "path":
+        reader = dataset.open(path / name)
+    assert {0} == read(reader)
+    with dataset.open(path, "r+") as writer, writer.change():
+        for member in writer["x"], writer["s"]["x"]:
+            member[:] = 1
+        writer["t"][:] = {"x": [1] * 20, "y": [1] * 20}
+    if refreshes:
+        reader.refresh()
+    with dataset.open(path, "r+") as writer:
+        for number in 2, 3:
+            with each_move(monkeypatch, lambda: found.append(read(reader))):
+                writer["x"][:] = number
+                writer["s"]["x"][:] = number
+                writer["t"][:] = {"x": [number] * 20, "y": [number] * 20}
+    assert {3} == read(reader)
+    assert 20 < len(found)
+    assert all(1 == len(values) for values in found)
+
+
+def test_a_reader_from_before_the_first_change_that_removes_rows(tmp_path):
+    path = tmp_path / "g"
+    dataset.create_group(path).close()
+    array(path / "x", "zarr", "i8")
+    reader = dataset.open(path / "x")
+    with dataset.open(path, "r+") as writer, writer.change():
+        writer["x"].resize(12)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="removed rows: open it again"):
+            reader[:]
+    reader.refresh()
+    assert 12 == len(reader[:])
+
+
+def test_a_file_of_a_change_that_is_not_committed_yet(tmp_path, monkeypatch):
+    """It has new rows in the place of removed ones, which the change assigns later."""
+    path = tmp_path / "g"
+    dataset.create_group(path).close()
+    array(path / "x", "zarr", "i8")
+    with dataset.open(path, "r+") as writer:
+        with writer.change():
+            writer["x"][:] = 1
+        reader = dataset.open(path / "x")
+        with writer.change():
+            writer["x"].resize(5)
+        with writer.change():
+            writer["x"].resize(40)
+            with pytest.raises(StorageError, match="removed rows: open it again"):
+                reader[:8]
+            reading = Paused(monkeypatch, lambda: reader[:8], FolderStore, "open")
+            writer["x"][:] = 2
+    reading.end()
+    assert [{2}] == [values_in(found) for found in reading.found]

@@ -270,7 +270,12 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     found = find_any(inner, **options)
     if found is None:
         inner.check_name()
-    if found is None or members is None or copy is not None:
+        return None
+    is_part = found.folder.tree.state.is_committed_around
+    # The group may have begun to commit its members since it was opened.
+    if members is None and is_part and folder.tree.renew().members is not None:
+        return _member(folder, name, **options)
+    if members is None or copy is not None:
         return found
     if found.layout != "folder" and not _stated_commit(found.folder)[1]:
         return found
@@ -436,17 +441,18 @@ def _not_trusted(folder: Folder, outer: Folder) -> PermissionError:
 def as_part(found: Found) -> Found:
     """Return a dataset as a part of the one that commits it, whose pending files count.
 
-    It is returned unchanged if no dataset commits it, if that dataset can't be
-    read, or if it was found in a group, which knows about its members.
+    It is returned unchanged if no dataset commits it, or if that dataset can't be
+    read.
     """
-    folder = found.folder
-    is_member = found.layout != "zarr" or " column=" in folder.tree.state.root.epoch
-    if folder.depth or not is_member:
+    folder, is_zarr = found.folder, found.layout == "zarr"
+    if not (folder.tree.state.is_committed_around if is_zarr else not folder.depth):
         return found
     with suppress(FormatError, PermissionError):
-        outer = committing(found)
+        whole = Folder(folder.store, tree=folder.tree)
+        outer = committing(found._replace(folder=whole))
         if outer is not None and is_safe_name(outer[1]):
-            part = outer[0].folder.child(outer[1])
+            path = (outer[1] + "/" + folder.prefix).rstrip("/")
+            part = outer[0].folder.child(path)
             kind = load("zarr.detect")(part)  # its own document may be an older copy
             return found._replace(folder=part, kind=kind or found.kind)
     return found

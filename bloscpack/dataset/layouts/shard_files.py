@@ -27,6 +27,7 @@ from ..._arrays.loader import (
     plan_runs,
 )
 from ..._arrays.source import Needs, Room
+from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
@@ -149,19 +150,23 @@ class ShardFiles(ChunkFiles):
             whole = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
             if nchunks <= 2 * len(chunks) and whole <= 2 * REMOTE_RUN_NBYTES:
                 end = whole
-        for _ in range(2):
+        tree, known = folder.tree, (self._checked, True)
+        for _ in attempts(folder.path(name)):
             try:
-                storage = self.storage(name, end)
+                storage: Storage | None = self.storage(name, end)
             except FileNotFoundError:
                 storage = None
-            self._check_description()
-            if storage is not None:
+            self._check_description()  # which reads the document of this folder again
+            is_read = storage is not None and not folder.prefix
+            now = (tree.state if is_read else tree.renew()).version, storage is not None
+            if now == known:
                 break
-            # A writer may have removed rows, and added others, until now.
-            folder.tree.renew()
+            # A writer may have removed rows, and added others, until now: the file may
+            # have been one of the state in between.
+            known = now
             with naming_errors(folder.path(name)):
-                self._check_missing()
-        folder.tree.note_read(folder.full(name), storage)
+                self._check_rows(tree.state, is_missing=storage is None)
+        tree.note_read(folder.full(name), storage)
         if storage is None:
             if not self.sparse:
                 raise self._missing("file", number, self.cut.shard_box(number))
@@ -181,6 +186,19 @@ class ShardFiles(ChunkFiles):
         storage.may_close()
         self._open.put(number, (file,), since)
         return file
+
+    def _check_rows(self, now: TreeState, *, is_missing: bool = False) -> bool:
+        """Raise `StorageError` if a change has removed rows since the array was opened.
+
+        `is_missing` says that a file is missing, which a document may explain that is
+        known. Return False if the document was replaced while this looked at it.
+        """
+        if is_missing or now.version not in (self._version, self._checked):
+            self._check_missing()
+            if self.folder.tree.state.version != now.version:
+                return False
+            self._checked = now.version
+        return True
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file; raise `FormatError` if reading it would take too much memory."""
@@ -342,13 +360,8 @@ class ShardFiles(ChunkFiles):
             if absent and moving:
                 full, names = self.folder.full, self.names
                 changed |= {n for n in absent if full(names(n)) in moving}
-            if not changed:
-                if now.version in (self._version, self._checked):
-                    return
-                self._check_missing()  # a change may have removed rows
-                if tree.state.version == now.version:
-                    self._checked = now.version
-                    return
+            if not changed and self._check_rows(now):
+                return
             before = now
             self._open.drop(changed)
             removed |= {n: used[n] for n in changed & used.keys()}

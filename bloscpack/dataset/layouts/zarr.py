@@ -87,7 +87,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from ...serializers import encode_document
-from ..folder import Folder, check_member_name, is_member_name
+from ..folder import Folder, Joined, check_member_name, is_member_name, rows_removed
 from ..labels import ROW, stored_dims
 from .array_files import FileNames, description_check
 from .base import (
@@ -304,11 +304,13 @@ def _storage_of(array: ArrayDocument) -> tuple[object, ...]:
     return dtype, array.grid.chunk, array.grid.per_shard, stored
 
 
-def check_present(folder: Folder, known: OwnDocument, shape: Shape) -> None:
+def check_present(
+    folder: Folder, known: OwnDocument, shape: Shape, is_member: bool
+) -> None:
     """Raise `StorageError` if an array has lost rows, or another one is in its place.
 
     In a folder `description_check` compares them; at a URL, the document is read again
-    for it.
+    for it. Raises `Joined` if a group commits an array that was not `is_member` before.
     """
     try:
         if folder.is_remote:
@@ -323,11 +325,9 @@ def check_present(folder: Folder, known: OwnDocument, shape: Shape) -> None:
     if folder.is_remote and not is_stored_alike(known, own):
         raise StaleDataset(folder.path())
     if any(map(int.__lt__, own.array.shape, shape)):
-        raise StorageError(
-            errno.ESTALE,
-            "a writer has removed rows: open the array again",
-            folder.path(),
-        )
+        raise rows_removed(folder.path())
+    if not is_member and folder.tree.state.is_committed_around:
+        raise Joined(folder.path())
 
 
 def mark_sparse(document: ArrayDocument) -> None:
@@ -380,7 +380,8 @@ class ZarrArray(ArrayLayout):
         is_sparse = MISSING_SHARDS in document.others[OWN]
         self.may_lack_files = is_sparse or not own.is_own
         self.leaves_out = NEW_ITEMS not in document.others[OWN]
-        self._check_present = partial(check_present, folder, own, self.shape)
+        is_member = folder.tree.state.is_committed_around
+        self._check_present = partial(check_present, folder, own, self.shape, is_member)
         self.renew()
 
     @property
