@@ -348,10 +348,12 @@ class ChunkLoader(ChunkSource):
         plans: list[BlockPlan] = []
         whole = False  # whether chunks are read as a whole
         for number in run:
-            row, key, runs = file.row(number), (number, version), []
+            row, key, runs = None, (number, version), []
             has_target = room is not None and room(number) is not None
             is_kept = bool(self._cache) and self._cache.get(key) is not None
-            if not (row is None or has_target or is_kept):
+            if not (has_target or is_kept):  # others are not read in blocks
+                row = file.row(number)
+            if row is not None:
                 header, keeps = row.header, number >= keep_from
                 runs = blocks_of(needs(number), header.blocksize, header.nblocks)
                 if is_far and runs and self._use_kept(use, key, row, runs):
