@@ -536,13 +536,12 @@ class ChunkCache:
         The last chunk of a file may have grown since it was put here. Bytes that are
         returned `briefly` are valid until this thread reads another chunk.
         """
-        with self._lock:
-            plain = self._chunks.pop(key, None)
-            if plain is not None:
-                self._chunks[key] = plain  # a dictionary keeps the order of insertion
-                if size not in (-1, len(plain)):
-                    return None
-                return plain
+        if key in self._chunks:  # without the lock: most are not here
+            with self._lock:
+                plain = self._chunks.pop(key, None)
+                if plain is not None:
+                    self._chunks[key] = plain  # a dictionary keeps the order
+                    return plain if size in (-1, len(plain)) else None
         latest = self.latest
         if latest.key != key or size not in (-1, latest.size):
             return None
@@ -567,11 +566,12 @@ class ChunkCache:
 
     def count_read(self, key: Hashable, size: int) -> int:
         """Count a read of a chunk of a size; return how many there were lately."""
-        most = FEW_NOTED if size >= LONG_NBYTES else self.limit // max(size, 1)
+        most = FEW_NOTED if size >= LONG_NBYTES else self.limit // (size or 1)
+        counts = self._counts
         with self._lock:
-            count = self._counts[key] = self._counts.pop(key, 0) + 1
-            if len(self._counts) > min(most, MAX_NOTED):
-                del self._counts[next(iter(self._counts))]
+            count = counts[key] = counts.pop(key, 0) + 1
+            if len(counts) > most or len(counts) > MAX_NOTED:
+                del counts[next(iter(counts))]
         return count
 
     def memory(self, size: int, *, is_new: bool = False) -> memoryview:
@@ -582,9 +582,11 @@ class ChunkCache:
         if is_new:
             memory: Any = numpy.empty(size, "u1")  # which is not filled with zeros
             return memoryview(memory)
-        self.latest.key = None
-        return self.latest.view(size)
+        latest = self.latest
+        latest.key = None
+        return latest.view(size)
 
     def note(self, key: Hashable, size: int) -> None:
         """Note that a whole chunk is in the `memory` of this thread."""
-        self.latest.key, self.latest.size = key, size
+        latest = self.latest
+        latest.key, latest.size = key, size

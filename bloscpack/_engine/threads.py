@@ -224,13 +224,14 @@ class Workspace(threading.local):
 
     def view(self, size: int) -> memoryview:
         """Return `size` bytes of any value, valid until the thread calls this again."""
-        if len(self._buffer) < size:
+        buffer = self._buffer
+        if len(buffer) < size:
             import numpy
 
             memory: Any = numpy.empty(size, "u1")  # which is not filled with zeros
-            self._buffer = memoryview(memory)
+            buffer = self._buffer = memoryview(memory)
             getattr(_kept, "buffers", []).append(self.__dict__)
-        return self._buffer[:size]
+        return buffer[:size]
 
 
 class Task:
