@@ -59,16 +59,16 @@ class _OwnSettings:
     def __exit__(self, *exc_info: object) -> None:
         with self._lock:
             # A child process may leave a block that its parent entered before the fork.
-            self._inside = max(self._inside - 1, 0)
+            self._inside -= self._inside > 0
             if self._inside or self._saved is None:
                 return
             releasegil, nthreads, blocksize = self._saved
-            self._saved, self.disordered = None, False
-            self.functions.set_releasegil(bool(releasegil))
-            self.functions.set_nthreads(nthreads)
+            self._saved, self.disordered, functions = None, False, self.functions
+            functions.set_releasegil(releasegil)
+            functions.set_nthreads(nthreads)
             if blocksize or self.blocksize:
                 self.blocksize = 0
-                self.functions.set_blocksize(blocksize)
+                functions.set_blocksize(blocksize)
 
     def use_threads_of_blosc(self, nthreads: int) -> None:
         """Let Blosc use `nthreads` threads for a chunk if no other thread is inside."""

@@ -25,8 +25,8 @@ BLOSC_HEADER = struct.Struct("<BBBBIII")
 PLAIN_SIZE = struct.Struct("<4xI")
 # The field `blocksize`.
 BLOCK_SIZE = struct.Struct("<8xI")
-# The fields `nbytes` and `ctbytes`.
-SIZES = struct.Struct("<4xI4xI")
+# All fields but `ctbytes`, as bytes, and `ctbytes`.
+BEGIN_AND_SIZE = struct.Struct("<12sI")
 FIELDS = (
     *("version", "versionlz", "flags", "typesize", "nbytes", "blocksize"),
     "ctbytes",
@@ -51,9 +51,9 @@ MIN_ITEMS_TO_SPLIT = 128
 BLOCK_START_LENGTH = 4
 
 _unpack = BLOSC_HEADER.unpack
-# The first bytes of the last valid header, all but `ctbytes`, and the values that this
-# may have behind them: most chunks of a file differ in nothing else.
-_last_valid: tuple[bytes, range] = (b"", range(0))
+# The first bytes of the last valid header, all but `ctbytes`; the values that this may
+# have behind them, as most chunks of a file differ in nothing else; and `nbytes`.
+_last_valid: tuple[bytes, range, int] = (b"", range(0), -1)
 
 
 def chunk_damage(message: str, **where: Any) -> DamageError:
@@ -156,7 +156,7 @@ def decode_header(head: Buffer) -> BloscHeader:
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
     header = BloscHeader(raw)
-    begin, sizes = _last_valid
+    begin, sizes, _ = _last_valid
     if raw[:-4] == begin and header.ctbytes in sizes:
         return header
     problem = find_problem(header)
@@ -165,7 +165,7 @@ def decode_header(head: Buffer) -> BloscHeader:
             "not a Blosc chunk: expected %s to be %s, found %d" % problem
         )
     largest = header.nbytes + BLOSC_HEADER_LENGTH
-    _last_valid = raw[:-4], range(header.ctbytes, largest + 1)
+    _last_valid = raw[:-4], range(header.ctbytes, largest + 1), header.nbytes
     return header
 
 
@@ -174,13 +174,10 @@ def is_like_last(chunk: Buffer, nbytes: int) -> bool:
 
     False also if it has, but not the same as the last one that was decoded.
     """
-    begin, sizes = _last_valid
+    begin, sizes, known = _last_valid
     size = len(chunk)
-    return (
-        size in sizes
-        and chunk[: BLOSC_HEADER_LENGTH - 4] == begin
-        and SIZES.unpack_from(chunk) == (nbytes, size)
-    )
+    is_like = nbytes == known and size in sizes
+    return is_like and BEGIN_AND_SIZE.unpack_from(chunk) == (begin, size)
 
 
 def find_problem(header: BloscHeader) -> tuple[str, object, int] | None:

@@ -99,10 +99,11 @@ def verified_chunk(frame: memoryview, checksum: Hash, nbytes: int) -> memoryview
 
     Raises `FormatError` unless its digest and its header are right.
     """
-    end = max(0, len(frame) - checksum.size)
-    chunk = frame[:end]
-    if checksum.size and checksum.function(chunk) != frame[end:]:
-        check_digest(chunk, frame[end:], checksum)
+    chunk, size = frame, checksum.size
+    if size:
+        chunk, digest = frame[:-size], frame[-size:]
+        if checksum.function(chunk) != digest:
+            check_digest(chunk, digest, checksum)
     if not is_like_last(chunk, nbytes):
         check_plain_size(_check_whole(chunk, None), nbytes)
     return chunk
