@@ -588,5 +588,4 @@ class ChunkCache:
 
     def note(self, key: Hashable, size: int) -> None:
         """Note that a whole chunk is in the `memory` of this thread."""
-        latest = self.latest
-        latest.key, latest.size = key, size
+        self.latest.key, self.latest.size = key, size

@@ -202,12 +202,12 @@ def is_table(table: Buffer, nslots: int, index_crc: Buffer) -> bool:
     """Return whether bytes are an intact table of an index of `nslots` entries."""
     view = memoryview(table)
     nbytes = table_nbytes(view)
-    if not nbytes or nbytes != len(view) or HEAD.unpack_from(view)[1] > nslots:
+    if not nbytes or nbytes != len(view):
         return False
-    if HEAD.unpack_from(view)[1:] != TAIL.unpack_from(view, nbytes - TAIL.size)[:2]:
+    counts, covered = HEAD.unpack_from(view)[1:], view[:-NUMBER_LENGTH]
+    if counts[0] > nslots or counts != TAIL.unpack_from(view, nbytes - TAIL.size)[:2]:
         return False
-    covered, digest = view[:-NUMBER_LENGTH], view[-NUMBER_LENGTH:]
-    return _digest_of(covered, index_crc) == digest
+    return _digest_of(covered, index_crc) == view[-NUMBER_LENGTH:]
 
 
 def read_table(

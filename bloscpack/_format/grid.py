@@ -169,9 +169,9 @@ def digits(number: int, counts: Shape) -> Shape:
     """
     found = []
     for count in counts[:0:-1]:
-        number, digit = divmod(number, max(1, count))
+        number, digit = divmod(number, count or 1)
         found.append(digit)
-    return (number, *reversed(found)) if counts else ()
+    return (number, *found[::-1]) if counts else ()
 
 
 def boxes_of(first: int, stop: int, counts: Shape) -> Iterator[tuple[int, int]]:

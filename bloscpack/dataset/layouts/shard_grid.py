@@ -367,8 +367,8 @@ class ShardIndex:
         end = storage.size - index_size(slots)
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
-        at, size = numpy.frombuffer(index, "<u8", 2 * used).reshape(-1, 2).T
-        size = _sizes_of_chunks(at, size, end, most)
+        found: Array = numpy.frombuffer(index, "<u8", 2 * used)
+        at, size = found[::2], _sizes_of_chunks(found[::2], found[1::2], end, most)
         unused = [0] * (slots - used)
         self.starts: list[int] = at.tolist() + unused
         self.sizes: list[int] = size.tolist() + unused
