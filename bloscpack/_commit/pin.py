@@ -22,6 +22,15 @@ class DatasetChanged(AboutPath):
     text = "it has changed since it was opened with pinned=True: open it again"
 
 
+class ConvertedChanged(DatasetChanged):
+    """A dataset has changed while it was converted."""
+
+    text = (
+        "it was changed while it was converted: convert a copy of one moment, which "
+        "'blpk snapshot' and dataset.snapshot make"
+    )
+
+
 class Pin:
     """The files that one process has read of a dataset. Any thread may use it.
 
@@ -29,8 +38,8 @@ class Pin:
     stays open, so its files are not compared.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path, self._owner = path, Owner()
+    def __init__(self, path: str, error: type[DatasetChanged] = DatasetChanged) -> None:
+        self._path, self._owner, self._error = path, Owner(), error
         # The identity of each file by folder and name; None for a missing file.
         self._seen: dict[tuple[str, str], tuple[Store, object]] = {}
         self._is_at_end = False
@@ -47,7 +56,7 @@ class Pin:
         if isinstance(store, FolderStore):
             known = self._seen.setdefault((store.root, name), (store, identity))
             if known[1] != identity:
-                raise DatasetChanged(self._path)
+                raise self._error(self._path)
 
     @property
     def has_changed(self) -> bool:
@@ -68,7 +77,7 @@ class Pin:
         if not self._owner.is_here:
             self.refuse_copy()
         if not self._is_at_end and self.has_changed:
-            raise DatasetChanged(self._path)
+            raise self._error(self._path)
 
     @contextmanager
     def at_end(self) -> Iterator[None]:

@@ -69,6 +69,81 @@ def assert_equal(expected, found):
     assert expected.tobytes() == found.tobytes()
 
 
+# Beside a writer
+
+
+def make_one_state(kind):
+    """Make a dataset of which all items are 0; return a function that sets them."""
+    items = np.zeros(1000, "i4")
+    if kind == "array":
+        dataset.create_array("a.zarr", items, chunks=100, shards=200).close()
+    elif kind == "superchunk":
+        dataset.create_array("a.zarr", items, layout=kind, chunks=100).close()
+    elif kind == "table":
+        dataset.create_table("a.zarr", {"x": items, "y": items}, chunks=100).close()
+    else:
+        with dataset.create_group("a.zarr") as group:
+            group["x"], group["y"] = items, items
+            if kind == "committing":
+                with group.change():
+                    pass
+
+    def change(value):
+        with dataset.open("a.zarr", "r+") as opened:
+            if kind == "table":
+                opened[:] = np.full(1000, value, "i4").astype(opened.dtype)
+            elif kind in ("plain", "committing"):
+                opened["x"][:] = opened["y"][:] = value
+            else:
+                opened[:] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "kind", ["array", "superchunk", "table", "plain", "committing"]
+)
+@pytest.mark.parametrize("target", ["b.npy", "b.npz", "b.zarr", "b.bigfile"])
+def test_a_source_that_changes_meanwhile(kind, target):
+    """The copy is of one state."""
+    if target == "b.bigfile" and kind in ("array", "superchunk"):
+        pytest.skip("it holds no array alone")
+    change, values = make_one_state(kind), [5, 6]
+
+    def progress(nbytes):
+        if values:
+            change(values.pop())
+
+    total = []
+    dataset.convert("a.zarr", target, progress=progress, expect=total.append)
+    assert ([], 1) == (values, len(total))
+    dataset.convert(target, "c.npy")
+    found = np.load("c.npy")
+    for name in found.dtype.names or [...]:
+        assert (1000, {5}) == (len(found), {*found[name].tolist()})
+
+
+def test_a_source_that_changes_all_the_time(monkeypatch):
+    monkeypatch.setattr(conversion, "RELOAD_SECONDS", 0)
+    change = make_one_state("table")
+    with pytest.raises(StorageError, match="convert a copy of one moment"):
+        dataset.convert("a.zarr", "b.npy", progress=lambda _: change(1))
+    assert ["a.zarr"] == os.listdir()
+
+
+def test_a_source_that_gets_shorter_meanwhile():
+    change, values = make_one_state("array"), [5]
+
+    def progress(nbytes):
+        if values:
+            with dataset.open("a.zarr", "r+") as array:
+                array.resize(300)
+            change(values.pop())
+
+    dataset.convert("a.zarr", "b.npy", progress=progress)
+    assert [5] * 300 == np.load("b.npy").tolist()
+
+
 # Arrays
 
 

@@ -9,11 +9,12 @@ import errno
 import os
 import shutil
 import stat
+import time
 import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from importlib import import_module
 from operator import index
 from typing import Any
@@ -40,6 +41,7 @@ from ...args import known_settings
 from ...constants import MAGIC
 from ...exceptions import (
     FileNotFound,
+    FormatError,
     NotReadable,
     StorageError,
     UsageError,
@@ -48,7 +50,7 @@ from ...exceptions import (
 )
 from ...log import printable
 from ..columns import MASK_OF
-from ..folder import Folder
+from ..folder import RELOAD_SECONDS, Folder
 from ..layouts import LAYOUTS, find_any
 from . import contents
 from .array_formats import UNKNOWN_LENGTH
@@ -561,7 +563,29 @@ def convert(
         fixed_text=wanted.name not in HAVING_TEXT,
         progress=progress,
         missing=missing,
+        pins=not is_url(in_name),
     )
+    end = time.monotonic() + RELOAD_SECONDS
+    while True:
+        try:
+            return _converted(request, found, wanted, in_name, members, expect)
+        except (FormatError, StorageError, FileNotFoundError):
+            has_changed = request.pin is not None and request.pin.has_changed
+            if not has_changed or streamed or time.monotonic() > end:
+                raise
+        expect = None
+        request = replace(request, resources=ExitStack(), lost=[], masked=[], pin=None)
+
+
+def _converted(
+    request: Request,
+    found: Format,
+    wanted: Format,
+    in_name: str,
+    members: Sequence[str],
+    expect: Callable[[int], object] | None,
+) -> Conversion:
+    """Return what was converted at the first attempt, or a later one."""
     with request.resources:
         content = inner_content(found.read(in_name, request), in_name, members)
         notes = _notes(content, found, wanted, request)
@@ -570,14 +594,14 @@ def convert(
             if wanted.name in NAMING:
                 unnamed = contents.NO_NAMES.get(found.name, "")
             content = contents.without_group(content, request.note_loss, unnamed)
-        _check_kind(content, wanted, out_name)
+        _check_kind(content, wanted, request.target)
         wanted.check_names(content, request)
         for what in _not_held(content, wanted):
             request.note_loss(what)
         if expect is not None:
             expect(content.nbytes)
-        if not streamed:
-            _check_room(content.nbytes, wanted, in_name, out_name)
+        if not contents.is_streamed(request.target):
+            _check_room(content.nbytes, wanted, in_name, request.target)
         wanted.write(content, request)
         recovered = [
             "'%s': %s" % (name, text) if name else text
@@ -585,7 +609,7 @@ def convert(
             if (text := told(node.attrs))
         ]
     source = "/".join([shown_name(in_name), *members])
-    names = source, out_name, found.name, wanted.name
+    names = source, request.target, found.name, wanted.name
     return Conversion(
         *names, content.kind, content.nbytes, request.lost, recovered, notes
     )

@@ -169,7 +169,8 @@ def write(content: Content, request: Request) -> None:
     members = dict(nodes_of(content, splits=True))
     plans = {name: _plan(name, member) for name, member in members.items()}
     mode, sync = "w" if request.force else "x", request.syncs_folder
-    with building(request.target, mode, sync, is_only_tree, request.limits) as path:
+    target = building(request.target, mode, sync, is_only_tree, request.limits)
+    with request.compared(target) as path:
         tree = File(path, create=True, nthreads=request.nthreads)
         for name, member in members.items():
             layout, folder = plans[name], tree._tree.folder(name)

@@ -17,7 +17,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 import numpy
 
 from ..._commit.ownership import AccessLimits
+from ..._commit.pin import Pin
 from ..._commit.replacing import replacing
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
@@ -41,6 +42,7 @@ from ..rows import joined
 Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"
 Block = TypeVar("Block", Array, Columns)
+Target = TypeVar("Target")
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
@@ -130,6 +132,10 @@ class Request:
         Whether the fill value of Zarr format 2 becomes the value of missing items.
     masked
         The paths of arrays of which it does.
+    pins
+        Whether all that is read of a dataset must be of one state.
+    pin
+        Notes the files of the dataset that are read, then.
     """
 
     target: str
@@ -158,6 +164,8 @@ class Request:
     lost: list[str] = field(default_factory=list)
     missing: bool = True
     masked: list[str] = field(default_factory=list)
+    pins: bool = False
+    pin: Pin | None = None
 
     def __post_init__(self) -> None:
         given = self.delimiter
@@ -317,12 +325,22 @@ class Request:
 
         A stream, such as a pipe, is written directly.
         """
-        return replacing(
+        target = replacing(
             self.target,
             self.sync,
             exclusive=not self.force and not is_streamed(self.target),
             like=None if self.limits is None else self.limits.whole(),
         )
+        return self.compared(target)
+
+    @contextmanager
+    def compared(self, target: AbstractContextManager[Target]) -> Iterator[Target]:
+        """Enter the context of a target; compare the source before it is committed.
+
+        Raises `ConvertedChanged` if another program has changed it meanwhile.
+        """
+        with target as opened, self.pin.at_end() if self.pin else nullcontext():
+            yield opened
 
     def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield blocks of rows, also by columns, and report the progress."""

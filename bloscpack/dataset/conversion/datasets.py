@@ -21,6 +21,7 @@ import numpy
 
 from ... import dataset, log
 from ..._commit.new_folder import creating_inside
+from ..._commit.pin import ConvertedChanged, Pin
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
 from ..._format.names import is_safe_name
@@ -79,7 +80,11 @@ TABLE_NBYTES = 32 * 2**20
 
 def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
-    content: Content = _content(open_quietly(path), path, request)
+    found = open_quietly(path)
+    if request.pins:
+        request.pin = Pin(shown_name(path), ConvertedChanged)
+        found._layout.folder.tree.attach_pin(request.pin)
+    content: Content = _content(found, path, request)
     if not isfile(path) or not isinstance(content, Members):
         return content
     # An archive of `savez` has arrays that Zarr has no shards of.
@@ -221,7 +226,8 @@ def check_name(name: str, kind: str, request: Request) -> None:
 def write(content: Content, request: Request) -> None:
     """Write a dataset, which appears when it is complete."""
     mode, sync = "w" if request.force else "x", request.syncs_folder
-    with building(request.target, mode, sync, limits=request.limits) as path:
+    target = building(request.target, mode, sync, limits=request.limits)
+    with request.compared(target) as path:
         _write(content, request, path)
 
 
