@@ -117,7 +117,8 @@ GONE = Refused(UsageValueError, "the dataset is closed: '%(path)s'")
 # info     read all else
 # change   change anything but items by an index, for which there is
 # assign
-# buffer   let a change wait in memory, with ``buffered=True``
+# buffer   let appended rows wait in memory, with ``buffered=True``
+# keep     let assigned items wait there, in whole chunks
 # begin    begin a block of ``group.change()``
 # outside  change a member that the document of this group does not commit
 # close    close a dataset that has a writer of its own
@@ -132,6 +133,7 @@ RULES: dict[str, tuple[Does | Refused, ...]] = {
     "change":  (READS,  MADE,   MADE,   SHARED, JOINS,  BROKEN, BUSY,   OTHER,  GONE),
     "assign":  (READS,  MADE,   MADE,   EACH,   JOINS,  BROKEN, BUSY,   OTHER,  GONE),
     "buffer":  (READS,  WAITS,  WAITS,  NEVER,  JOINS,  BROKEN, BUSY,   OTHER,  GONE),
+    "keep":    (READS,  WAITS,  MADE,   NEVER,  JOINS,  BROKEN, BUSY,   OTHER,  GONE),
     "begin":   (READS,  NEVER,  MADE,   NEVER,  NESTED, NEVER,  BUSY,   OTHER,  GONE),
     "outside": (NEVER,  NEVER,  MADE,   NEVER,  OUTER,  NEVER,  SAME,   NEVER,  NEVER),
     "flush":   (READS,  WRITES, WRITES, WRITES, SAME,   SAME,   SAME,   OTHER,  GONE),

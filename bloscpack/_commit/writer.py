@@ -289,11 +289,20 @@ class Writer(OwnLock):
                         take_over(block)
 
     def flush(self) -> None:
-        """Write what waits in memory."""
+        """Write what waits in memory. An error of one dataset does not keep the others.
+
+        The last error is raised, with the others as its context.
+        """
+        failure = None
         for buffer in list(self.buffers.values()):
-            if buffer.count:
-                with self.turn():
-                    buffer.flush(self)
+            try:
+                if buffer.count:
+                    with self.turn():
+                        buffer.flush(self)
+            except Exception as error:
+                error.__context__, failure = failure, error
+        if failure is not None:
+            raise failure
 
     def buffer_of(self, path: str) -> Any:
         """Return the buffer of an array or a table; None if it has none.
@@ -308,15 +317,17 @@ class Writer(OwnLock):
         if buffer is not None:
             buffer.flush_rows(self)
 
-    def buffered(self, path: str, put: Callable[[Any], bool]) -> bool:
+    def buffered(
+        self, path: str, put: Callable[[Any], bool], call: str = "buffer"
+    ) -> bool:
         """Let a change wait in memory, which `put` puts into the buffer, if it fits.
 
-        Returns False if the change is to be written.
+        Returns False if the change is to be written. `call` says what changes.
         """
         buffer = self.buffer_of(path)
         if buffer is None:
             return False
-        with self.turn("buffer", holds=False) as does:
+        with self.turn(call, holds=False) as does:
             return does is WAITS and put(buffer)
 
     def _commit(

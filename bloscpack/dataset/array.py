@@ -343,7 +343,9 @@ class Array(StoredArray, ItemsNode):
                 writer.flush_rows(part)
                 given = self._selected(key, values)
                 new = {layout: given}
-                if writer.buffered(part, lambda waits: waits.assign(writer, new)):
+                if writer.buffered(
+                    part, lambda waits: waits.assign(writer, new), "keep"
+                ):
                     return
                 with writer.change(lambda: layout.committed(self.shape)) as change:
                     self._stage_items(change, *given)

@@ -212,8 +212,9 @@ class Node:
         except (FormatError, FileNotFoundError):
             is_same = False
         if is_same:
-            self._take_layout(new)
+            self._take_over(new)
         else:
+            self._rows_wait_for()
             opened.close()
 
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
@@ -288,7 +289,7 @@ class Node:
                     folder.check_name()  # a writer removes the files one by one
                     raise
                 raise StaleDataset(self.path) from error
-            self._take_layout(layout)
+            self._take_over(layout)
         self._now.values = {}
 
     def _reopened(self) -> NodeLayout:
@@ -313,6 +314,17 @@ class Node:
 
     def _take_layout(self, layout: Any) -> None:
         self._layout = layout
+
+    def _take_over(self, layout: Any) -> None:
+        """Have the files of a state that another program may have made."""
+        self._take_layout(layout)
+        self._rows_wait_for(*getattr(layout, "columns", {"": layout}).values())
+
+    def _rows_wait_for(self, *arrays: ArrayLayout) -> None:
+        """Let the rows that wait be for these arrays."""
+        buffer = None if self._writer is None else self._writer.buffers.get(self._part)
+        if buffer is not None:
+            buffer.renew(arrays)
 
     def _ask(self, call: str) -> Does:
         """Return what a call does now; raise its error if it is refused."""
@@ -377,7 +389,7 @@ class Node:
     def _let_wait(self) -> None:
         """Let changes wait in memory, as with ``buffered=True``."""
         writer = self._check_writer()
-        writer.buffers[self._part] = WriteBuffer(writer)
+        writer.buffers[self._part] = WriteBuffer(writer, self)
 
     @property
     def _part(self) -> str:

@@ -503,7 +503,7 @@ class Table(StoredRows, ItemsNode):
         given = {n: c._selected(key, values[n]) for n, c in columns.items()}
         waiting = {columns[name]._layout: given[name] for name in columns}
         part = self._part
-        if writer.buffered(part, lambda waits: waits.assign(writer, waiting)):
+        if writer.buffered(part, lambda waits: waits.assign(writer, waiting), "keep"):
             return
         with writer.change(lambda: self._committed(len(self))) as change:
             for name, column in columns.items():

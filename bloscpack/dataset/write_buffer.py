@@ -11,13 +11,14 @@ once, so that changes are written in their order.
 from __future__ import annotations
 
 import atexit
+import errno
 import math
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import numpy
@@ -28,12 +29,17 @@ from .._engine.forks import renew_after_fork
 from .._format.dtypes import Array as Items
 from .._format.grid import lengths
 from .._format.text import TEXT
+from ..exceptions import StorageError
 from .layouts.base import ArrayLayout, Blocks
 from .rows import RowStream, append_rows, stream_of
 
 # Maximum number of bytes that wait: of appended rows of an array, if that is a chunk or
 # more, and of the chunks of all assigned items.
 BUFFER_NBYTES = 64 * 2**20
+LOST = (
+    "another program has removed or replaced it, or changed its columns or the shape "
+    "of its rows: '%d' appended rows that waited in memory are lost"
+)
 # Writers whose changes may wait when the program ends.
 _writers: WeakSet[Writer] = WeakSet()
 # The processes that have registered `_flush_all` with multiprocessing: its children do
@@ -78,13 +84,23 @@ class WriteBuffer:
     Its methods are called in the turn of a thread. In a process that is forked nothing
     waits: it reads what has been written.
 
+    Parameters
+    ----------
+    member
+        What has it in a group that commits its members, where other programs may change
+        it, which it has to take over; else None.
+
     Attributes
     ----------
     count
         The number of rows and of chunks that wait.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    # Whether the rows that wait can't be written: another program has changed too much.
+    _is_lost = False
+
+    def __init__(self, writer: Writer, member: Any = None) -> None:
+        self._member = member
         _writers.add(writer)
         util = sys.modules.get("multiprocessing.util")
         if util is not None and os.getpid() not in _ending:
@@ -131,6 +147,10 @@ class WriteBuffer:
 
     def flush_rows(self, writer: Writer) -> None:
         """Write the appended rows that wait: they can be read and assigned to then."""
+        if self._is_lost:
+            count, self._is_lost = self._nrows, False
+            self._clear_rows()
+            raise StorageError(errno.ESTALE, LOST % count, self._member.path)
         if self._nrows:
             waiting = {a: memory[: self._nrows] for a, memory in self._memory.items()}
             streams = {
@@ -146,13 +166,29 @@ class WriteBuffer:
 
     # Appended rows
 
+    def renew(self, arrays: Iterable[ArrayLayout]) -> None:
+        """Let the rows that wait be for arrays that another program has changed.
+
+        If these are not the same arrays, with rows of the same shape, writing raises an
+        error: the rows are lost.
+        """
+        new = {array.folder.prefix: array for array in arrays}
+        old = {array.folder.prefix: array for array in self._memory}
+        if new.keys() == old.keys() and all(
+            a.is_same(new[path]) and a.shape[1:] == new[path].shape[1:]
+            for path, a in old.items()
+        ):
+            self._memory = {new[path]: self._memory[a] for path, a in old.items()}
+        elif self._nrows:
+            self._is_lost = True
+
     def put(self, writer: Writer, rows: Mapping[ArrayLayout, RowStream]) -> bool:
         """Collect rows for arrays of one length; return whether that was possible.
 
         It is not if they are too many, or of unknown number: what waits is then written
         before them. If writing fails, the new rows are not there.
         """
-        if not self._nrows:
+        if self._is_lost or not self._nrows:
             self.flush(writer)
         start, count = self._nrows, next(iter(rows.values())).length
         step = min(map(_most_rows, rows))

@@ -16,6 +16,7 @@ from bloscpack._commit.states import (
     DRAFT,
     FRESH,
     JOINS,
+    MADE,
     NEVER,
     NOW,
     OPENED,

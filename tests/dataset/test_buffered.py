@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import multiprocessing
 import os
@@ -699,3 +700,139 @@ def test_threads_read_assignments_as_a_whole(tmp_path):
             thread.join()
     assert [] == errors
     assert [59] * 7 == dataset.open(tmp_path / "a")[2:9].tolist()
+
+
+# In a group that commits its members, beside other programs
+
+
+@pytest.fixture
+def group(tmp_path):
+    """A group that commits its members; the other program is a second object of it."""
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        with group.change():
+            group["other"] = [1]
+        yield group
+
+
+def other_program(group, change):
+    with dataset.open_group(group.path, "r+", sync=False) as other:
+        change(other)
+
+
+CUT = {"chunks": 4, "shards": 12, "buffered": True}
+SAME_ROWS = {
+    "rows": lambda other: other["m"].append(np.array([50, 51], other["m"].dtype)),
+    "many rows": lambda other: other["m"].append(
+        np.arange(29).astype(other["m"].dtype)
+    ),
+    "attributes": lambda other: other["m"].attrs.update(unit="m"),
+    "items": lambda other: other["m"].__setitem__(1, np.int64(7)),
+    "fewer rows": lambda other: other["m"].resize(1),
+    "another member": lambda other: other.create_array("new", [1]),
+}
+
+
+@pytest.mark.parametrize("name", SAME_ROWS)
+@pytest.mark.parametrize("refreshes", [False, True])
+def test_rows_wait_while_another_program_changes_the_array(group, name, refreshes):
+    array = group.create_array("m", np.arange(3), **CUT)
+    array.append([10, 11])
+    other_program(group, SAME_ROWS[name])
+    if refreshes:
+        array.refresh()
+    before = dataset.open(group.path)["m"][:].tolist()
+    array.append([12])
+    assert before == dataset.open(group.path)["m"][:].tolist()
+    group.close()
+    assert [*before, 10, 11, 12] == dataset.open(group.path)["m"][:].tolist()
+    assert dataset.verify(group.path).ok
+
+
+def test_rows_of_a_table_wait_while_another_program_appends(group):
+    rows = {"x": np.arange(3), "y": np.arange(3.0)}
+    table = group.create_table("m", rows, buffered=True)
+    for number in range(3):
+        table.append({"x": [10 + number], "y": [number]})
+        other_program(group, lambda other: other["m"].append(rows))
+    table.close()
+    expected = [*range(3)] * 4 + [10, 11, 12]
+    assert expected == dataset.open(group.path)["m"]["x"][:].tolist()
+
+
+LOST = {
+    "removed": lambda other: other.__delitem__("m"),
+    "replaced": lambda other: other.create_table("m", {"x": [1], "y": [1]}, mode="w"),
+    "more columns": lambda other: other["m"].add_column("z", [1, 2]),
+    "fewer columns": lambda other: other["m"].remove_column("x"),
+    "other names": lambda other: other["m"].rename({"x": "z"}),
+    "another column": lambda other: (
+        other["m"].remove_column("x"),
+        other["m"].add_column("x", [1, 2], position=0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_rows_that_another_program_makes_impossible(group, name):
+    """They are lost with an error, and the rows of other members are written."""
+    table = group.create_table("m", {"x": [1, 2], "y": [1, 2]}, buffered=True)
+    array = group.create_array("later", shape=0, dtype="i8", buffered=True)
+    table.append({"x": [3], "y": [4]})
+    array.append([5])
+    other_program(group, LOST[name])
+    before = [*dataset.open(group.path)]
+    with pytest.raises(StorageError, match=r"'1' appended rows .* are lost") as caught:
+        group.close()
+    assert table.path == caught.value.filename
+    assert [5] == dataset.open(group.path)["later"][:].tolist()
+    group.close()
+    assert before == [*dataset.open(group.path)]
+    assert dataset.verify(group.path).ok
+
+
+def test_the_errors_of_several_members(group):
+    for name in "abc":
+        group.create_array(name, shape=0, dtype="i8", buffered=True)
+    for name in "abc":
+        group[name].append([1])
+    other_program(group, lambda other: (other.__delitem__("a"), other.__delitem__("c")))
+    with pytest.raises(StorageError, match="are lost") as caught:
+        group.flush()
+    assert caught.value.filename.endswith("c")
+    assert caught.value.__context__.filename.endswith("a")
+    assert [1] == dataset.open(group.path)["b"][:].tolist()
+
+
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_assigned_items_do_not_wait_there(group, kind):
+    """A chunk that waits would have the old items that another program assigns to."""
+    if kind == "array":
+        array = group.create_array("m", np.arange(12), **CUT)
+    else:
+        array = group.create_table("m", {"x": np.arange(12)}, buffered=True)["x"]
+    array[1] = 20
+    path = "m" if kind == "array" else "m/x"
+    other_program(group, lambda other: other[path].__setitem__(2, 30))
+    array[3] = 40
+    expected = [0, 20, 30, 40, *range(4, 12)]
+    assert expected == dataset.open(group.path)[path][:].tolist() == array[:].tolist()
+
+
+def test_a_member_without_a_name_for_it(group):
+    """The group has its object until the rows are written."""
+    group.create_array("m", shape=0, dtype="i8", buffered=True).append([1])
+    gc.collect()
+    group["m"].append([2])
+    other_program(group, lambda other: other["m"].append([3]))
+    group.close()
+    assert [3, 1, 2] == dataset.open(group.path)["m"][:].tolist()
+
+
+def test_a_group_that_is_dropped(tmp_path):
+    group = dataset.create_group(tmp_path / "g")
+    with group.change():
+        array = group.create_array("m", [1], buffered=True)
+    array.append([2])
+    del group, array
+    with pytest.warns(ResourceWarning, match="'1' appended rows were not written"):
+        gc.collect()

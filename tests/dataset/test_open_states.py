@@ -19,6 +19,7 @@ from dataset.inside import (
     DRAFT,
     FRESH,
     JOINS,
+    MADE,
     NEVER,
     NOW,
     OPENED,
@@ -523,7 +524,7 @@ WAITING = [
 ]
 
 
-@pytest.mark.parametrize("call", ["buffer", "flush", "close", "leave"])
+@pytest.mark.parametrize("call", ["buffer", "keep", "flush", "close", "leave"])
 @pytest.mark.parametrize(
     ("make", "kind", "layout"),
     [
@@ -537,7 +538,10 @@ WAITING = [
     ],
 )
 def test_rows_that_wait(make, kind, layout, call, tmp_path):
-    """A row is appended to a dataset with a buffer; then the call is made."""
+    """A row is appended to a dataset with a buffer; then the call is made.
+
+    The call ``keep`` is an assignment instead.
+    """
     of = {rows: alone, child: alone, closed: alone, block: member}.get(make)
     made = make if of is None else upon(make, of)
     for case in made(kind, layout, str(tmp_path / "d"), buffered=True):
@@ -546,23 +550,29 @@ def test_rows_that_wait(make, kind, layout, call, tmp_path):
             pytest.skip("the other call closes it")
 
         def append(node=node):
-            node.append(rows_of(kind, [77]))
+            if call == "keep":
+                node[0] = rows_of(kind, [77])
+            else:
+                node.append(rows_of(kind, [77]))
 
-        def work(case=case, node=node, rule=rule):
-            does = case.rule("buffer")
+        does = case.rule("keep" if call == "keep" else "buffer")
+
+        def work(case=case, node=node, rule=rule, does=does):
             if isinstance(does, Refused):
                 refused(case, does, append)
                 return
             append()
-            assert 77 not in items(case.fresh())
-            if call != "buffer":
+            waits = layout == "zarr" or call != "keep"
+            assert (does is MADE or not waits) == (77 in items(case.fresh()))
+            if call not in ("buffer", "keep"):
                 node.flush() if call == "flush" else node.close()
                 assert rule is WRITES
                 assert (BLOCK not in case.found) == (77 in items(case.fresh()))
-            assert does is (JOINS if BLOCK in case.found else WAITS)
+            made = MADE if call == "keep" and TURNS in case.found else WAITS
+            assert does is (JOINS if BLOCK in case.found else made)
 
         case.within(work)
-        if JOINS is case.rule("buffer"):
+        if does is JOINS:
             assert 77 in items(case.fresh())
 
 
@@ -630,7 +640,9 @@ def test_what_can_not_be(tmp_path):
             dataset.open(path + place, "r+", shared=True)
     with pytest.raises(UsageError, match="buffered"):
         dataset.open(path + "/m", "r+", shared=True, buffered=True)
-    refuted |= {(call, SHARDS) for call in ("begin", "outside", "leave", "buffer")}
+    refuted |= {
+        (call, SHARDS) for call in ("begin", "outside", "leave", "buffer", "keep")
+    }
     # A member of another layout has its own writer, which a child inherits, too.
     refuted |= {("outside", CHILD)}
     assert refuted == empty
@@ -642,4 +654,4 @@ def test_the_table_is_complete():
     firsts = (READER, ALONE, TURNS, SHARDS, CLOSED)
     assert not any(row[s] is SAME for row in RULES.values() for s in firsts)
     assert {*type(SAME)} == {rule for rule in used if not isinstance(rule, Refused)}
-    assert {*RULES} == {*CALLS, "buffer", "outside"}
+    assert {*RULES} == {*CALLS, "buffer", "keep", "outside"}
