@@ -491,14 +491,19 @@ class ZipStore(NestedStore):
 
     def open(self, name: str, end: int = 0) -> Storage:
         member = self._member(name)
+        found: Storage
         if member.compress_type != STORED or member.flag_bits & ENCRYPTED:
-            return CompressedMember(member.file_size, lambda: self.read(name)[0])
+            found = CompressedMember(member.file_size, lambda: self.read(name)[0])
+            found.identity = self.identity(name)
+            return found
         storage, (begin, stop) = self._zip.storage, local_extent(member)
         path = self.path(name)
         with naming_errors(path), zip_errors(path):
             header = storage.read_at(begin, stop - begin)
             start = decode_local(header, member, storage.size)
-        return PartStorage(storage, start, start + member.file_size, self)
+        found = PartStorage(storage, start, start + member.file_size, self)
+        found.identity = self.identity(name)
+        return found
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False
@@ -521,7 +526,8 @@ class ZipStore(NestedStore):
         return self._prefix + name in self._folders
 
     def identity(self, name: str) -> object:
-        return self._zip.version, self._prefix + name
+        full = self._prefix + name
+        return (self._zip.version, full) if full in self._members else None
 
     def size(self, name: str) -> int:
         return self._member(name).file_size

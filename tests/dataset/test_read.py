@@ -9,11 +9,13 @@ import os
 import pickle
 import subprocess
 import sys
+import zipfile
+from itertools import count
 
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
-from dataset.inside import HAS_OPEN_FOLDERS, FolderStore, with_pending
+from dataset.inside import HAS_OPEN_FOLDERS, FolderChange, FolderStore, with_pending
 from dataset.layouts import LAYOUTS, SHARDED
 
 from bloscpack import dataset
@@ -721,3 +723,56 @@ def test_a_reader_of_a_dataset_that_was_replaced(tmp_path, kind):
             call()
         assert errno.ESTALE == caught.value.errno
     assert old == items[:].tolist()  # the files are still open
+
+
+def zipped(path, how):
+    """Make a ZIP file of a folder."""
+    with zipfile.ZipFile("%s.zip" % path, "w", how) as archive:
+        for around, _, names in os.walk(path):
+            for name in names:
+                file = os.path.join(around, name)
+                archive.write(file, os.path.relpath(file, path))
+    return "%s.zip" % path
+
+
+def stop_after_four_names(path, rows):
+    """Change a group, and end this process while the files get their names."""
+    moves, move = count(), FolderChange._move
+
+    def moved(*args):
+        if next(moves) == 4:
+            os._exit(0)
+        return move(*args)
+
+    try:
+        FolderChange._move = moved
+        with dataset.open(path, "r+") as group, group.change():
+            group["x"][:] = rows
+            group["t"]["x"][:] = rows
+    finally:
+        os._exit(1)
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_zip_file_of_several_shards(tmp_path, how, is_interrupted):
+    path, rows = tmp_path / "g", np.arange(400)
+    with dataset.create_group(path) as group:
+        group.create_array("x", rows, chunks=10, shards=40)
+        group.create_table("t", {"x": rows, "y": rows * 2}, chunks=10, shards=40)
+        sparse = group.create_array("s", shape=400, dtype="i4", chunks=10, shards=40)
+        sparse[100:120] = 1
+        with group.change():
+            pass
+    if is_interrupted:
+        if not hasattr(os, "fork"):
+            pytest.skip("needs fork")
+        if not os.fork():
+            stop_after_four_names(path, rows + 1)
+        os.wait()
+        assert os.listdir(path / ".bloscpack")
+        rows = rows + 1
+    found = dataset.open(zipped(path, how))
+    assert rows.tolist() == found["x"][:].tolist() == found["t"][:]["x"].tolist()
+    assert rows[5::90].tolist() == found["x"][5::90].tolist()
+    assert (400, 20) == (found["s"][:].size, found["s"][:].sum())
