@@ -17,7 +17,7 @@ from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description
 from ._format.dtypes import Array, DType, Key
 from ._format.rows import block_shape
-from ._storage.base import Closing, Storage, naming_errors, releasing_views
+from ._storage.base import Closing, Storage, naming_errors, on_error, releasing_views
 from ._storage.paths import is_url, local_path, shown_name
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .args import AnyLimits
@@ -220,12 +220,8 @@ def open_ndarray(
     if isinstance(file, (str, os.PathLike)):
         origin = partial(open_ndarray, full_name(os.fsdecode(file)), **options)
     parts = OpenedFile(file, **options)
-    try:
-        with naming_errors(parts.name):
-            return LazyArray(parts, origin)
-    except BaseException:
-        parts.close()
-        raise
+    with on_error(parts.close), naming_errors(parts.name):
+        return LazyArray(parts, origin)
 
 
 def full_name(name: str) -> str:

@@ -47,6 +47,7 @@ from .._format.committed import (
 from .._format.dtypes import shown
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON
+from .._storage.base import on_error
 from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .ownership import FileAccess
@@ -199,12 +200,9 @@ class Change:
 
     def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
         file = self.begin(name)
-        try:
+        with on_error(self.abandon, file):
             file.fp.write(content)
             file.fp.flush()
-        except BaseException:
-            self.abandon(file)
-            raise
         return file
 
     def _staged_name(self) -> str:

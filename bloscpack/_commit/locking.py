@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from .. import log
 from .._engine.forks import Owner
+from .._storage.base import on_error
 from .._storage.descriptors import with_room
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, StaleDataset
@@ -352,14 +353,11 @@ class FolderLock(Lock):
         except OSError as error:
             error.filename = folder.root
             raise
-        try:
+        with on_error(self.close):
             locked = "another writer%s has opened this folder; 'timeout' waits for it"
             super().__init__(self._descriptor, folder.root, locked, shared=shared)
             if not folder.has_its_name():
                 raise StaleDataset(folder.root)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Unlock the folder."""

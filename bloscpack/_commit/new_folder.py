@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from .._engine.forks import Owner
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
+from .._storage.base import on_error
 from .._storage.disk import NAME_PART, disk
 from .._storage.folder_store import FolderStore, LinkFound, NoFileFound, StaleDataset
 from ..exceptions import StorageError, UsageValueError
@@ -221,11 +222,8 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
     target.datasets.check_independent(folder)
     target.datasets.check_group(target.parent)
     lock = FolderLock(folder)
-    try:
+    with on_error(lock.close):
         _check_no_writer(folder, target.datasets)
-    except BaseException:
-        lock.close()
-        raise
     return lock
 
 
@@ -255,16 +253,13 @@ def sibling_folder(target: NewName) -> Iterator[FolderStore]:
     """
     owner = Owner()
     made: list[FolderStore] = []
-    try:
+    # A signal raises its exception once, perhaps during the removal.
+    with on_error(_remove_sibling, target, made, owner):
         try:
             with closing(_make_sibling(target, made)):
                 yield made[-1]
         finally:
             _remove_sibling(target, made, owner)
-    except BaseException:
-        # A signal raises its exception once, perhaps during the removal.
-        _remove_sibling(target, made, owner)
-        raise
 
 
 def _make_sibling(target: NewName, made: list[FolderStore]) -> FolderLock:

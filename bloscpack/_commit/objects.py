@@ -31,6 +31,7 @@ from typing import Any, BinaryIO
 from .._engine.forks import Owner
 from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
+from .._storage.base import on_error
 from .._storage.store import Conflict, Store
 from .._storage.upload import check_writable
 from ..exceptions import StorageError
@@ -285,11 +286,8 @@ class ClaimedObjects:
         def take() -> None:
             self._version = recover_objects(self._tree, ZARR_JSON, check)
             if self.wait:
-                try:
+                with on_error(self.release):
                     self._claim(HELD_TOKEN)
-                except BaseException:
-                    self.release()
-                    raise
 
         waiting(take, self.wait)
 

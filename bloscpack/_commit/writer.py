@@ -28,6 +28,7 @@ from .._engine.forks import OwnLock, renew_after_fork
 from .._engine.threads import get_caller
 from .._format.committed import STAGING
 from .._format.names import folders_of
+from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError
 from .change import Change
@@ -442,12 +443,9 @@ class LockedFolder:
         """Lock the folder, and complete the change of a writer that died."""
         assert isinstance(self._tree.store, FolderStore)
         self._lock = FolderLock(self._tree.store)
-        try:
+        with on_error(self._let_go):
             recover(self._tree, self._document, self._sync)
             self._tree.renew()  # the writer before may have changed the document
-        except BaseException:
-            self._let_go()
-            raise
 
     @contextmanager
     def holding(self) -> Iterator[Tree | None]:

@@ -49,7 +49,7 @@ from .._format.zip_format import (
     join_crc,
     parents_of,
 )
-from .._storage.base import PartStorage, Storage, naming_errors, write_all
+from .._storage.base import PartStorage, Storage, naming_errors, on_error, write_all
 from .._storage.local import whole_file
 from .._storage.paths import shown_name
 from .._storage.zip_store import Directory
@@ -146,15 +146,12 @@ class ArchiveFile(Directory):
         # The file below the buffer: a fork may copy the locked lock of a buffer.
         close: Callable[[], None] = getattr(source, "raw", source).close
         self._close = None if self.name is None else close
-        try:
+        with on_error(self.close):
             storage = source if isinstance(source, Storage) else whole_file(source)
             with naming_errors(self.name):
                 super().__init__(storage)
                 self.read_list()
                 self.arrays = self._find_arrays()
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Close the file, unless the caller opened it."""

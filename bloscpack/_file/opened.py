@@ -74,6 +74,7 @@ from .._storage.base import (
     MemoryStorage,
     Storage,
     naming_errors,
+    on_error,
     refuse_text,
     status_of,
 )
@@ -450,12 +451,8 @@ class OpenedFile(Closing, ChunkLoader):
         )
         self.name = self.name or name
         self._naming_errors = naming_errors(self.name)
-        try:
-            with self._naming_errors:
-                self._first = self.state = state = self._read_state()
-        except BaseException:
-            self.close()
-            raise
+        with on_error(self.close), self._naming_errors:
+            self._first = self.state = state = self._read_state()
         self.header = state.header
         self.metadata = state.beginning.metadata
         self.user_metadata = user_metadata(self.metadata)
@@ -467,11 +464,8 @@ class OpenedFile(Closing, ChunkLoader):
         self.identity: Hashable = state.storage.identity
         self._version: Hashable = state.storage.version
         if not self.nbytes:  # no later read needs the chunks
-            try:
+            with on_error(self.close):
                 self.load(range(self.nchunks), lambda number, plain: None)
-            except BaseException:
-                self.close()
-                raise
 
     def close(self) -> None:
         """Close the file, unless the caller opened it."""

@@ -278,6 +278,20 @@ class naming_errors:
             error.filename = error.filename or shown_name(self._path)
 
 
+class on_error:
+    """Call a function, with arguments, if the block raises an error, which goes on."""
+
+    def __init__(self, call: Callable[..., object], *args: object) -> None:
+        self._call, self._args = call, args
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
+        if error is not None:
+            self._call(*self._args)
+
+
 # File objects and buffers
 
 

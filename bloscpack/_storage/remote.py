@@ -23,7 +23,7 @@ from ..args import AnyLimits, effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAX_DOCUMENT
 from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
-from .base import Storage, StorageFile, naming_errors
+from .base import Storage, StorageFile, naming_errors, on_error
 from .file_systems import IgnoresRanges, Location
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .local import storage_of
@@ -107,12 +107,9 @@ class RemoteStorage(Storage):
         self._file = remote_file_for(fs, path, self._location)
         self._loop, self._pid = _loop_of_fsspec(), os.getpid()
         self._connecting = ForkSafeLock()
-        try:
+        with on_error(self.close):
             # The offset of the bytes that are kept, and these.
             self._kept = self._open(whole, end)
-        except BaseException:
-            self.close()
-            raise
         self.size = self._file.size
         if version := self._file.version:
             self.identity = self.version = (self.name, self.size, *version)

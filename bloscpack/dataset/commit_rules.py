@@ -23,6 +23,7 @@ from .._format.identity import KEY, holder_of, is_copy, signed, take_identity
 from .._format.names import is_checked_name, is_safe_part
 from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import ZARR_JSON, encode_json
+from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from .._storage.paths import check_ending, is_url, local_path, without_url
 from .._storage.store import Store
@@ -178,12 +179,9 @@ def writer_for(
             tree, is_shared, DATASETS.claimed, prepare, wait or 0
         )
     tree.ignore_copies()
-    try:
+    with on_error(rule.release):
         if store.can_rename:
             check()
-    except BaseException:
-        rule.release()
-        raise
     writer = Writer(folder.store.root, rule, wait)
     if is_shared:  # any other dataset has no members that are open beside it
         writer.seen = tree.state

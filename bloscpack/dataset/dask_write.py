@@ -26,6 +26,7 @@ from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
 from .._format.text import TEXT, empty_item, encode_text, item_nbytes
+from .._storage.base import on_error
 from .._storage.paths import check_is_path
 from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
@@ -150,11 +151,8 @@ def from_dask(
     result = import_dask("dask").delayed(target.finish, pure=False)(length, tasks)
     if not compute:
         return result
-    try:
+    with on_error(target.abandon):
         result.compute()
-    except BaseException:
-        target.abandon()
-        raise
     found = detect(Folder.open(path, storage_options))
     return open_array_or_table(found, Options())
 

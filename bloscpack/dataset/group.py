@@ -38,6 +38,7 @@ from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
 from .._format.names import is_within
+from .._storage.base import on_error
 from .._storage.descriptors import NO_MORE
 from .._storage.folder_store import FolderStore, StaleDataset
 from .._types import Json, Path, StorageOptions
@@ -202,13 +203,10 @@ def with_owner(
     `open_part` is called with the former and returns the latter.
     """
     owner = open_node(around, options._replace(buffered=False))
-    try:
+    with on_error(owner.close):
         part = open_part(owner)
         part._around, part._closes_around = owner, True
         return part
-    except BaseException:
-        owner.close()
-        raise
 
 
 def create_group(

@@ -14,6 +14,7 @@ from .._commit.change import Change
 from .._commit.locking import waiting
 from .._commit.writer import WAIT
 from .._format.dtypes import Array as Items
+from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from .._storage.paths import check_is_path
 from .._storage.upload import check_writable
@@ -108,7 +109,7 @@ def _open_for_changes(kind: Any, found: Found, options: Options) -> Array | Tabl
     writer = writer_for(found, options.sync, shared=options.shared, wait=wait)
     if options.buffered:
         writer.buffers[""] = WriteBuffer(writer)
-    try:
+    with on_error(writer.close):
         if found.kind == "array":
             array = kind(folder, allow_pickle=allow_pickle)
             array.check_writable()
@@ -125,9 +126,6 @@ def _open_for_changes(kind: Any, found: Found, options: Options) -> Array | Tabl
         table = Table(layout, writer)
         table._make_equal()
         return table
-    except BaseException:
-        writer.close()
-        raise
 
 
 def _check_pinned(layout: Any) -> None:

@@ -40,6 +40,7 @@ from .._format.dtypes import DType
 from .._format.grid import Box, Shape
 from .._format.identity import read_identity, stated_identity
 from .._format.zarr_metadata import ZARR_JSON
+from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
 from .._storage.store import Conflict, MemoryStore, Store
@@ -295,16 +296,13 @@ class FolderTarget(Target):
                 os.path.basename(self.hidden_path),
                 0o777 if like is None else PRIVATE_FOLDER,
             )
-            try:
+            with on_error(self.abandon):
                 held = hidden.hold()
                 access.give(held.number, like, "")
                 mark(hidden)
                 with create(hidden.path(self.name.name)) as made:
                     self.describe(made)
                 access.give_all(self.staged())
-            except BaseException:
-                self.abandon()
-                raise
         for name in earlier:
             remove_leftover(around, name, self.name)
         remove_leftovers(around, self.name.start)

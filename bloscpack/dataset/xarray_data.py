@@ -25,6 +25,7 @@ from .._commit.change import Change
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
 from .._format.zarr_metadata import MASK, encode_mask, with_mask
+from .._storage.base import on_error
 from .._storage.paths import is_url, local_path
 from .._types import JsonObject, Path, StorageOptions
 from ..args import known_settings
@@ -179,7 +180,7 @@ def from_xarray(
         _create(path, nodes, given, settings, mode, sync, storage_options)
     else:
         whole: Any = open_node(found, opening)
-        try:
+        with on_error(whole.close):
             if not isinstance(whole, Group):
                 raise UsageTypeError("'%s' is no group" % whole.path)
             if mode != "a" and not changes:
@@ -194,9 +195,6 @@ def from_xarray(
                     _add_nodes(whole, new, settings)
             else:
                 _change(whole, nodes, given, settings, append_dim, region)
-        except BaseException:
-            whole.close()
-            raise
         if not where:
             return whole
         whole.close()
