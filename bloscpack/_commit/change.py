@@ -132,11 +132,11 @@ class Change:
     has_failed_call = False
     is_committed = False
     is_joint = False
-    tree: Tree | None = None
 
-    def __init__(self, store: Store, document: str) -> None:
+    def __init__(self, store: Store, document: str, tree: Tree | None = None) -> None:
         self.store = store
         self.document = document
+        self.tree = tree
         self.owner = Owner()
         self.is_committing = False
         self._lock = allocate_lock()
@@ -436,9 +436,10 @@ class Change:
             self.tree.stale -= {*members, *map(self._member_of, stale)}
         self._clean([*files, *documents])
 
-    def complete(self, tree: Tree) -> None:
+    def complete(self) -> None:
         """Give the pending files in the document their names."""
-        known = tree.state
+        assert self.tree is not None  # the one that lists them
+        known = self.tree.state
         if known.pending:
             files = dict[str, str | None]()
             # A document can list more names than there are files.
@@ -450,7 +451,7 @@ class Change:
                     files[name] = staged
             root = known.root.with_files({})
             version = self._complete(files, root.content)
-            tree.committed(self.document, root, {}, version)
+            self.tree.committed(self.document, root, {}, version)
 
     def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
         """Give files their names, and store the document without their list.

@@ -42,8 +42,9 @@ class FolderChange(Change):
         sync: bool = True,
         access: Access | None = None,
         named: set[str] | None = None,
+        tree: Tree | None = None,
     ) -> None:
-        super().__init__(store, document)
+        super().__init__(store, document, tree)
         assert isinstance(store, FolderStore)
         self.store: FolderStore = store
         self._does_sync = sync
@@ -252,10 +253,13 @@ class FolderChange(Change):
         self._unnamed.clear()
 
 
-def recover(tree: Tree, document: str, sync: bool = True) -> None:
-    """Complete the change of a writer that died; remove what it had not committed."""
-    store = tree.store
-    assert isinstance(store, FolderStore)
+def recover(change: FolderChange) -> None:
+    """Complete the change of a writer that died; remove what it had not committed.
+
+    `change` is a new one of its dataset.
+    """
+    store, tree = change.store, change.tree
+    assert tree is not None
     status = store.status_of(STAGING)
     if status is None:
         return
@@ -267,10 +271,9 @@ def recover(tree: Tree, document: str, sync: bool = True) -> None:
             "expected the folder of changes, found something else",
             store.path(STAGING),
         )
-    change = FolderChange(store, document, sync)
     with suppress(FileNotFoundError):
-        members = tree.read(document).members or {}
-        change.complete(tree)
+        members = tree.read(change.document).members or {}
+        change.complete()
         for path, member in members.items():
             name, content = "%s/%s" % (path, ZARR_JSON), encode_document(member, 2)
             with suppress(FileNotFoundError, ValueError):

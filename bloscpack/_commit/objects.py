@@ -72,11 +72,11 @@ class ObjectChange(Change):
     renews_token = True
 
     def __init__(
-        self, store: Store, document: str, version: str, token: str = ""
+        self, store: Store, version: str, tree: Tree | None = None, token: str = ""
     ) -> None:
-        super().__init__(store, document)
+        super().__init__(store, ZARR_JSON, tree)
         self._token = token + self._token
-        self._versions = {document: version}
+        self._versions = {ZARR_JSON: version}
         # The staged files that are objects, and not only in one temporary file.
         self._stored: set[str] = set()
         # The extents of all of them there.
@@ -86,7 +86,7 @@ class ObjectChange(Change):
     @property
     def version(self) -> str:
         """The version of the document now."""
-        return self._versions[self.document]
+        return self._versions[ZARR_JSON]
 
     def lock(self, name: str) -> None:
         """Let `commit` raise `Conflict` if another writer changes an object."""
@@ -191,18 +191,16 @@ class ObjectChange(Change):
             self.store.put(name, content, None)
 
 
-def recover_objects(
-    tree: Tree, document: str, check: Callable[[str], object] = bool
-) -> str:
+def recover_objects(tree: Tree, check: Callable[[str], object] = bool) -> str:
     """Complete the change of a writer that died; return the version of the document.
 
     `check` is called with the version before, and raises an error if the writer works.
     """
-    version = tree.store.object_version(document)
-    change = ObjectChange(tree.store, document, version)
-    tree.read(document)  # after its version is known
+    version = tree.store.object_version(ZARR_JSON)
+    change = ObjectChange(tree.store, version, tree)
+    tree.read(ZARR_JSON)  # after its version is known
     check(version)
-    change.complete(tree)
+    change.complete()
     return change.version
 
 
@@ -284,7 +282,7 @@ class ClaimedObjects:
                     )
 
         def take() -> None:
-            self._version = recover_objects(self._tree, ZARR_JSON, check)
+            self._version = recover_objects(self._tree, check)
             if self.wait:
                 with on_error(self.release):
                     self._claim(HELD_TOKEN)
@@ -320,7 +318,7 @@ class ClaimedObjects:
             ZARR_JSON
         ):
             with suppress(FileNotFoundError):  # a folder becomes a group
-                self._version = recover_objects(self._tree, ZARR_JSON)
+                self._version = recover_objects(self._tree)
                 if self._tree.state.members is not None:
                     self._claim()
         self._holds = True
@@ -345,8 +343,8 @@ class ClaimedObjects:
                 except BaseException:
                     self.has_failed = True
                     raise
-            change = ObjectChange(self._store, ZARR_JSON, self._version, self._token)
-            change.tree = self._tree
+            tree, token = self._tree, self._token
+            change = ObjectChange(self._store, self._version, tree, token)
             try:
                 if not self._is_prepared:
                     self._prepare(change)
@@ -472,7 +470,7 @@ class NewObjects(ObjectChange):
     """The objects of a new dataset, which `claim` gives the folder."""
 
     def __init__(self, store: Store, claim: Claim) -> None:
-        super().__init__(store, ZARR_JSON, "")
+        super().__init__(store, "")
         self._claim = claim
 
     def lock(self, name: str) -> None:

@@ -181,7 +181,9 @@ class SharedShards(ShardRule):
                 return lock
             lock.close()
             with closing(waiting(lambda: FolderLock(self._store), WAIT)):
-                recover(self._tree, ZARR_JSON, self._sync)
+                recover(
+                    FolderChange(self._store, ZARR_JSON, self._sync, tree=self._tree)
+                )
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -222,7 +224,7 @@ class SharedObjects(ShardRule):
 
     def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
         """Return the version of the document, with the token of shared writers."""
-        version = recover_objects(self._tree, ZARR_JSON)
+        version = recover_objects(self._tree)
         content = self._tree.state.root.content
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
@@ -232,7 +234,7 @@ class SharedObjects(ShardRule):
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of one shard, which is committed within the block."""
-        change = ObjectChange(self._store, ZARR_JSON, self._version)
+        change = ObjectChange(self._store, self._version)
         change.removes_shards = False
         try:
             yield change

@@ -427,11 +427,13 @@ class LockedFolder:
         shared: bool = False,
     ) -> None:
         self._tree = tree
-        self._document = document
         self._prepare = prepare
-        self._sync = sync
+        # All changes know the folders whose names are on the disk.
+        named, store = set[str](), tree.store
+        self._new_change = partial(
+            FolderChange, store, document, sync, named=named, tree=tree
+        )
         self.state = TURNS if shared else ALONE
-        self._named = set[str]()  # the folders whose names are on the disk
         if not shared:
             self._take()
         elif tree.store.is_folder(STAGING):  # of a writer that died, or works now
@@ -444,7 +446,7 @@ class LockedFolder:
         assert isinstance(self._tree.store, FolderStore)
         self._lock = FolderLock(self._tree.store)
         with on_error(self._let_go):
-            recover(self._tree, self._document, self._sync)
+            recover(self._new_change())
             self._tree.renew()  # the writer before may have changed the document
 
     @contextmanager
@@ -463,17 +465,15 @@ class LockedFolder:
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of the locked folder, which is committed within the block."""
-        store, lock = self._tree.store, self._lock
+        root, change = self._tree.store.root, self._new_change()
         if self.has_failed:  # in this turn of several writers
-            raise BROKEN.error(tree=store.root)
-        change = FolderChange(store, self._document, self._sync, named=self._named)
-        change.tree = self._tree
-        assert lock is not None
-        lock.is_used = True
-        with naming_dataset(store.root):
+            raise BROKEN.error(tree=root)
+        assert self._lock is not None
+        self._lock.is_used = True
+        with naming_dataset(root):
             # Another program may have changed the document in place.
             with suppress(FileNotFoundError):  # a folder becomes a group
-                self._tree.read(self._document)
+                self._tree.read(change.document)
             self._prepare(change)
             try:
                 yield change

@@ -413,7 +413,7 @@ class ObjectTarget(Target):
         """Return a folder in memory, and a change of the dataset."""
         return (
             Folder(MemoryStore(self.root, self._documents)),
-            ShardObjects(self._store, ZARR_JSON, self._claim.version),
+            ShardObjects(self._store, self._claim.version),
         )
 
     def commit(self, length: int) -> None:

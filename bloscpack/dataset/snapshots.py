@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 
 from .._commit.change import PRIVATE, PRIVATE_FOLDER
-from .._commit.folder_change import recover
+from .._commit.folder_change import FolderChange, recover
 from .._commit.new_folder import LEFTOVER, unfinished
 from .._commit.ownership import attributes_in, copy_attributes
 from .._commit.replacing import check_apart
@@ -262,8 +262,8 @@ class _Copy:
             around, _, last = name.rpartition("/")
             if last == STAGING:
                 dataset = self._target.subfolder(around) if around else self._target
-                there = (n for n in DOCUMENTS if dataset.exists(n))
-                recover(Tree(dataset), next(there, ZARR_JSON), sync)
+                document = next(filter(dataset.exists, DOCUMENTS), ZARR_JSON)
+                recover(FolderChange(dataset, document, sync, tree=Tree(dataset)))
         for name in ("", *filter(self._target.is_folder, folders)):
             like = self._access[name]
             held = (self._target.subfolder(name) if name else self._target).hold()
