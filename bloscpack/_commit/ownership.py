@@ -310,10 +310,6 @@ def may_read(uid: int, file: BinaryFile | Held) -> bool:
     return by_group and _is_member(uid, status.st_gid) and acl_of(file) is None
 
 
-def is_sticky(status: os.stat_result) -> bool:
-    return bool(status.st_mode & stat.S_ISVTX) and stat.S_ISDIR(status.st_mode)
-
-
 def acl_of(file: BinaryFile | Held) -> bytes | None:
     try:
         return os.getxattr(file.fileno(), ACL)

@@ -38,6 +38,7 @@ from .states import (
     ALONE,
     BROKEN,
     CLOSED,
+    FAILED,
     JOINS,
     READER,
     TURNS,
@@ -46,6 +47,7 @@ from .states import (
     Does,
     State,
     ask,
+    states_of,
 )
 from .tree import Tree, TreeState
 
@@ -378,12 +380,24 @@ class Writer(OwnLock):
     def closing(self, call: str = "close") -> Iterator[bool]:
         """Wait for the changes of other threads, and keep them from starting one.
 
+        What waits in memory is written, or forgotten if there can be no second attempt.
         The value is whether there is something to write or to unlock: not in a process
         that has inherited the writer, where no other thread makes a change.
         """
-        waits = ask(call, self, self.path) is WRITES
+        waits, failure = ask(call, self, self.path) is WRITES, None
         with self.turn(call, holds=False) if waits else nullcontext() as does:
+            try:
+                if does is WRITES:
+                    self.flush()
+            except BaseException as error:
+                if FAILED not in states_of(self):
+                    raise
+                failure = error
+                for buffer in self.buffers.values():
+                    buffer.clear()
             yield does is WRITES
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
         """Allow no more changes, when those of other threads have been made."""

@@ -203,11 +203,6 @@ class Section:
         self.digest = digest
         self.value = value
 
-    @property
-    def size(self) -> int:
-        """The size of the section in bytes."""
-        return len(self.front) + self.room + len(self.digest)
-
     def blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the section; its unused room is filled with zeros.
 

@@ -164,9 +164,6 @@ class Array(StoredArray, ItemsNode):
         """Whether a read may need its files together with those of other arrays."""
         return self.is_column or self._has_parts
 
-    def _close_files(self) -> None:
-        self._layout.close_files()
-
     def __getitem__(self, key: Key) -> Any:
         """Return the selected items as a new array, or a single item as a scalar.
 

@@ -385,9 +385,7 @@ class Group(Node, Mapping[str, Node]):
         Changes of other threads are made before.
         """
         writer, call = self._writer, "leave" if self._part else "close"
-        with nullcontext() if writer is None else writer.closing(call) as is_open:
-            if writer is not None and is_open:
-                writer.flush()
+        with nullcontext() if writer is None else writer.closing(call):
             self._now.closed = True
         if writer is not None:
             self._members.close(self._opened.folder.address_of()[0])

@@ -17,7 +17,7 @@ from functools import partial, wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from .._commit.states import FAILED, FRESH, NOW, Does, ask, states_of
+from .._commit.states import FRESH, NOW, Does, ask
 from .._commit.tree import Draft, Tree
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
@@ -129,7 +129,7 @@ class Opened:
         """Let `layout` open the files of the state that a tree has, when it is used."""
         self.folder = Folder(like.folder.store, like.folder.prefix, tree)
         old = vars(self).pop("layout", None)
-        if isinstance(old, ArrayLayout) and old is not like:
+        if old is not None and old is not like:
             old.close_files()
 
     def close(self) -> None:
@@ -200,9 +200,8 @@ class Node:
         """
         opened = self._opened
         layout, folder = vars(opened).get("layout"), opened.folder
-        for each in (layout, *getattr(layout, "columns", {}).values()):
-            if isinstance(each, ArrayLayout):
-                each.close_files()
+        if layout is not None:
+            layout.close_files()
         if not any((path + "/").startswith(folder.prefix) for path in changed):
             return
         opened.values = {}
@@ -470,7 +469,7 @@ class ItemsNode(Node):
                 epoch = self._layout.folder.tree.renew().root.epoch
                 if self._read_epoch != epoch:
                     self._follow()
-                    self._close_files()
+                    self._layout.close_files()
                     self._check_rows()
                     self._read_epoch = epoch
                 result = function()
@@ -493,10 +492,6 @@ class ItemsNode(Node):
         """Whether there are several arrays of files, which change together."""
         raise NotImplementedError
 
-    def _close_files(self) -> None:
-        """Let the next read open the files that are there then."""
-        raise NotImplementedError
-
     def _check_rows(self) -> None:
         """Raise `StorageError` if another program has removed rows.
 
@@ -510,24 +505,12 @@ class ItemsNode(Node):
         The rows in memory are written, after the change of another thread. If they
         can't be written, the dataset stays open, unless there can be no second attempt.
         """
-        writer, failure = self._writer, None
-        call = "leave" if self._part else "close"
-        with nullcontext() if writer is None else writer.closing(call) as is_open:
-            try:
-                if writer is not None and is_open:
-                    writer.flush()
-            except BaseException as error:
-                if FAILED not in states_of(writer):
-                    raise
-                failure = error
-                for buffer in writer.buffers.values() if writer is not None else ():
-                    buffer.clear()
+        writer, call = self._writer, "leave" if self._part else "close"
+        with nullcontext() if writer is None else writer.closing(call):
             try:
                 super().close()
             finally:
                 self._now.close()
-        if failure is not None:
-            raise failure
 
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""

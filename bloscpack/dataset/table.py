@@ -63,8 +63,8 @@ MASK_STAYS = (
 class Columns(Mapping[str, Array]):
     """The columns of a table, by name and by position."""
 
-    def __init__(self) -> None:
-        self._columns: dict[str, Array] = {}  # replaced, never changed
+    def __init__(self, columns: dict[str, Array]) -> None:
+        self._columns = columns  # replaced, never changed
 
     def __getitem__(self, key: str | int) -> Array:
         if isinstance(key, str):
@@ -103,8 +103,7 @@ class Table(StoredRows, ItemsNode):
         """The columns by name; the mapping takes positions, too."""
         now = self._now
         if now.columns is None:
-            columns = Columns()
-            columns._columns = self._made_of(now.layout, {})
+            columns = Columns(self._made_of(now.layout, {}))
             vars(now).setdefault("columns", columns)
         found: Columns = now.columns
         return found
@@ -127,10 +126,8 @@ class Table(StoredRows, ItemsNode):
         columns, known = draft.layout.columns, self._opened.columns
         for name, layout in columns.items():  # a column may be open without its table
             columns[name] = block.layouts.setdefault(layout.folder.prefix, layout)
-        draft.columns = Columns()
-        draft.columns._columns = self._made_of(
-            draft.layout, {} if known is None else known._columns
-        )
+        old = {} if known is None else known._columns
+        draft.columns = Columns(self._made_of(draft.layout, old))
         return draft
 
     def _join(self, writer: Writer, folder: Folder) -> None:
@@ -143,7 +140,7 @@ class Table(StoredRows, ItemsNode):
         opened = self._opened
         if not block.change.is_committed or opened.closed:
             return
-        opened.columns = opened.columns or Columns()
+        opened.columns = opened.columns or Columns({})
         opened.columns._columns = {**opened.columns._columns, **draft.columns._columns}
         for column in draft.columns.values():
             column._opened.values = {}
@@ -315,10 +312,6 @@ class Table(StoredRows, ItemsNode):
     @property
     def _has_parts(self) -> bool:
         return True
-
-    def _close_files(self) -> None:
-        for column in self._columns.values():
-            column._close_files()
 
     def _check_rows(self) -> None:
         for column in islice(self._columns.values(), 1):  # all have the same rows
@@ -638,9 +631,7 @@ class Selection(Table):
     @property
     def columns(self) -> Columns:
         """The columns."""
-        columns = Columns()
-        columns._columns = {name: self.table[name] for name in self._names}
-        return columns
+        return Columns({name: self.table[name] for name in self._names})
 
     def _all_columns(self) -> dict[str, Array]:
         return self.table._columns

@@ -315,6 +315,9 @@ class NodeLayout(ABC):
         """Let `change` replace all attributes, in a layout that can be changed."""
         raise NotImplementedError
 
+    def close_files(self) -> None:
+        """Close the files that are kept open, when no thread reads them any more."""
+
     @classmethod
     def check_layout(cls) -> None:
         """Raise `UsageError` if this layout can only be read."""
@@ -604,6 +607,11 @@ class TableLayout(NodeLayout):
                 section="metadata",
                 filename=error.filename or folder.path(),
             ) from error
+
+    def close_files(self) -> None:
+        """Close the files of all columns."""
+        for column in self.columns.values():
+            column.close_files()
 
     # Writing
 

@@ -678,9 +678,10 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         self._documents = Documents(folder).read("table")
         # Columns that a change adds: how they are stored, and their attributes.
         self._new: dict[str, tuple[Storage, JsonObject]] = {}
-        self.columns = {name: self._column_of(name) for name in self._documents.arrays}
+        names = self._documents.arrays
+        self.columns = {name: self._open_column(name, name) for name in names}
 
-    def _column_of(self, name: str) -> ArrayLayout:
+    def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
         return SuperchunkArray(self.folder, column=name, documents=self._documents)
 
     # Writing
@@ -728,6 +729,5 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
 
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed."""
-        old = self.columns
         self._documents.read("table")
-        self.columns = {name: old.get(name) or self._column_of(name) for name in names}
+        super().columns_committed(names)
