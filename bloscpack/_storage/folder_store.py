@@ -198,7 +198,6 @@ class FolderStore(Reopenable, Store):
 
     def __init__(self, root: str, around: FolderStore | None = None) -> None:
         self.root = root
-        self._start = root if root.endswith(os.sep) else root + os.sep
         self._around = around
         self._identity: tuple[int, int] | None = None
         self._inside: dict[str, Held] = {}
@@ -220,7 +219,8 @@ class FolderStore(Reopenable, Store):
 
     def path(self, name: str = "") -> str:
         """Return the path of a file."""
-        return self._start + name.replace("/", os.sep) if name else self.root
+        start = self.root.rstrip(os.sep) + os.sep
+        return start + name.replace("/", os.sep) if name else self.root
 
     if TYPE_CHECKING:
 

@@ -196,7 +196,7 @@ class DatasetCheck:
                 trial._clear()
                 if attempt:
                     trial._progress = None  # it has counted all files
-                trial._check(found.folder, member, found.layout, found.kind)
+                trial._check(found, member)
             except StaleDataset:
                 before, errors = object(), None
                 continue
@@ -217,8 +217,8 @@ class DatasetCheck:
         self.unreached += trial.unreached
         return found
 
-    def _check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
-        node = self._open(folder, member, layout, kind)
+    def _check(self, dataset: layouts.Found, member: str) -> None:
+        (folder, layout, kind), node = dataset, self._open(dataset, member)
         self.nodes[member] = node
         if isinstance(node, Exception):
             return
@@ -226,7 +226,7 @@ class DatasetCheck:
         self._check_description(node)
         if kind == "array" and node.is_column and not folder.prefix:
             try:
-                layouts.committing(layouts.Found(folder, layout, kind))
+                layouts.committing(dataset)
             except FormatError as error:
                 where = {"file": member or "."}
                 self.report.note("metadata", "no-table", error.message, **where)
@@ -306,13 +306,11 @@ class DatasetCheck:
         message = "a folder of datasets, and no group: it has no document"
         self.report.note("metadata", "no-document", message, file=member)
 
-    def _open(
-        self, folder: Folder, member: str, layout: str, kind: str
-    ) -> NodeLayout | Exception:
+    def _open(self, found: layouts.Found, member: str) -> NodeLayout | Exception:
         """Return the dataset or member, or the error of opening it, which is noted."""
         try:
-            self._check_changes(folder, member)
-            return open_for_check(folder, layout, kind)
+            self._check_changes(found.folder, member)
+            return found.open_damaged()
         except (FormatError, OSError, UsageError) as error:
             if not _is_unsupported(error):
                 self._description_failed(error)
@@ -454,7 +452,7 @@ class DatasetCheck:
             for name in before:
                 with suppress(FormatError, OSError):
                     found = layouts.find_member(folder, name)
-                    node = None if found is None else open_for_check(*found)
+                    node = None if found is None else found.open_damaged()
                     if isinstance(node, ArrayLayout):
                         arrays[name] = node.dims, node.shape
             if arrays == before:
@@ -589,15 +587,6 @@ class DatasetCheck:
                 self.report.nnotes += 1
                 continue
             self.report.note("files", "unused", reason, file=joined_name(member, name))
-
-
-def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
-    """Return the array, table or group in a folder; some columns may be missing."""
-    if kind == "array":
-        return layouts.array_class(layout)(folder)
-    if kind == "table":
-        return layouts.table_class(layout).open_damaged(folder)
-    return layouts.group_class(layout)(folder)
 
 
 def _state_of(found: layouts.Found) -> object:

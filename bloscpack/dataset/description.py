@@ -14,7 +14,7 @@ from .._types import Json, JsonObject, Path, StorageOptions
 from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported
 from ..log import printable
-from .checking import joined_name, open_for_check
+from .checking import joined_name
 from .folder import Folder
 from .layouts import detect, find_members, missing_members
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
@@ -58,7 +58,7 @@ def describe(
     >>> found['layout'], found['shape'], found['dtype'], found['nbytes']
     ('zarr', [2], '<f8', 16)
     """
-    return _describe("", open_for_check(*detect(Folder.open(path, storage_options))))
+    return _describe("", detect(Folder.open(path, storage_options)).open_damaged())
 
 
 class DatasetInfo(dict[str, "Json"]):
@@ -115,7 +115,7 @@ def _describe(name: str, node: NodeLayout) -> JsonObject:
         inner, found = "members", find_members(node.folder)
         if missing := missing_members(node.folder):
             result["missing"] = missing
-        parts = ((n, *f[1:], partial(open_for_check, *f)) for n, f in found)
+        parts = ((n, *f[1:], f.open_damaged) for n, f in found)
     members: list[JsonObject] = []
     for part, layout, kind, open_node in parts:
         full = joined_name(name, part)

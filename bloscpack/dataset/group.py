@@ -67,7 +67,7 @@ from .items import checked_shape
 from .labels import given_attrs
 from .layouts.base import GroupLayout
 from .node import Node, one_call, reopened
-from .table import Table, read_table
+from .table import Table
 
 Kind = TypeVar("Kind", bound=Node)
 
@@ -109,7 +109,7 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     if found.kind != "group":
         return opening.open_array_or_table(found, options)
     folder = found.folder
-    layout = layouts.group_class(found.layout)(folder)
+    layout = found.open()
     if options.buffered:
         raise UsageValueError("'%s' is a group: %s" % (folder.path(), NOT_BUFFERED))
     if not options.writable:
@@ -492,7 +492,7 @@ class Group(Node, Mapping[str, Node]):
         if found is None or not rest:
             return found is not None
         if found.kind == "table":
-            return rest in layouts.table_class(found.layout)(found.folder).columns
+            return rest in found.open().columns
         return found.kind == "group" and rest in open_node(found, opening.Options())
 
     def __iter__(self) -> Iterator[str]:
@@ -1025,13 +1025,12 @@ def _open_part(
         return open_node(found, options)
     if found.kind == "group":
         _tidy_up(found.folder)
-        return Group(layouts.group_class(found.layout)(found.folder), writer, options)
+        return Group(found.open(), writer, options)
+    layout = opening.layout_of(found, options.allow_pickle)
     if found.kind == "table":
-        kind = layouts.table_class(found.layout)
-        return Table(read_table(kind, found.folder, options.allow_pickle), writer)
-    array = layouts.array_class(found.layout)(found.folder)
-    array.check_writable()
-    return Array(array, writer)
+        return Table(layout, writer)
+    layout.check_writable()
+    return Array(layout, writer)
 
 
 class Lines(str):
@@ -1051,14 +1050,15 @@ def shown_members(folder: Folder, most: int | None = None) -> list[str]:
 def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
     members = dict(layouts.find_members(folder))
     width = max(map(len, members), default=0)
-    for name, (inner, layout, kind) in members.items():
+    for name, found in members.items():
+        _, layout, kind = found
         about = "%s (%s)" % (kind, layout)
         try:
             if kind == "array":
-                array = layouts.array_class(layout)(inner)
+                array = found.open()
                 about += ": shape %s, dtype %s" % (array.shape, array.dtype)
             elif kind == "table":
-                columns = layouts.table_class(layout)(inner).columns
+                columns = found.open().columns
                 count = min((c.shape[0] for c in columns.values()), default=0)
                 about += ": %d rows of %s" % (count, ", ".join(columns))
             elif layout == "zarr":
@@ -1067,4 +1067,4 @@ def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
             about += ", which can't be opened"
         yield "%s%s  %s" % (indent, name.ljust(width), about)
         if kind == "group":
-            yield from _member_lines(inner, indent + "  ")
+            yield from _member_lines(found.folder, indent + "  ")

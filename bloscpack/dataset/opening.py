@@ -80,26 +80,28 @@ class Options(NamedTuple):
 
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
-    is_array = found.kind == "array"
-    kind: Any = (array_class if is_array else table_class)(found.layout)
     if not options.writable:
-        layout: Any
-        if is_array:
-            layout = kind(found.folder, allow_pickle=options.allow_pickle)
-        else:
-            layout = read_table(kind, found.folder, options.allow_pickle)
+        layout = layout_of(found, options.allow_pickle)
         if options.pinned:
             _check_pinned(layout)
-        return Array(layout) if is_array else Table(layout)
+        return Array(layout) if found.kind == "array" else Table(layout)
     # The first of several writers gives the array of another program an identity: for
     # that it is a single writer for a moment.
     wait = WAIT if options.shared else 0.0
     wait = wait if options.timeout is None else options.timeout
-    return waiting(lambda: _open_for_changes(kind, found, options), wait)
+    return waiting(lambda: _open_for_changes(found, options), wait)
 
 
-def _open_for_changes(kind: Any, found: Found, options: Options) -> Array | Table:
-    folder, allow_pickle = found.folder, options.allow_pickle
+def layout_of(found: Found, allow_pickle: bool, attempts: int = ATTEMPTS) -> Any:
+    """Return the layout of an array or a table; `attempts` is that of `read_table`."""
+    if found.kind == "array":
+        return found.open(allow_pickle)
+    kind = table_class(found.layout)
+    return read_table(kind, found.folder, allow_pickle, attempts)
+
+
+def _open_for_changes(found: Found, options: Options) -> Array | Table:
+    folder = found.folder
     check_changeable(found)
     if options.buffered and isinstance(folder.store, FolderStore):
         folder.store.check_permission()  # before anything waits
@@ -110,17 +112,15 @@ def _open_for_changes(kind: Any, found: Found, options: Options) -> Array | Tabl
     if options.buffered:
         writer.buffers[""] = WriteBuffer(writer)
     with on_error(writer.close):
+        # In a store without locks, another writer may be changing it.
+        attempts = ATTEMPTS if folder.is_remote else 0
+        layout = layout_of(found, options.allow_pickle, attempts)
+        layout.check_writable()
         if found.kind == "array":
-            array = kind(folder, allow_pickle=allow_pickle)
-            array.check_writable()
-            opened = Array(array, writer)
+            opened = Array(layout, writer)
             if options.shared:
                 opened.reopens = partial(_open_again, options), folder.address_of()
             return opened
-        # In a store without locks, another writer may be changing it.
-        attempts = ATTEMPTS if folder.is_remote else 0
-        layout = read_table(kind, folder, allow_pickle, attempts)
-        layout.check_writable()
         for column in layout.columns.values():
             column.check_writable()
         table = Table(layout, writer)
@@ -153,7 +153,7 @@ def _check_shareable(found: Found) -> None:
             "time: shared=True is for arrays of the layout 'zarr'"
             % (found.folder.path(), found.layout, found.kind)
         )
-    layout = array_class(found.layout)(found.folder)
+    layout = found.open()
     if not layout.changed_elsewhere:
         return
     layout.check_writable()

@@ -19,8 +19,8 @@ from dataset.inside import HAS_OPEN_FOLDERS, FolderChange, FolderStore, with_pen
 from dataset.layouts import LAYOUTS, SHARDED
 
 from bloscpack import dataset
-from bloscpack.dataset import opening
 from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.layouts import Found
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -583,10 +583,10 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
     """The description that told the kind is not used any more."""
     path = tmp_path / "x"
     dataset.create_array(path, np.arange(5), layout=layout).close()
-    array_class = opening.array_class
+    open_it = Found.open
 
-    def replace(_):
-        monkeypatch.setattr(opening, "array_class", array_class)
+    def replace(found, *args):
+        monkeypatch.setattr(Found, "open", open_it)
         place = path / "meta" if layout == "superchunk" else path
         other = tmp_path / "other"
         dataset.create_array(other, np.arange(7.0), layout=layout).close()
@@ -594,9 +594,9 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
         for name in ("sizes", DESCRIPTIONS[layout]):
             if (source / name).exists():
                 os.replace(source / name, place / name)
-        return array_class(layout)
+        return open_it(found, *args)
 
-    monkeypatch.setattr(opening, "array_class", replace)
+    monkeypatch.setattr(Found, "open", replace)
     with dataset.open(path) as found:
         assert (7,) == found.shape
         assert np.dtype("f8") == found.dtype

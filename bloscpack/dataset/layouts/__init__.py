@@ -201,6 +201,18 @@ class Found(NamedTuple):
         found: type[NodeLayout] = _class(self.layout, self.kind)
         return found.writable
 
+    def open(self, allow_pickle: bool = False) -> Any:
+        """Return its layout, which reads the description; see `NodeLayout`."""
+        kind: Any = _class(self.layout, self.kind)
+        return kind(self.folder, allow_pickle=allow_pickle)
+
+    def open_damaged(self) -> NodeLayout:
+        """Return its layout, opened; some columns may be missing."""
+        if self.kind == "table":
+            return table_class(self.layout).open_damaged(self.folder)
+        node: NodeLayout = self.open()
+        return node
+
 
 def find_any(
     folder: Folder, *, skip_unreadable: bool = True, is_member: bool = False
