@@ -469,9 +469,10 @@ class ShardFiles(ChunkFiles):
 
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes, as `ChunkSource.read_into` says."""
-        number, low = divmod(start, self.chunk_size)
+        number, low = divmod(start, size := self.chunk_size)
         stop = low + len(view)
-        is_small = low < stop <= self.chunk_size or low < stop <= LEAST_NBYTES
+        # `load` decompresses a whole chunk where it belongs.
+        is_small = low < stop <= LEAST_NBYTES or low < stop <= size != len(view)
         if is_small and self.folder.tree.pin is None:
             try:
                 if self._read_few(view, number, low):
