@@ -454,10 +454,11 @@ def as_part(found: Found) -> Found:
     """Return a dataset as a part of the one that commits it, whose pending files count.
 
     It is returned unchanged if no dataset commits it, or if that dataset can't be
-    read.
+    read; also if it was found in a group at a URL, which knows about its members.
     """
     folder, is_zarr = found.folder, found.layout == "zarr"
-    if not (folder.tree.state.is_committed_around if is_zarr else not folder.depth):
+    is_part = not is_zarr or folder.tree.state.is_committed_around
+    if not is_part or (folder.depth and (folder.is_remote or not is_zarr)):
         return found
     with suppress(FormatError, PermissionError):
         whole = Folder(folder.store, tree=folder.tree)
