@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from .._format.committed import STAGING
@@ -253,13 +253,11 @@ class FolderChange(Change):
         self._unnamed.clear()
 
 
-def recover(change: FolderChange) -> None:
+def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
     """Complete the change of a writer that died; remove what it had not committed.
 
-    `change` is a new one of its dataset.
+    `new_change` returns a new one of the dataset in `store`.
     """
-    store, tree = change.store, change.tree
-    assert tree is not None
     status = store.status_of(STAGING)
     if status is None:
         return
@@ -271,8 +269,10 @@ def recover(change: FolderChange) -> None:
             "expected the folder of changes, found something else",
             store.path(STAGING),
         )
+    change = new_change()
+    assert change.tree is not None
     with suppress(FileNotFoundError):
-        members = tree.read(change.document).members or {}
+        members = change.tree.read(change.document).members or {}
         change.complete()
         for path, member in members.items():
             name, content = "%s/%s" % (path, ZARR_JSON), encode_document(member, 2)

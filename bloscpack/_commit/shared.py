@@ -181,9 +181,8 @@ class SharedShards(ShardRule):
                 return lock
             lock.close()
             with closing(waiting(lambda: FolderLock(self._store), WAIT)):
-                recover(
-                    FolderChange(self._store, ZARR_JSON, self._sync, tree=self._tree)
-                )
+                how = self._store, ZARR_JSON, self._sync
+                recover(self._store, partial(FolderChange, *how, tree=self._tree))
 
     @contextmanager
     def changing(self) -> Iterator[Change]:

@@ -460,7 +460,7 @@ class LockedFolder:
         assert isinstance(self._tree.store, FolderStore)
         self._lock = FolderLock(self._tree.store)
         with on_error(self._let_go):
-            recover(self._new_change())
+            recover(self._tree.store, self._new_change)
             self._tree.renew()  # the writer before may have changed the document
 
     @contextmanager

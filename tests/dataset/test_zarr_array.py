@@ -310,9 +310,9 @@ def test_readers_keep_their_rows(tmp_path):
     array[29] = -1
     assert 29 == reader[28:][1]  # the file that it has opened
     array.resize(3)
-    with pytest.raises(StorageError, match="removed rows"):
-        late[:]
-    assert [0, 1, 2] == late[:3].tolist()
+    for rows in slice(None), slice(3):
+        with pytest.raises(StorageError, match="removed rows"):
+            late[rows]
     array.close()
 
 
