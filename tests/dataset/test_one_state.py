@@ -274,9 +274,11 @@ def test_rows_that_were_removed_since_a_file_was_opened(length, sparse, tmp_path
         assert {1} == values_in(reader[:])
         writer.resize(length)
         writer[:] = 2
-    for start, stop in (0, 40), (8, 40), (length - 1, 40), (0, 8):
+    for start in (0, 8, length - 1):
         with pytest.raises((StorageError, DamageError), match="removed rows"):
-            reader[start:stop]
+            reader[start:]
+    if length >= 8:  # the first file has all of its rows
+        assert {2} == values_in(reader[:8])
     reader.refresh()
     assert {2} == values_in(reader[:])
     assert length == len(reader)

@@ -27,7 +27,6 @@ from ..._arrays.loader import (
     plan_runs,
 )
 from ..._arrays.source import Needs, Room
-from ..._commit.tree import TreeState
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
@@ -70,7 +69,8 @@ class ShardFiles(ChunkFiles):
         Whether other programs may write files, too, and leave out what has the fill
         value.
     check_missing
-        Called when a file is missing, which is an error if the array has changed.
+        Called when a file is missing, which is an error if the array has changed. With
+        a shape, only items before it count.
     check_description
         As for `ChunkFiles`.
     sparse
@@ -83,7 +83,7 @@ class ShardFiles(ChunkFiles):
         self,
         folder: Folder,
         sharding: Sharding,
-        check_missing: Callable[[], object] = bool,
+        check_missing: Callable[..., object] = bool,
         check_description: Callable[[], object] = bool,
         *,
         is_foreign: bool = False,
@@ -163,9 +163,9 @@ class ShardFiles(ChunkFiles):
                 break
             # A writer may have removed rows, and added others, until now: the file may
             # have been one of the state in between.
-            known = now
+            known, stops = now, [each.stop for each in self.cut.shard_box(number)]
             with naming_errors(folder.path(name)):
-                self._check_rows(tree.state, is_missing=storage is None)
+                self._check_missing(stops if storage is not None else None)
         tree.note_read(folder.full(name), storage)
         if storage is None:
             if not self.sparse:
@@ -186,19 +186,6 @@ class ShardFiles(ChunkFiles):
         storage.may_close()
         self._open.put(number, (file,), since)
         return file
-
-    def _check_rows(self, now: TreeState, *, is_missing: bool = False) -> bool:
-        """Raise `StorageError` if a change has removed rows since the array was opened.
-
-        `is_missing` says that a file is missing, which a document may explain that is
-        known. Return False if the document was replaced while this looked at it.
-        """
-        if is_missing or now.version not in (self._version, self._checked):
-            self._check_missing()
-            if self.folder.tree.state.version != now.version:
-                return False
-            self._checked = now.version
-        return True
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file; raise `FormatError` if reading it would take too much memory."""
@@ -360,8 +347,13 @@ class ShardFiles(ChunkFiles):
             if absent and moving:
                 full, names = self.folder.full, self.names
                 changed |= {n for n in absent if full(names(n)) in moving}
-            if not changed and self._check_rows(now):
-                return
+            if not changed:
+                if now.version in (self._version, self._checked):
+                    return
+                self._check_missing()  # a change may have removed rows
+                if tree.state.version == now.version:
+                    self._checked = now.version
+                    return
             before = now
             self._open.drop(changed)
             removed |= {n: used[n] for n in changed & used.keys()}

@@ -19,7 +19,7 @@ program has written (docs/format.rst, Identities).
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -305,9 +305,15 @@ def _storage_of(array: ArrayDocument) -> tuple[object, ...]:
 
 
 def check_present(
-    folder: Folder, known: OwnDocument, shape: Shape, is_member: bool
+    folder: Folder,
+    known: OwnDocument,
+    shape: Shape,
+    is_member: bool,
+    stops: Sequence[int] | None = None,
 ) -> None:
     """Raise `StorageError` if an array has lost rows, or another one is in its place.
+
+    Only rows before `stops` count, if that is given.
 
     In a folder `description_check` compares them; at a URL, the document is read again
     for it. Raises `Joined` if a group commits an array that was not `is_member` before.
@@ -324,7 +330,7 @@ def check_present(
         raise StaleDataset(folder.path()) from error
     if folder.is_remote and not is_stored_alike(known, own):
         raise StaleDataset(folder.path())
-    if any(map(int.__lt__, own.array.shape, shape)):
+    if any(map(int.__lt__, own.array.shape, stops or shape)):
         raise rows_removed(folder.path())
     if not is_member and folder.tree.state.is_committed_around:
         raise Joined(folder.path())
