@@ -30,7 +30,7 @@ from ..serializers import parse_json
 from .description import DatasetInfo
 from .folder import Folder, Joined, attempts, rows_removed
 from .layouts import Found, as_part
-from .layouts.base import ArrayLayout, NodeLayout
+from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .write_buffer import WriteBuffer
 
 Self = TypeVar("Self", bound="Node")
@@ -291,7 +291,7 @@ class Node:
             self._take_over(layout)
         self._now.values = {}
 
-    def _reopened(self) -> NodeLayout:
+    def _reopened(self) -> Any:
         """Return the layout, opened again, as a member of a group that commits it now.
 
         Raises `StorageError` if another dataset is in its place.
@@ -301,9 +301,15 @@ class Node:
         found = Found(folder, layout.name, layout.kind)
         if self._writer is None:
             found = as_part(found)
-        new: NodeLayout = self._read_again(reopen, found.folder)
+        new = self._read_again(reopen, found.folder)
         is_elsewhere = folder.is_remote or found.folder is not folder
-        if is_elsewhere and not layout.is_same(new):
+        is_same = not is_elsewhere or layout.is_same(new)
+        if is_same and found.folder is not folder and isinstance(layout, TableLayout):
+            known = layout.columns.keys() & new.columns.keys()
+            is_same = bool(known) and all(
+                layout.columns[name].is_same(new.columns[name]) for name in known
+            )
+        if not is_same:
             raise StaleDataset(self.path)
         return new
 

@@ -485,6 +485,24 @@ def test_a_reader_from_before_the_first_change_that_removes_rows(tmp_path):
     assert 12 == len(reader[:])
 
 
+@pytest.mark.parametrize("name", ["y", "z"])
+def test_a_table_that_the_first_change_replaces(name, tmp_path):
+    """Its reader does not become one of another table, also of the same columns."""
+    path = tmp_path / "g"
+    dataset.create_group(path).close()
+    table(path / "t", "zarr")
+    readers = [dataset.open(path / "t"), dataset.open(path)["t"]]
+    assert {0} == values_in(readers[0][:])
+    columns = [reader["x"] for reader in readers]
+    with dataset.open(path, "r+") as writer, writer.change():
+        del writer["t"]
+        writer.create_table("t", {"x": [1] * 20, name: [1] * 20})
+    for reader in readers + columns:
+        for read in lambda reader=reader: reader[:], reader.refresh:
+            with pytest.raises(StorageError, match="removed it, or replaced it"):
+                read()
+
+
 def test_a_file_of_a_change_that_is_not_committed_yet(tmp_path, monkeypatch):
     """It has new rows in the place of removed ones, which the change assigns later."""
     path = tmp_path / "g"
