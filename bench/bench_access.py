@@ -208,8 +208,8 @@ def measure(
             start = clocks()
             found = chain.from_iterable(read(*sides[name], each) for each in opens)
             if round_number:  # the first round imports modules
-                # All are dropped: memory that is new to the process takes as long as a
-                # read, and how much there is depends on what the peer before has left.
+                # All are dropped. To keep them, the process would need new memory, and
+                # the system may take as long to clear that as a format takes to read.
                 deque(found, 0)
                 seconds[name].append(since(start))
                 continue

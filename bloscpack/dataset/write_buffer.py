@@ -87,8 +87,8 @@ class WriteBuffer:
     Parameters
     ----------
     member
-        What has it in a group that commits its members, where other programs may change
-        it, which it has to take over; else None.
+        The array or table, if a group commits it: then other programs may change it
+        between two changes, and it calls `renew`. None for any other.
 
     Attributes
     ----------
