@@ -467,10 +467,16 @@ class ItemsNode(Node):
             self._layout.renew()
             if self._ask("info") is not sees:  # another thread has closed it
                 self._now.close()
-        is_one = not self._has_parts or self._layout.folder.is_remote
+        is_one = sees in (NOW, FRESH) or not self._has_parts
+        is_one = is_one or self._layout.folder.is_remote
+        if is_one:  # the usual case, for speed
+            try:
+                return function() if writer is None else writer.read(function)
+            except Joined:
+                self._follow()
         for _ in attempts(self.path):
             try:
-                if sees in (NOW, FRESH) or is_one:
+                if is_one:
                     return function() if writer is None else writer.read(function)
                 epoch = self._layout.folder.tree.renew().root.epoch
                 if self._read_epoch != epoch:
