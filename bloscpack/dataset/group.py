@@ -379,10 +379,19 @@ class Group(Node, Mapping[str, Node]):
         """The members of all its groups that are open, if it has a writer."""
         return None if self._writer is None else self._writer.views
 
+    def flush(self) -> None:
+        """Write what waits in memory of all members that are open for changes."""
+        writer = self._check_writer("flush")
+        with ExitStack() as stack:  # an error of one does not stop the others
+            for member in self._members.inside(self._opened.folder.address_of()[0]):
+                if member._writer is not writer:
+                    stack.callback(Node.flush, member)
+            writer.flush()
+
     def close(self) -> None:
         """Close the group, and its members that are open for changes.
 
-        Changes of other threads are made before.
+        The changes of other threads are made first.
         """
         writer, call = self._writer, "leave" if self._part else "close"
         with nullcontext() if writer is None else writer.closing(call):
@@ -561,8 +570,7 @@ class Group(Node, Mapping[str, Node]):
         if self._block is not None or self._layout.folder.tree.pin is not None:
             return {name: _items(self[name]) for name in names}
         if self._writer is not None:
-            for member in self._members.inside(self._layout.folder.address_of()[0]):
-                member.flush()
+            self.flush()
         folder, allow_pickle = self._layout.folder, self._options.allow_pickle
         options = opening.Options(allow_pickle, pinned=True)
         for _ in attempts(self.path):

@@ -400,7 +400,7 @@ class Table(StoredRows, ItemsNode):
         """
         writer = self._check_writer()
         buffer = writer.buffer_of(self._part)
-        waiting = 0 if buffer is None else buffer.count
+        waiting = 0 if buffer is None else buffer.nrows
         starts = 0, len(self) + waiting, self._next_number
         given = frames.columns_of(rows, starts)
         given = rows.columns if isinstance(rows, Table) else given

@@ -92,6 +92,8 @@ class WriteBuffer:
 
     Attributes
     ----------
+    nrows
+        The number of appended rows that wait.
     count
         The number of rows and of chunks that wait.
     """
@@ -113,7 +115,7 @@ class WriteBuffer:
 
     def renew_locks(self) -> None:
         """Forget the changes that wait, in a child process: its parent writes them."""
-        self._nrows = 0
+        self.nrows = 0
         self._memory: dict[ArrayLayout, Items] = {}
         # The shards with assigned items, and with which others each is written. The
         # ones that were changed last are the last in `_order`.
@@ -130,11 +132,11 @@ class WriteBuffer:
     @property
     def count(self) -> int:
         """The number of rows and of chunks that wait."""
-        return self._nrows + len(self._sizes)
+        return self.nrows + len(self._sizes)
 
     def __del__(self) -> None:
         if self.count:
-            what = "appended rows" if self._nrows else "chunks with assigned items"
+            what = "appended rows" if self.nrows else "chunks with assigned items"
             text = "'%s' was not closed: '%d' %s were not written"
             text %= self._path, self.count, what
             warnings.warn(text, ResourceWarning, 2, self)
@@ -148,11 +150,11 @@ class WriteBuffer:
     def flush_rows(self, writer: Writer) -> None:
         """Write the appended rows that wait: they can be read and assigned to then."""
         if self._is_lost:
-            count, self._is_lost = self._nrows, False
+            count, self._is_lost = self.nrows, False
             self._clear_rows()
             raise StorageError(errno.ESTALE, LOST % count, self._member.path)
-        if self._nrows:
-            waiting = {a: memory[: self._nrows] for a, memory in self._memory.items()}
+        if self.nrows:
+            waiting = {a: memory[: self.nrows] for a, memory in self._memory.items()}
             streams = {
                 a: stream_of(i, a.dtype, a.shape[1:]) for a, i in waiting.items()
             }
@@ -179,7 +181,7 @@ class WriteBuffer:
             for path, a in old.items()
         ):
             self._memory = {new[path]: self._memory[a] for path, a in old.items()}
-        elif self._nrows:
+        elif self.nrows:
             self._is_lost = True
 
     def put(self, writer: Writer, rows: Mapping[ArrayLayout, RowStream]) -> bool:
@@ -188,9 +190,9 @@ class WriteBuffer:
         It is not if they are too many, or of unknown number: what waits is then written
         before them. If writing fails, the new rows are not there.
         """
-        if self._is_lost or not self._nrows:
+        if self._is_lost or not self.nrows:
             self.flush(writer)
-        start, count = self._nrows, next(iter(rows.values())).length
+        start, count = self.nrows, next(iter(rows.values())).length
         step = min(map(_most_rows, rows))
         if count is None or count > step:
             self.flush(writer)
@@ -201,17 +203,17 @@ class WriteBuffer:
         with writer.producing():
             for array, stream in rows.items():
                 self._memory[array][start : start + count] = stream.take(count)
-        self._nrows += count
+        self.nrows += count
         try:
-            if next(iter(rows)).shape[0] % step + self._nrows >= step:
+            if next(iter(rows)).shape[0] % step + self.nrows >= step:
                 self.flush(writer)
         except BaseException:
-            self._nrows = min(start, self._nrows)
+            self.nrows = min(start, self.nrows)
             raise
         return True
 
     def _clear_rows(self) -> None:
-        self._nrows, self._memory = 0, {}
+        self.nrows, self._memory = 0, {}
 
     # Assigned items
 

@@ -836,3 +836,51 @@ def test_a_group_that_is_dropped(tmp_path):
     del group, array
     with pytest.warns(ResourceWarning, match="'1' appended rows were not written"):
         gc.collect()
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_flush_of_a_group_writes_its_members(tmp_path, commits):
+    with dataset.create_group(tmp_path / "g") as group:
+        inner = group.create_group("inner")
+        array = inner.create_array("a", [1], buffered=True)
+        table = group.create_table("t", {"x": [1]}, buffered=True)
+        if commits:
+            with group.change():
+                inner.attrs["k"] = 1
+        array.append([2])
+        table.append({"x": [3]})
+        group.flush()
+        assert dataset.open(tmp_path / "g" / "inner" / "a")[:].tolist() == [1, 2]
+        assert dataset.open(tmp_path / "g" / "t")["x"][:].tolist() == [1, 3]
+
+
+def test_an_error_of_one_member_does_not_stop_flush(tmp_path, monkeypatch):
+    with dataset.create_group(tmp_path / "g") as group:
+        arrays = [group.create_array(n, [1], buffered=True) for n in "abc"]
+        for array in arrays:
+            array.append([2])
+        begin = FolderChange.begin
+
+        def fail(change, name):
+            if change.store.root.endswith("b"):
+                raise OSError(5, "the disk has failed")
+            return begin(change, name)
+
+        with monkeypatch.context() as context:
+            context.setattr(FolderChange, "begin", fail)
+            with pytest.raises(OSError, match="the disk has failed"):
+                group.flush()
+        for name, expected in ("a", [1, 2]), ("b", [1]), ("c", [1, 2]):
+            assert expected == dataset.open(tmp_path / "g" / name)[:].tolist()
+
+
+def test_the_index_of_a_frame_counts_rows_that_wait(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    with dataset.create_table(
+        tmp_path / "t", {"a": range(10)}, buffered=True, chunks=4
+    ) as table:
+        table[2:4] = {"a": [7, 8]}  # waits in one chunk
+        table.append(pandas.DataFrame({"a": [1, 2]}, index=[10, 11]))
+        table.append(pandas.DataFrame({"a": [3]}, index=[12]))
+    found = dataset.open(tmp_path / "t")["a"][:].tolist()
+    assert found == [0, 1, 7, 8, 4, 5, 6, 7, 8, 9, 1, 2, 3]
