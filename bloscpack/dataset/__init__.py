@@ -106,7 +106,8 @@ def open(
         so, too. At a URL, this needs S3.
     timeout
         Number of seconds to wait while another writer has opened the dataset; by
-        default an error is raised at once, with `shared` after 5 seconds. With
+        default an error is raised at once, with `shared`, and for a change of a group,
+        after 5 seconds. With
         `shared`, it is also the time that an assignment waits for another one to the
         same shard, by default 60 seconds.
     buffered
@@ -115,7 +116,8 @@ def open(
         or any other change, or the end of the program. Only then rows can be read, and
         count in ``len``; assigned items are read by this object before. A crash loses
         what was not written; an object that is dropped without `close` loses it with a
-        ``ResourceWarning``. Not with `shared`, and not for groups.
+        ``ResourceWarning``. Not with `shared`, and not for groups; in a group that
+        commits its members, assigned items do not wait.
     pinned
         With ``'r'``, whether all items that this process reads must be of one state,
         also those of several members of a group. After another program has changed what

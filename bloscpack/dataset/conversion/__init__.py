@@ -471,7 +471,8 @@ def convert(
         Whether the result is on the disk when this returns; None means that it is if it
         replaces another one.
     progress
-        Called with the number of plain bytes of each block of rows.
+        Called with the number of plain bytes of each block of rows; of those that are
+        converted again, too.
     expect
         Called once, with the number of all plain bytes.
     settings
