@@ -249,8 +249,9 @@ class WriteBuffer:
                     self._count(array, number, _text_nbytes(chunk))
                 order = selection.joint + selection.others
                 for number, target, source in parts[array]:
-                    part = items[target]
-                    array.waiting[number].transpose(order)[source] = part
+                    part = items[(*target, ...)]  # an array, also of a single text
+                    chunk = array.waiting[number].transpose(order)
+                    chunk[(*source, ...)] = part
                     self._count(array, number, _text_nbytes(part))
                     shard = Shard(array, number // array.grid.slots)
                     left = self._left[shard] - part.size
@@ -301,7 +302,7 @@ class WriteBuffer:
         def blocks(array: ArrayLayout) -> Blocks:
             for number in sorted(numbers[array]):
                 shape = lengths(array.grid.box(number))
-                yield number, array.waiting[number][tuple(map(slice, shape))]
+                yield number, array.waiting[number][(*map(slice, shape), ...)]
 
         def take_over() -> None:
             self._forget(joint)

@@ -884,3 +884,13 @@ def test_the_index_of_a_frame_counts_rows_that_wait(tmp_path):
         table.append(pandas.DataFrame({"a": [3]}, index=[12]))
     found = dataset.open(tmp_path / "t")["a"][:].tolist()
     assert found == [0, 1, 7, 8, 4, 5, 6, 7, 8, 9, 1, 2, 3]
+
+
+@pytest.mark.parametrize("item", ["text", 7])
+def test_an_array_without_axes(tmp_path, item):
+    dtype = object if item == "text" else None
+    dataset.create_array(tmp_path / "a", np.array(item, dtype)).close()
+    with dataset.open(tmp_path / "a", "r+", buffered=True) as array:
+        array[()] = array[...] = item * 2
+        assert item * 2 == array[()]
+    assert item * 2 == dataset.open(tmp_path / "a")[()]
