@@ -206,7 +206,8 @@ class Table(StoredRows, ItemsNode):
     @property
     def closed(self) -> bool:
         """Whether the table was closed."""
-        return super().closed or any(c.closed for c in self._columns.values())
+        known = self._now.columns or {}  # others are open as long as the table is
+        return super().closed or any(column.closed for column in known.values())
 
     def __repr__(self) -> str:
         counts = len(self), len(self._columns)
@@ -228,7 +229,7 @@ class Table(StoredRows, ItemsNode):
 
     def close(self) -> None:
         """Close the table and its columns, and let other writers in."""
-        columns = self._columns.values()
+        columns = (self._now.columns or {}).values()
         super().close()
         for column in columns:
             column.close()

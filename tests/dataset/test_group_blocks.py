@@ -225,3 +225,20 @@ def test_a_name_is_free_again_in_the_block(path):
             del group["m/x"]
         assert [] == list(group["m"])
     assert [] == dataset.verify(path).findings
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "none"])
+def test_a_member_of_a_block_is_closed_that_another_program_removes(path, kind):
+    group = united(path)
+    KINDS[kind](group)
+    group.close()
+    group = dataset.open_group(path, "r+")
+    with group.change():
+        member = group["m"]  # its files are opened again when it is used
+    with dataset.open_group(path, "r+") as other:
+        del other["m"]
+    assert not member.closed
+    assert [0, 1, 2, 3] == group["other"][:].tolist()
+    group.close()
+    assert member.closed
+    dataset.open_group(path, "r+").close()
