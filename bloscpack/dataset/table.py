@@ -112,6 +112,11 @@ class Table(StoredRows, ItemsNode):
     def _columns(self) -> dict[str, Array]:
         return self.columns._columns
 
+    def _known(self) -> list[Array]:
+        """Return the columns of which there are objects."""
+        columns: Columns | None = self._now.columns
+        return [] if columns is None else [*columns.values()]
+
     def _made_of(
         self, layout: TableLayout, known: Mapping[str, Array]
     ) -> dict[str, Array]:
@@ -206,8 +211,7 @@ class Table(StoredRows, ItemsNode):
     @property
     def closed(self) -> bool:
         """Whether the table was closed."""
-        known = self._now.columns or {}  # others are open as long as the table is
-        return super().closed or any(column.closed for column in known.values())
+        return super().closed or any(column.closed for column in self._known())
 
     def __repr__(self) -> str:
         counts = len(self), len(self._columns)
@@ -229,7 +233,7 @@ class Table(StoredRows, ItemsNode):
 
     def close(self) -> None:
         """Close the table and its columns, and let other writers in."""
-        columns = (self._now.columns or {}).values()
+        columns = self._known()
         super().close()
         for column in columns:
             column.close()
