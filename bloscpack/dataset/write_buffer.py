@@ -302,7 +302,8 @@ class WriteBuffer:
         def blocks(array: ArrayLayout) -> Blocks:
             for number in sorted(numbers[array]):
                 shape = lengths(array.grid.box(number))
-                yield number, array.waiting[number][(*map(slice, shape), ...)]
+                box: Any = *map(slice, shape), ...
+                yield number, array.waiting[number][box]
 
         def take_over() -> None:
             self._forget(joint)
