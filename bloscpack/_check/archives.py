@@ -353,7 +353,7 @@ def _check_shard(document: ArrayDocument, inspection: Inspection, member: str) -
     chunk = (rows, *inner) if described.grid is None else described.grid.chunk
     grid = document.grid
     expected = grid.chunk, grid.slots, CHECKSUM
-    found = chunk, count_slots(header), header.checksum
+    found = chunk, count_slots(header, sections.metadata.value), header.checksum
     if expected != found:
         raise DamageError(
             "expected a shard with chunks of shape '%s', '%s' entries in its index and "

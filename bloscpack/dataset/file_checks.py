@@ -356,7 +356,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     beginning = read_beginning(StorageCursor(storage))
     metadata, header, sharding = beginning.metadata, beginning.header, source.sharding
     differences: list[Difference] = [
-        ("chunks in a file", source.slots, count_slots(header)),
+        ("chunks in a file", source.slots, count_slots(header, metadata)),
         ("the checksum", DEFAULT_SHARD_CHECKSUM, header.checksum),
     ]
     differences = [found for found in differences if found[1] != found[2]]

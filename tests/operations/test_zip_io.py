@@ -572,3 +572,13 @@ def test_threads_that_load_the_last_array(tmp_path):
         with ThreadPoolExecutor(3) as pool:
             sums = [*pool.map(lambda _, found=found: int(found["a"].sum()), range(3))]
         assert [4999950000] * 3 == sums
+
+
+@pytest.mark.parametrize("room", [0, 5])
+@pytest.mark.parametrize("chunks", [4, (4, 3), (3, 6)])
+def test_verify_of_chunks_and_room(tmp_path, chunks, room):
+    given = np.arange(60.0).reshape(10, 6)
+    settings = {"chunks": chunks, "max_app_chunks": room}
+    bp.savez(tmp_path / "a.zip", settings=settings, a=given)
+    assert bp.verify(tmp_path / "a.zip").ok
+    assert given.tolist() == bp.loadz(tmp_path / "a.zip")["a"][:].tolist()
