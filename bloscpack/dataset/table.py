@@ -651,6 +651,9 @@ class Selection(Table):
         """Take over the changes of the table that other programs have committed."""
         self.table.refresh()
 
+    def _follow(self) -> None:
+        self.table._follow()
+
     def close(self) -> None:
         """Do nothing: the table stays open."""
 

@@ -428,23 +428,32 @@ def each_move(monkeypatch, function):
         yield
 
 
-MEMBERS = {
-    "x": lambda found: values_in(found[:]),
-    "s/x": lambda found: values_in(found[:]),
-    "t": lambda found: values_in(found[:]),
-    "t/x": lambda found: values_in(found[:]),
-    "s": lambda found: values_in(found["x"][:]),
+# The path of a member, what is kept of it, and what reads from that.
+READERS = {
+    "array": ("x", lambda found: found, lambda kept: kept[:]),
+    "inner array": ("s/x", lambda found: found, lambda kept: kept[:]),
+    "table": ("t", lambda found: found, lambda kept: kept[:]),
+    "column": ("t/x", lambda found: found, lambda kept: kept[:]),
+    "column of a table": ("t", lambda found: found["x"], lambda kept: kept[:]),
+    "selection": ("t", lambda found: found[["y", "x"]], lambda kept: kept[:]),
+    "new selection": ("t", lambda found: found, lambda kept: kept[["y", "x"]][:]),
+    "group": ("s", lambda found: found, lambda kept: kept["x"][:]),
 }
 
 
 @pytest.mark.parametrize("refreshes", [False, True])
 @pytest.mark.parametrize("opens_by", ["group", "path"])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("kind", READERS)
 def test_a_reader_from_before_the_first_change(
-    name, opens_by, refreshes, tmp_path, monkeypatch
+    kind, opens_by, refreshes, tmp_path, monkeypatch
 ):
     """It reads as a member of the group from then on."""
-    path, read, found = tmp_path / "g", MEMBERS[name], []
+    path, found = tmp_path / "g", []
+    name, keep, get = READERS[kind]
+
+    def read(kept):
+        return values_in(get(kept))
+
     with dataset.create_group(path) as group:
         array(path / "x", "zarr", "i8")
         table(path / "t", "zarr")
@@ -453,6 +462,7 @@ def test_a_reader_from_before_the_first_change(
     reader = dataset.open(path)[name]
     if opens_by == "path":
         reader = dataset.open(path / name)
+    reader = keep(reader)
     assert {0} == read(reader)
     with dataset.open(path, "r+") as writer, writer.change():
         for member in writer["x"], writer["s"]["x"]:
