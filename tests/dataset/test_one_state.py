@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import subprocess
 import sys
@@ -479,6 +480,51 @@ def test_a_reader_from_before_the_first_change(
     assert {3} == read(reader)
     assert 20 < len(found)
     assert all(1 == len(values) for values in found)
+
+
+@contextlib.contextmanager
+def at_look(monkeypatch, number, function):
+    """Call a function when the files are looked at for the time `number`.
+
+    Yields a list that is empty as long as that has not happened.
+    """
+    called, looks = [], itertools.count(1)
+
+    def look(real, *args):
+        if next(looks) == number:
+            called.append(1)
+            function()
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        for name in "identity", "descriptor":
+            real = getattr(FolderStore, name)
+            looking = lambda *args, real=real: look(real, *args)  # noqa: E731
+            patch.setattr(FolderStore, name, looking)
+        yield called
+
+
+@pytest.mark.parametrize("kind", ["table", "column of a table", "selection"])
+def test_the_first_change_during_a_read(kind, tmp_path, monkeypatch):
+    name, keep, get = READERS[kind]
+
+    def change():
+        with group.change():
+            group["t"][:] = {"x": [1] * 20, "y": [1] * 20}
+
+    for number in itertools.count(1):
+        path = tmp_path / str(number)
+        group = dataset.create_group(path)
+        table(path / name, "zarr")
+        with at_look(monkeypatch, number, change) as called:
+            kept = keep(dataset.open(path / name))
+            found = [values_in(get(kept)) for _ in range(2)]
+        group.close()
+        if not called:
+            break
+        assert found in ([{0}, {0}], [{0}, {1}], [{1}, {1}])
+        assert {1} == values_in(get(kept))
+    assert number > 5
 
 
 def test_a_reader_from_before_the_first_change_that_removes_rows(tmp_path):

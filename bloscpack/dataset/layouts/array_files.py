@@ -29,7 +29,7 @@ from ..._storage.store import too_long
 from ..._types import Buffer
 from ...abstract_io import effective_nthreads
 from ...exceptions import FormatError, Unsupported, UsageError
-from ..folder import Folder
+from ..folder import Folder, Joined
 
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6
@@ -298,9 +298,10 @@ def description_check(
     """Return a function that raises `StorageError` if there is another array now.
 
     A writer may have removed the array since it was opened, and put one with other
-    items under its name. Call the function after a file of items is opened, and before
-    the items are decoded: as long as the description is the one that was `seen`, a call
-    costs one look at an inode.
+    items under its name; or a group commits it now: then the error is `Joined`. Call
+    the function after a file of items is opened, and before the items are decoded: as
+    long as the description is the one that was `seen`, a call costs one look at an
+    inode.
 
     Parameters
     ----------
@@ -313,6 +314,8 @@ def description_check(
     expected
         The value that `read` must return.
     """
+
+    is_member = folder.tree.state.is_committed_around
 
     def check() -> None:
         nonlocal seen
@@ -331,6 +334,8 @@ def description_check(
         except FormatError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
+        if folder.tree.state.is_committed_around and not is_member:
+            raise Joined(folder.path())  # with the table that it is a column of
         raise StaleDataset(folder.path())
 
     return check
