@@ -365,7 +365,9 @@ class Tree:
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                 content, identity, _ = self.located(name, self._load)
                 read = content, decode_json(content, self.store.path(name)), identity
-        known = self.renew().members or {}  # the document around it may have changed
+        # The document around it may have changed, or be gone, too.
+        found = self.now(self.state.name) if read is None else self.renew()
+        known = found.members or {}
         if read is not None and not self._compare(path, *read):
             return read[:2]
         if path not in known:

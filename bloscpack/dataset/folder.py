@@ -121,9 +121,12 @@ class Folder:
         The documents, for all parts of a dataset.
     depth
         Number of groups around it, up to the one that was opened.
+    node
+        Kind and name of the node of Zarr that was opened in it, as far as known.
     """
 
     depth = 0
+    node = "", ""
     # The innermost dataset in it from which `around` has led to it.
     _inner: Folder | None = None
 

@@ -208,7 +208,7 @@ class Node:
         try:
             new = opened.open(folder)
             is_same = layout is None or layout.is_same(new)
-        except (FormatError, FileNotFoundError):
+        except (FormatError, FileNotFoundError, StaleDataset):
             is_same = False
         if is_same:
             self._take_over(new)
@@ -283,11 +283,11 @@ class Node:
             try:
                 folder.tree.read()
                 layout = self._reopened()
-            except (FormatError, FileNotFoundError) as error:
-                if not folder.is_remote:
-                    folder.check_name()  # a writer removes the files one by one
-                    raise
+            except FileNotFoundError as error:
                 raise StaleDataset(self.path) from error
+            except FormatError:
+                folder.check_name()  # a writer removes the files one by one
+                raise
             self._take_over(layout)
         self._now.values = {}
 

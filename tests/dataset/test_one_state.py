@@ -411,6 +411,53 @@ def test_rows_in_the_place_of_removed_rows(kind, tmp_path):
     assert 7 == len(reader[:])
 
 
+MADE = {
+    "array": lambda group: group.create_array("m", range(20), chunks=5, shards=10),
+    "matrix": lambda group: group.create_array("m", np.ones((20, 2)), chunks=(5, 1)),
+    "table": lambda group: group.create_table("m", {"x": range(20)}, chunks=5),
+    "group": lambda group: group.create_group("m").create_array("a", [1]),
+    "nothing": bool,
+}
+CALLS = {
+    "items": lambda found: found[:],
+    "attrs": lambda found: dict(found.attrs),
+    "info": lambda found: found.info,
+    "refresh": lambda found: found.refresh(),
+}
+
+
+@pytest.mark.parametrize("new", MADE)
+@pytest.mark.parametrize("old", [*MADE][:4])
+@pytest.mark.parametrize("opens_by", ["group", "path"])
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_member_that_is_replaced_or_removed(commits, opens_by, old, new, tmp_path):
+    """No call takes the new one for the old one, or for a damaged one."""
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        MADE[old](group)
+        with group.change() if commits else contextlib.nullcontext():
+            group.attrs["n"] = 1
+    names = [name for name in CALLS if (old, name) != ("group", "items")]
+    how = {"group": lambda: dataset.open(path)["m"]}
+    readers = [how.get(opens_by, lambda: dataset.open(path / "m"))() for _ in names]
+    with dataset.open(path, "r+") as group:
+        del group["m"]
+        MADE[new](group)
+    for name, reader in zip(names, readers, strict=True):
+        with pytest.raises(StorageError, match="removed it, or replaced it"):
+            CALLS[name](reader)
+
+
+def test_a_table_whose_document_is_removed_first(tmp_path):
+    """A missing shard of it is no damage."""
+    dataset.create_table(tmp_path / "t", {"x": range(20)}).close()
+    reader = dataset.open(tmp_path / "t")
+    for name in "zarr.json", "x/zarr.json", "x/c/0":
+        (tmp_path / "t" / name).unlink()
+    with pytest.raises(StorageError, match="removed it, or replaced it"):
+        reader[:]
+
+
 @contextlib.contextmanager
 def each_move(monkeypatch, function):
     """Call a function before and after a file of a change gets its name."""

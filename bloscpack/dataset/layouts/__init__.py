@@ -466,6 +466,7 @@ def as_part(found: Found) -> Found:
         if outer is not None and is_safe_name(outer[1]):
             path = (outer[1] + "/" + folder.prefix).rstrip("/")
             part = outer[0].folder.child(path)
+            part.node = folder.node
             kind = load("zarr.detect")(part)  # its own document may be an older copy
             return found._replace(folder=part, kind=kind or found.kind)
     return found

@@ -37,6 +37,7 @@ from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
 from ..._format.text import least_nbytes
 from ..._storage.base import MemoryStorage, Storage, naming_errors
+from ..._storage.folder_store import NoFileFound
 from ..._types import Buffer
 from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
@@ -156,6 +157,9 @@ class ShardFiles(ChunkFiles):
                 storage: Storage | None = self.storage(name, end)
             except FileNotFoundError:
                 storage = None
+            except (NotADirectoryError, NoFileFound):
+                self._check_present()  # another array has other folders
+                raise
             self._check_description()  # which reads the document of this folder again
             is_read = storage is not None and not folder.prefix
             now = (tree.state if is_read else tree.renew()).version, storage is not None
@@ -178,14 +182,18 @@ class ShardFiles(ChunkFiles):
             file = ShardIndex(storage, self.sharding, check, checks_late=is_late)
         except FormatError as error:
             error.filename = error.filename or folder.path(name)
-            if not folder.is_remote:  # a writer may be putting another array there
-                folder.tree.renew()
-                self._check_description()
-                self._check_missing()
+            self._check_present()
             raise
         storage.may_close()
         self._open.put(number, (file,), since)
         return file
+
+    def _check_present(self) -> None:
+        """Raise `StorageError` if a writer is putting another array there."""
+        if not self.folder.is_remote:
+            self.folder.tree.renew()
+            self._check_description()
+            self._check_missing()
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file; raise `FormatError` if reading it would take too much memory."""

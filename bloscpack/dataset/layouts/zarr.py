@@ -147,8 +147,9 @@ def detect(folder: Folder) -> str | None:
     """
     try:
         content, document = folder.read_document(ZARR_JSON)
-        kind, _, attributes, _, is_own = _seen_node(folder, content, document)
-        if kind == "array" and not is_own and why_not_native(document):
+        node = _seen_node(folder, content, document)
+        kind = node.kind
+        if kind == "array" and not node.is_own and why_not_native(document):
             # A program may have copied the attributes of one of our arrays.
             is_copied = is_unsharded(document) or not seems_signed(content)
             kind = "" if is_copied else kind
@@ -156,10 +157,8 @@ def detect(folder: Folder) -> str | None:
         return "group"
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if kind == "group" and UNFINISHED in attributes:
+    if kind == "group" and UNFINISHED in node.attributes:
         return ""
-    if kind == "group" and COLUMN_ORDER in attributes:
-        return "table"
     return kind or None  # for another layout
 
 
@@ -169,7 +168,7 @@ class NodeDocument(NamedTuple):
     Attributes
     ----------
     kind
-        ``'array'`` or ``'group'``.
+        ``'array'``, ``'table'`` or ``'group'``.
     document, attributes
         The document and the attributes in it, without the identity and the list of an
         archive.
@@ -183,10 +182,27 @@ class NodeDocument(NamedTuple):
     identity: Identity | None
     is_own: bool
 
+    @property
+    def name(self) -> str:
+        """The name in the identity; empty if another program may have written it."""
+        return self.identity.name if self.identity and self.is_own else ""
+
 
 def read_node(folder: Folder) -> NodeDocument:
-    """Return the document that is in the file now."""
-    return decode_node(folder, *folder.read_document(ZARR_JSON))
+    """Return the document that is in the file now, which nothing may change.
+
+    Raises `StaleDataset` if the folder has lost the dataset that was opened in it.
+    """
+    try:
+        node = _seen_node(folder, *folder.read_document(ZARR_JSON))
+    except FileNotFoundError:
+        if folder.node == ("", ""):
+            raise
+    else:
+        kind, name = folder.node
+        if kind in ("", node.kind) and (name == node.name or "" in (name, node.name)):
+            return node
+    raise StaleDataset(folder.path())
 
 
 def _seen_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
@@ -230,7 +246,8 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     identity, is_own = read_identity(content, stored)
     if not is_own:
         document.pop(CONSOLIDATED, None)
-    return NodeDocument(str(kind), document, attributes, identity, is_own)
+    kind = "table" if kind == "group" and COLUMN_ORDER in attributes else str(kind)
+    return NodeDocument(kind, document, attributes, identity, is_own)
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
@@ -262,21 +279,16 @@ class OwnDocument:
         return encode_node(self.array.document(), self.identity)
 
 
-def read_array_document(folder: Folder, *, again: bool = False) -> OwnDocument:
-    """Return the document of an array that is in its file now.
-
-    If it is read `again`, another node in its place has replaced the array.
-    """
-    content, value = folder.read_document(ZARR_JSON)
-    node = _seen_node(folder, content, value)
-    if again and node.kind != "array":
-        raise StaleDataset(folder.path())
+def read_array_document(folder: Folder) -> OwnDocument:
+    """Return the document of an array that is in its file now; see `read_node`."""
+    node = read_node(folder)
     try:
         return OwnDocument(decode_array(node.document), node.identity, node.is_own)
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
         is_damage = not isinstance(error, Unsupported)
+        content = folder.read_document(ZARR_JSON)[0]
         if is_damage or node.is_own or not seems_signed(content):
             raise
         reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
@@ -321,9 +333,7 @@ def check_present(
     try:
         if folder.is_remote:
             folder.tree.read()
-        own = read_array_document(folder, again=True)
-    except FileNotFoundError as error:
-        raise StaleDataset(folder.path()) from error
+        own = read_array_document(folder)
     except FormatError as error:
         if not folder.is_remote:
             raise
@@ -365,15 +375,16 @@ class ZarrArray(ArrayLayout):
         """Take over the document in the file, and read the files of this state."""
         folder, seen = self.folder, self.folder.seen(ZARR_JSON, looks=False)
         own = read_array_document(folder)
+        certain = own.identity if own.is_own else None
+        folder.node = self.kind, "" if certain is None else certain.name
 
         def is_same() -> bool:  # without this object: a cycle would keep the files open
-            return is_stored_alike(own, read_array_document(folder, again=True))
+            return is_stored_alike(own, read_array_document(folder))
 
         self._check = description_check(folder, ZARR_JSON, seen, is_same, True)
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
         # A checksum of the name, if this was made as a column of a table.
-        certain = own.identity if own.is_own else None
         self.column_word = None if certain is None else certain.column
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
@@ -845,9 +856,10 @@ def unite(
                 change.stage(full + "/" + ZARR_JSON, own.encode())
                 continue
             node = read_node(inner)
-            node.document.pop(CONSOLIDATED, None)
+            document = {**node.document}
+            document.pop(CONSOLIDATED, None)
             identity = _member_identity(full, node.identity)
-            content = encode_node(node.document, identity)
+            content = encode_node(document, identity)
             change.stage(full + "/" + ZARR_JSON, content)
             for column in node.attributes.get(COLUMN_ORDER, ()):
                 content = inner.child(column).read_document(ZARR_JSON)[0]
@@ -867,7 +879,7 @@ def release(change: Change, folder: Folder) -> None:
         stored, value = folder.read_document(ZARR_JSON)
         if is_copy(stored, value):
             node = decode_node(folder, stored, value)
-            if node.kind == "group":
+            if node.kind != "array":
                 node.document[CONSOLIDATED] = no_members()
             identity = replace(node.identity or Identity(), column=None)
             inside = {
@@ -894,9 +906,9 @@ class ZarrNode(NodeLayout):
     def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes of the user, now or as a change leaves them."""
         folder = self.folder if change is None else self.folder.within(change)
-        attributes = read_node(folder).attributes
+        attributes = deepcopy(read_node(folder).attributes)  # the user may change them
         attributes.pop(COLUMN_ORDER, None)
-        return deepcopy(attributes)  # the user may change a value
+        return attributes
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes of the user."""
@@ -910,11 +922,11 @@ class ZarrGroup(ZarrNode, GroupLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        node = _seen_node(folder, *folder.read_document(ZARR_JSON))
-        if node.kind != "group":
+        node = read_node(folder)
+        if node.kind == "array":
             message = "expected the document of a group, found one of an array"
             raise folder.damage(message, ZARR_JSON)
-        self.changed_elsewhere = not node.is_own
+        folder.node, self.changed_elsewhere = (self.kind, node.name), not node.is_own
 
     @classmethod
     def create(
@@ -946,13 +958,14 @@ class ZarrTable(ZarrNode, TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        node = _seen_node(folder, *folder.read_document(ZARR_JSON))
+        node = read_node(folder)
         self.changed_elsewhere = not node.is_own
         names = node.attributes.get(COLUMN_ORDER)
         if not are_names(names, is_member_name):
             message = "expected '%s' to be different names of members, found %s"
             raise folder.damage(message % (COLUMN_ORDER, shown(names)), ZARR_JSON)
         self.columns = self.open_columns({name: name for name in names})
+        folder.node = self.kind, node.name
 
     def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
         column = super()._open_column(name, column_prefix)
