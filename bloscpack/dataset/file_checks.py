@@ -378,8 +378,8 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     least = lengths(source.cut.shard_box(check.numbers[0] // source.slots))
     if check.ok and any(map(int.__gt__, has, least)):
         message = (
-            "the file has items of shape %s, and the array %s of them: an append was "
-            "interrupted, or items were removed" % (has, least)
+            "the file has items of shape %s, and the array %s of them: a resize, or an "
+            "append that was interrupted, has left the others there" % (has, least)
         )
         check.note("metadata", "more-rows", message)
 

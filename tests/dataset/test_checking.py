@@ -456,3 +456,12 @@ def test_a_group_that_is_replaced_while_it_is_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(checking, "check_file", replacing)
     report = dataset.verify(tmp_path / "g", nthreads=1)
     assert ([], 3, 9) == (report.findings, report.narrays, report.nfiles)
+
+
+def test_a_file_with_more_rows_after_a_resize(tmp_path):
+    """The note names the usual reason first."""
+    with dataset.create_array(tmp_path / "a", range(10), chunks=5) as array:
+        array.resize(7)
+    (found,) = dataset.verify(tmp_path / "a").findings
+    assert ("note", "more-rows") == (found.severity, found.kind)
+    assert "a resize, or an append that was interrupted, has left" in found.message
