@@ -94,7 +94,9 @@ SHARED = Refused(
     "'%(tree)s' was opened with shared=True, and can only be assigned to: open it "
     "without, to change anything else",
 )
-NESTED = Refused(UsageError, "'%(tree)s' is being changed already")
+NESTED = Refused(
+    UsageError, "'%(tree)s' is being changed already by this thread: go on in the block"
+)
 OUTER = Refused(
     UsageError,
     "the document of the group '%(tree)s' does not commit '%(path)s', which has "

@@ -18,6 +18,7 @@ that has inherited a writer may not use it.
 
 from __future__ import annotations
 
+import os
 from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -40,6 +41,7 @@ from .states import (
     CLOSED,
     FAILED,
     JOINS,
+    NESTED,
     READER,
     TURNS,
     WAITS,
@@ -410,6 +412,10 @@ class Writer(OwnLock):
         self.seen = None  # it keeps its document open
 
 
+# Folder, process and thread of each turn: the thread can't wait for its end.
+_TURNS: set[tuple[str, int, int]] = set()
+
+
 class LockedFolder:
     """A folder that one writer has locked; a `shared` one only during each change.
 
@@ -469,10 +475,16 @@ class LockedFolder:
         if self._lock is not None or self.state is ALONE:
             yield None
             return
+        root = self._tree.store.root
+        turn = root, os.getpid(), get_ident()
+        if turn in _TURNS:
+            raise NESTED.error(tree=root)
         waiting(self._take, self.wait)
+        _TURNS.add(turn)
         try:
             yield self._tree
         finally:
+            _TURNS.remove(turn)
             self._let_go()
             self.has_failed = False
 

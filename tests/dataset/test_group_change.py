@@ -1102,6 +1102,47 @@ def test_a_renamed_member_is_missed(tmp_path):
     assert not dataset.verify(path).findings
 
 
+@pytest.mark.parametrize("opens_by", ["group", "path"])
+def test_members_that_are_added_beside_a_reader_of_a_group_inside(path, opens_by):
+    """At a URL, it finds them after `refresh`, also that of the group around."""
+    with dataset.create_group(path) as group:
+        inner = group.create_group("in")
+        with group.change():
+            inner.create_array("a", [1])
+        outer = dataset.open(path)
+        found = outer["in"] if opens_by == "group" else dataset.open(group["in"].path)
+        assert ["a"] == list(found)
+        inner.create_array("b", [2])
+        found.refresh()
+        assert (["a", "b"], 2) == (list(found), found["b"][0])
+        inner.create_group("c").create_array("d", [3])
+        (outer if opens_by == "group" else found).refresh()
+        assert (["a", "b", "c"], 3) == (list(found), found["c/d"][0])
+        del inner["b"]
+        found.refresh()
+        assert (["a", "c"], False) == (list(found), "b" in found)
+        del group["in"]
+        with pytest.raises(StorageError, match="removed it, or replaced it"):
+            found.refresh()
+
+
+def test_a_second_object_in_a_block_of_the_same_thread(tmp_path):
+    """Waiting for the end of the block would not help."""
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group.create_array("a", [1, 2])
+        with group.change():
+            group.attrs["n"] = 1
+            for name in "", "a":
+                other = dataset.open(path / name, "r+", timeout=60)
+                with pytest.raises(UsageError, match="already by this thread"):
+                    other.attrs["n"] = 2
+                other.close()
+        with dataset.open(path, "r+") as other:
+            other.attrs["n"] += 1
+    assert 2 == dataset.open(path).attrs["n"]
+
+
 @pytest.mark.parametrize("member", ["", "/a"])
 def test_waiting_for_the_writer_of_a_group(member, tmp_path):
     """The next writer has what the first one has committed meanwhile."""
