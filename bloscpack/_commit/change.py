@@ -433,7 +433,6 @@ class Change:
                 for path, new in members.items()
             }
             self.tree.committed(self.document, root, values, version)
-            self.tree.stale -= {*members, *map(self._member_of, stale)}
         self._clean([*files, *documents])
 
     def complete(self) -> None:

@@ -55,6 +55,8 @@ def decode_json(text: bytes, path: str) -> Json:
 NO_DOCUMENT = Root(b"null")
 # The version of a document of which a copy was read, in the document of a group around.
 COPY = object()
+# What is known of the own document of a member that was not compared with its copy.
+NOT_COMPARED = None, False
 
 
 class TreeState:
@@ -119,22 +121,6 @@ class TreeState:
         vars(found).update(vars(self), version=version, _file=file)
         return found
 
-    def after(
-        self, name: str, root: Root, members: Mapping[str, Json], version: object
-    ) -> TreeState:
-        """Return the state after a change, which has replaced the document by `root`.
-
-        `members` has the documents that have changed; None for one that was removed.
-        """
-        if self.members is None and CONSOLIDATED in root.document:
-            return TreeState(name, root.content, parse_json(root.content), version)
-        found = self.again(version, None)
-        found.name, found.root, found.pending = name, root, {}
-        if self.members is not None and members:
-            after = {**self.members, **members}
-            found.members = {n: value for n, value in after.items() if value}
-        return found
-
     def inner(self, path: str) -> TreeState:
         """Return what the copies say about a dataset inside, which is no member."""
         start, value = path + "/", self.copies.get(path)
@@ -168,8 +154,6 @@ class Tree:
         ``zarr.consolidate_metadata`` does. At a URL they count instead of the documents
         themselves, as for other readers of Zarr: the document of the group tells all
         about its members. A writer, and a check, read the documents themselves.
-    stale
-        The members whose own documents are old copies, as far as that was found.
     seen
         The value of a document, and the node that `layouts.zarr` has decoded from it
         last.
@@ -188,20 +172,18 @@ class Tree:
         self.store = store
         self.uses_copies = store.is_remote
         self.state = NOT_READ
-        self.stale: set[str] = set()
-        # The own documents of members that were compared with their copies.
-        self._checked: dict[str, object] = {}
+        # By path, the own documents of members that were compared with their copies:
+        # the version, None for a lost one, and whether it is an older copy.
+        self._compared: dict[str, tuple[object, bool]] = {}
         # Other documents, but for those of members, with versions and open files.
         self._others: dict[str, tuple[Document, object, object]] = {}
         self._lock = ForkSafeLock()
         if around is not None:
             self.uses_copies, self.pin = around[0].uses_copies, around[0].pin
-            # In a folder, the copies count for nothing.
-            inner = around[0].state.inner(around[1]) if store.is_remote else None
-            if inner is not None and self.uses_copies:
-                self.state = inner
-            elif inner is not None:  # a server of HTTP has no other list of names
-                self.state = TreeState(copies=dict.fromkeys(inner.copies))
+            if store.is_remote:  # in a folder, the copies count for nothing
+                self.state = inner = around[0].state.inner(around[1])
+                if not self.uses_copies:  # a server of HTTP has no other list of names
+                    self.state = TreeState(copies=dict.fromkeys(inner.copies))
 
     def close(self) -> None:
         """Close the file of the document, which stays known."""
@@ -215,8 +197,11 @@ class Tree:
         read = {name: version for name, (_, version, _) in self._others.items()}
         if known.name:
             read[known.name] = known.version
-        for name, version in {**read, **self._checked}.items():
-            pin.note(self.store, name, version)
+        for path, (version, _) in self._compared.items():
+            read["%s/%s" % (path, ZARR_JSON)] = version
+        for name, version in read.items():
+            if version is not None:
+                pin.note(self.store, name, version)
 
     def forget(self) -> None:
         """Keep no documents in a folder: they are read again when they are used."""
@@ -309,10 +294,21 @@ class Tree:
         members: Mapping[str, Json],
         version: object = None,
     ) -> None:
-        """Take over the state after a change; see `TreeState.after`."""
+        """Take over the state after a change, whose document is `root`.
+
+        `members` has the documents that have changed; None for one that was removed.
+        """
         with self._lock:
             # Another thread may have read the list of this change, which is complete.
-            self.state = self.state.after(name, root, members, version)
+            known, content = self.state, root.content
+            found = known.again(version, None)
+            found.name, found.root, found.pending = name, root, {}
+            if known.members is None and CONSOLIDATED in root.document:
+                found = TreeState(name, content, parse_json(content), version)
+            elif known.members is not None and members:
+                after = {**known.members, **members}
+                found.members = {n: value for n, value in after.items() if value}
+            self.state = found
 
     # All documents
 
@@ -360,7 +356,8 @@ class Tree:
         The copy in the document of its group counts, unless another program has
         replaced the own document of the member.
         """
-        read, is_copied = None, self.store.has_identity(name, self._checked.get(name))
+        known_version = self._compared.get(path, NOT_COMPARED)[0]
+        read, is_copied = None, self.store.has_identity(name, known_version)
         if not is_copied:
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                 content, identity, _ = self.located(name, self._load)
@@ -373,7 +370,7 @@ class Tree:
         if path not in known:
             raise missing(self.store.path(name))
         if read is None and not is_copied:
-            self.stale.add(path)
+            self._compared[path] = None, True
         return encode_document(known[path], 2), known[path]
 
     def _compare(self, path: str, content: bytes, own: Json, identity: object) -> bool:
@@ -382,21 +379,24 @@ class Tree:
         Then its file, which has the `identity`, need not be read again.
         """
         is_same = own == (self.state.members or {}).get(path)
-        if not is_same and is_copy(content, own):
-            self.stale.add(path)
-        elif not is_same:
-            self.stale.discard(path)
-            return False
-        self._checked["%s/%s" % (path, ZARR_JSON)] = identity
-        return True
+        if is_same or is_copy(content, own):
+            self._compared[path] = identity, not is_same
+            return True
+        self._compared.pop(path, None)
+        return False
+
+    def is_stale(self, path: str) -> bool:
+        """Return whether the own document of a member was found to be an old copy."""
+        return self._compared.get(path, NOT_COMPARED)[1]
 
     def stale_documents(self) -> dict[str, bytes]:
         """Return the own documents that are to be written again, by their names."""
         members = self.state.members or {}
         return {
             "%s/%s" % (path, ZARR_JSON): encode_document(members[path], 2)
-            for path in tuple(self.stale)  # another thread may add one
+            for path in tuple(self._compared)  # another thread may add one
             if path in members  # or have added one that was removed meanwhile
+            if self.is_stale(path)
         }
 
     def replaced_documents(self) -> dict[str, bytes]:
@@ -410,7 +410,7 @@ class Tree:
         members, texts = known.members, known.root.texts or {}
         for path, own in members.items():
             name = "%s/%s" % (path, ZARR_JSON)
-            if store.has_identity(name, self._checked.get(name)):
+            if store.has_identity(name, self._compared.get(path, NOT_COMPARED)[0]):
                 continue
             try:
                 content, identity = store.read(name, MAX_DOCUMENT)

@@ -258,9 +258,9 @@ class DatasetCheck:
                     continue
                 if found is None:
                     message = ""
-                    if is_member_name(name) and folder.dataset(name).is_leftover:
+                    if folder.dataset(name).is_leftover:
                         message = "a dataset that was not created or removed to the end"
-                    elif is_member_name(name) and layouts.is_left(folder, name):
+                    elif layouts.is_left(folder, name):
                         message = (
                             "this folder is no member, as the document of the group "
                             "has none of this name: it was renamed or moved here, or "
@@ -350,7 +350,7 @@ class DatasetCheck:
         name = self._name(node.folder.path(*node.description_files[:1]))
         if node.changed_elsewhere:
             self.report.note("metadata", "changed", CHANGED, file=name)
-        if node.folder.prefix[:-1] in node.folder.tree.stale:
+        if node.folder.tree.is_stale(node.folder.prefix[:-1]):
             message = (
                 "the document around it has another copy of this one, which counts: "
                 "the next change writes it again"
