@@ -252,7 +252,6 @@ class ClaimedObjects:
         self.state = TURNS if is_shared else ALONE
         self._claimed = claimed
         self._prepare = prepare
-        self._is_prepared = False
         self.has_failed = False
         self._holds = False
         self.wait = wait
@@ -337,19 +336,16 @@ class ClaimedObjects:
         """Yield a change, which is committed within the block."""
         with self.holding():
             is_alone = self.state is ALONE
-            if is_alone and not (self._is_prepared or self._token):
-                try:
+            if is_alone and not (self._prepare is bool or self._token):
+                with on_error(setattr, self, "has_failed", True):
                     self._claim()
-                except BaseException:
-                    self.has_failed = True
-                    raise
             tree, token = self._tree, self._token
             change = ObjectChange(self._store, self._version, tree, token)
             try:
-                if not self._is_prepared:
-                    self._prepare(change)
+                self._prepare(change)
                 yield change
-                self._is_prepared = is_alone
+                if is_alone:
+                    self._prepare = bool
             except BaseException as error:
                 # Another writer may have changed the dataset.
                 is_unknown = change.is_committing or isinstance(error, StorageError)

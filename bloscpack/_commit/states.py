@@ -94,9 +94,7 @@ SHARED = Refused(
     "'%(tree)s' was opened with shared=True, and can only be assigned to: open it "
     "without, to change anything else",
 )
-NESTED = Refused(
-    UsageError, "'%(tree)s' is being changed already by this thread: go on in the block"
-)
+NESTED = Refused(UsageError, "'%(tree)s' is being changed already by this thread")
 OUTER = Refused(
     UsageError,
     "the document of the group '%(tree)s' does not commit '%(path)s', which has "

@@ -475,10 +475,9 @@ class LockedFolder:
         if self._lock is not None or self.state is ALONE:
             yield None
             return
-        root = self._tree.store.root
-        turn = root, os.getpid(), get_ident()
+        turn = self._tree.store.root, os.getpid(), get_ident()
         if turn in _TURNS:
-            raise NESTED.error(tree=root)
+            raise NESTED.error(tree=turn[0])
         waiting(self._take, self.wait)
         _TURNS.add(turn)
         try:

@@ -123,10 +123,12 @@ class _Released(_Datasets):
     """The same for a dataset in the place of a member, which the group releases."""
 
     def check_group(self, store: Store) -> None:
-        """Return: the writer of the group has called."""
+        """Return: the writer of the group has called.
 
-    def check_independent(self, store: Store) -> None:
-        """Return: the group still commits the member, until the new one is complete."""
+        It still commits the member, until the new one is complete.
+        """
+
+    check_independent = check_group
 
 
 DATASETS = _Datasets()

@@ -260,10 +260,8 @@ class Folder:
     def is_folder(self, name: str) -> bool:
         """Return whether there may be a folder of this name, and no link."""
         full = self.full(name)
-        if self.store.is_folder(full):
-            return True
         # That of a new member may come with its files.
-        return self.tree.will_have(full)
+        return self.store.is_folder(full) or self.tree.will_have(full)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return the content of a file, of which at most `limit` bytes are read."""

@@ -105,7 +105,14 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     if not options.writable:
         found = layouts.as_part(found)
     if options.pinned:
-        _pin(found.folder)
+        if found.folder.is_remote:
+            raise UsageError(
+                "'%s' is at a URL: 'pinned=True' and 'read' of a group are for folders"
+                % found.folder.path()
+            )
+        # With the files of the group around, in one `Pin`.
+        tree = found.folder.tree
+        tree.attach_pin(tree.pin or Pin(found.folder.path()))
     if found.kind != "group":
         return opening.open_array_or_table(found, options)
     folder = found.folder
@@ -143,16 +150,6 @@ def open_found(
     return None
 
 
-def _pin(folder: Folder) -> None:
-    """Note each file that is read, with the files of the group around in one `Pin`."""
-    if folder.is_remote:
-        raise UsageError(
-            "'%s' is at a URL: 'pinned=True' and 'read' of a group are for folders"
-            % folder.path()
-        )
-    folder.tree.attach_pin(folder.tree.pin or Pin(folder.path()))
-
-
 def _tidy_up(folder: Folder) -> None:
     """Remove what writers that have died have left in the folder of a group."""
     around = folder.own_store()
@@ -172,24 +169,24 @@ def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -
         raise UsageError(NOT_SHARED % (path, outer.folder.path()))
 
     def open_part(owner: Any) -> Any:
-        is_table = isinstance(owner, Table)
-        if is_table and options.buffered:
-            raise UsageError(NO_BUFFER % path)
+        member: Any
         try:
-            if is_table:
+            if isinstance(owner, Table):
                 (column,) = (c for c in owner.columns.values() if c.path == path)
-                return column._detached(owner)
-            member = owner[name]
+                member = column._detached(owner)
+            else:
+                member = owner[name]
         except (KeyError, ValueError):
             raise outer.folder.damage(
                 "expected '%s' in the document that commits it, found none" % name
             ) from None
-        if options.buffered and isinstance(member, Group):
+        if not options.buffered:
+            return member
+        if isinstance(member, Group):
             raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
-        if options.buffered and isinstance(member, Array) and member.is_column:
+        if isinstance(member, Array) and member.is_column:
             raise UsageError(NO_BUFFER % member.path)
-        if options.buffered:
-            member._let_wait()
+        member._let_wait()
         return member
 
     return with_owner(outer, options, open_part)

@@ -334,7 +334,7 @@ def check_present(
         if folder.is_remote:
             folder.tree.read()
         own = read_array_document(folder)
-    except FormatError as error:
+    except (FormatError, FileNotFoundError) as error:
         if not folder.is_remote:
             raise
         raise StaleDataset(folder.path()) from error
