@@ -399,9 +399,9 @@ class Change:
             commits = before and before.members is not None and before.root
             texts = commits.texts if commits else None
             root = Root(staged, texts=texts)
-        members: dict[str, bytes | None] = {}
-        if self.tree is not None:  # other programs read the copies alone
-            members.update(self.tree.replaced_documents())
+        # Other programs read the copies alone.
+        replaced, stale = ({}, {}) if self.tree is None else self.tree.compare_all()
+        members: dict[str, bytes | None] = {**replaced}
         members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:  # the present one stays
@@ -409,7 +409,6 @@ class Change:
         if members or token or texts is not None:
             root = root.changed(members, token)
         new = root.with_files(files) if files else root
-        stale = {} if self.tree is None else self.tree.stale_documents()
         self.is_committing = True
         if files:
             self._stage_all()

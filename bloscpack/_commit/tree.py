@@ -56,7 +56,7 @@ NO_DOCUMENT = Root(b"null")
 # The version of a document of which a copy was read, in the document of a group around.
 COPY = object()
 # What is known of the own document of a member that was not compared with its copy.
-NOT_COMPARED = None, False
+NO_COPY = None, False
 
 
 class TreeState:
@@ -356,7 +356,7 @@ class Tree:
         The copy in the document of its group counts, unless another program has
         replaced the own document of the member.
         """
-        known_version = self._compared.get(path, NOT_COMPARED)[0]
+        known_version = self._compared.get(path, NO_COPY)[0]
         read, is_copied = None, self.store.has_identity(name, known_version)
         if not is_copied:
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
@@ -387,41 +387,30 @@ class Tree:
 
     def is_stale(self, path: str) -> bool:
         """Return whether the own document of a member was found to be an old copy."""
-        return self._compared.get(path, NOT_COMPARED)[1]
+        return self._compared.get(path, NO_COPY)[1]
 
-    def stale_documents(self) -> dict[str, bytes]:
-        """Return the own documents that are to be written again, by their names."""
-        members = self.state.members or {}
-        return {
-            "%s/%s" % (path, ZARR_JSON): encode_document(members[path], 2)
-            for path in tuple(self._compared)  # another thread may add one
-            if path in members  # or have added one that was removed meanwhile
-            if self.is_stale(path)
-        }
+    def compare_all(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """Compare the own documents of members with their copies.
 
-    def replaced_documents(self) -> dict[str, bytes]:
-        """Return the documents of members that other programs have replaced, by path.
-
-        The document of a file that is a copy is not read again.
+        Returns the documents that other programs have replaced, by path, and those that
+        are to be written again, by name. A file that is a copy is not read again.
         """
-        found, store, known = dict[str, bytes](), self.store, self.state
-        if store.is_remote or not known.members:
-            return found
-        members, texts = known.members, known.root.texts or {}
+        replaced, stale = dict[str, bytes](), dict[str, bytes]()
+        store, known, texts = self.store, self.state, self.state.root.texts or {}
+        members = {} if store.is_remote else known.members or {}
         for path, own in members.items():
-            name = "%s/%s" % (path, ZARR_JSON)
-            if store.has_identity(name, self._compared.get(path, NOT_COMPARED)[0]):
-                continue
-            try:
-                content, identity = store.read(name, MAX_DOCUMENT)
-                if content != in_own_file(texts.get(path, "")):
-                    own = decode_json(content, store.path(name))
-            except (FileNotFoundError, FormatError):  # it was lost in a crash
-                continue
-            is_copied = self._compare(path, content, own, identity)
-            if not is_copied and isinstance(own, dict):
-                found[path] = content
-        return found
+            name, value = "%s/%s" % (path, ZARR_JSON), own
+            with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
+                if not store.has_identity(name, self._compared.get(path, NO_COPY)[0]):
+                    content, identity = store.read(name, MAX_DOCUMENT)
+                    if content != in_own_file(texts.get(path, "")):
+                        value = decode_json(content, store.path(name))
+                    is_copied = self._compare(path, content, value, identity)
+                    if not is_copied and isinstance(value, dict):
+                        replaced[path] = content
+            if self.is_stale(path):
+                stale[name] = encode_document(own, 2)
+        return replaced, stale
 
     def take_paths(self, paths: Iterable[str]) -> None:
         """Note that there are members at some paths."""

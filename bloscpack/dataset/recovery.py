@@ -318,14 +318,14 @@ class SavedArray:
         """
         for part in self._parts:
             name = joined_name(self.name, *part.fields)
-            dropped = (RowLoss(name, rows) for rows in part.lost_rows())
+            dropped = (RowLoss(name, rows) for rows in lost_rows(part.checks))
             yield from dropped if drop else losses_of(name, part.checks)
         if self.length > length:
             yield RowLoss(self.name, (length, self.length))
 
     def lost_rows(self) -> Rows:
         """Return the rows that any part has lost."""
-        return union(rows for part in self._parts for rows in part.lost_rows())
+        return union(rows for part in self._parts for rows in lost_rows(part.checks))
 
     def blocks(
         self, target: type[ArrayLayout], new: NewArray, length: int, dropped: Rows
@@ -408,15 +408,11 @@ class SavedPart:
     source: ChunkFiles
     checks: list[FileCheck]
 
-    def lost_rows(self) -> Rows:
-        """Return the rows whose chunks are not intact."""
-        return lost_rows(self.checks)
-
     def stored_rows(self) -> Rows:
         """Return the rows in files that exist, apart from those that are lost."""
         boxes = map(self.source.cut.shard_box, self.source.stored())
         found = union((box[0].start, box[0].stop) if box else (0, 1) for box in boxes)
-        return without(found, self.lost_rows())
+        return without(found, lost_rows(self.checks))
 
     def read(self, number: int) -> bytes | None:
         """Return the plain bytes of a chunk; None if there are none, or are lost."""
