@@ -301,11 +301,15 @@ class Writer(OwnLock):
         failure = None
         for buffer in list(self.buffers.values()):
             try:
-                if buffer.count:
-                    with self.turn():
-                        buffer.flush(self)
+                try:
+                    if failure is not None:
+                        raise failure  # the next error gets it as its context
+                finally:
+                    if buffer.count:
+                        with self.turn():
+                            buffer.flush(self)
             except Exception as error:
-                error.__context__, failure = failure, error
+                failure = error
         if failure is not None:
             raise failure
 
@@ -319,8 +323,9 @@ class Writer(OwnLock):
     def flush_rows(self, path: str) -> None:
         """Write the appended rows that wait in memory."""
         buffer = self.buffer_of(path)
-        if buffer is not None:
-            buffer.flush_rows(self)
+        if buffer is not None and buffer.count:
+            with self.turn():
+                buffer.flush_rows(self)
 
     def buffered(
         self, path: str, put: Callable[[Any], bool], call: str = "buffer"

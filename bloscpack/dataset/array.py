@@ -143,7 +143,8 @@ class Array(StoredArray, ItemsNode):
         return super().__reduce__()
 
     def _take_layout(self, layout: ArrayLayout) -> None:
-        old, self._layout, self._token = self._layout, layout, None
+        old = self._layout
+        super()._take_layout(layout)
         old.close_files()
 
     # Reading

@@ -37,6 +37,7 @@ from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
+from .._format.identity import may_be_same
 from .._format.names import is_within
 from .._storage.base import on_error
 from .._storage.descriptors import NO_MORE
@@ -321,9 +322,15 @@ class OpenMembers(NamedLocks):
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         if before is None or before.root.content != now.root.content:
             changed.add("")  # the group itself
+        replaced = {p for p in changed if not may_be_same(old.get(p), new.get(p))}
         for member in self._all().values():
-            if member._opened.folder.tree is tree and not member._opened.closed:
-                member._renew(tree, changed)
+            opened = member._opened
+            if opened.folder.tree is not tree or opened.closed:
+                continue
+            if opened.folder.prefix[:-1] in replaced:
+                opened.close()
+            else:
+                member._renew(changed)
 
     def _all(self) -> dict[str, Any]:
         with self._adding:
@@ -1031,7 +1038,7 @@ def _open_part(
     if found.kind == "group":
         _tidy_up(found.folder)
         return Group(found.open(), writer, options)
-    layout = opening.layout_of(found, options.allow_pickle)
+    layout = found.open(options.allow_pickle)
     if found.kind == "table":
         return Table(layout, writer)
     layout.check_writable()

@@ -12,8 +12,8 @@ import errno
 import operator
 import os
 from collections.abc import Callable, Collection, Iterator, MutableMapping
-from contextlib import contextmanager, nullcontext
-from functools import partial, wraps
+from contextlib import contextmanager, nullcontext, suppress
+from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -30,7 +30,7 @@ from ..serializers import parse_json
 from .description import DatasetInfo
 from .folder import Folder, Joined, attempts, rows_removed
 from .layouts import Found, as_part
-from .layouts.base import ArrayLayout, NodeLayout, TableLayout
+from .layouts.base import ArrayLayout, NodeLayout
 from .write_buffer import WriteBuffer
 
 Self = TypeVar("Self", bound="Node")
@@ -108,11 +108,8 @@ class Opened:
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self.writer = writer
         self.values: dict[str, JsonObject] = {}
-        kind: Any = type(layout)
-        self.open = partial(kind, allow_pickle=layout.allow_pickle)
+        self.open: Any = layout.__reduce__()[0]
         self.take(layout)
-        if isinstance(self.folder.tree, Draft):  # others must not see this state
-            self.open_again(layout, self.folder.tree.before)
 
     def take(self, layout: NodeLayout) -> None:
         """Have these files from now on."""
@@ -135,11 +132,12 @@ class Opened:
     def close(self) -> None:
         """Let its objects be closed, and close the files."""
         self.closed = True
-        found = vars(self).get("layout")
-        for layout in (found, *getattr(found, "columns", {}).values()):
-            if isinstance(layout, ArrayLayout):
-                layout.reader.closed = True
-                layout.close_files()
+        layout = vars(self).get("layout")
+        for array in () if layout is None else layout.arrays().values():
+            array.reader.closed = True
+            array.close_files()
+        for column in (self.columns or {}).values():
+            column._now.close()
 
 
 class Node:
@@ -147,9 +145,11 @@ class Node:
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self._opened = Opened(layout, writer)
-        block = None if writer is None else writer.block
-        if block is not None and layout.folder.tree.is_draft:
-            block.layouts[layout.folder.prefix] = layout
+        tree, block = layout.folder.tree, None if writer is None else writer.block
+        if isinstance(tree, Draft):  # others must not see this state
+            self._opened.open_again(layout, tree.before)
+            if block is not None:
+                block.layouts[layout.folder.prefix] = layout
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
         # The table or group through which it was opened, and whether to close that.
@@ -178,9 +178,7 @@ class Node:
         known = block.layouts.get(folder.prefix)
         if known is None:
             known = block.layouts[folder.prefix] = opened.open(folder)
-        draft = Opened(known, opened.writer)
-        draft.take(known)
-        return draft
+        return Opened(known, opened.writer)
 
     def _join(self, writer: Writer, folder: Folder) -> None:
         """Be a member of a group that commits it from now on, with one writer."""
@@ -192,8 +190,8 @@ class Node:
             if before.buffers:
                 self._let_wait()
 
-    def _renew(self, tree: Tree, changed: Collection[str]) -> None:
-        """Take over what another program has changed, of which `tree` has the state.
+    def _renew(self, changed: Collection[str]) -> None:
+        """Take over what another writer has changed.
 
         `changed` are the paths of documents. Also files of the same names may be other
         ones.
@@ -205,16 +203,12 @@ class Node:
         if not any((path + "/").startswith(folder.prefix) for path in changed):
             return
         opened.values = {}
-        try:
+        with suppress(FormatError, FileNotFoundError, StaleDataset):
             new = opened.open(folder)
-            is_same = layout is None or layout.is_same(new)
-        except (FormatError, FileNotFoundError, StaleDataset):
-            is_same = False
-        if is_same:
-            self._take_over(new)
-        else:
-            self._rows_wait_for()
-            opened.close()
+            if layout is None or layout.is_same(new):
+                self._take_layout(new)
+                return
+        opened.close()
 
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         """Take over the state after a block, in which it was `draft`."""
@@ -228,13 +222,7 @@ class Node:
     @property
     def _layout(self) -> Any:
         """Its files."""
-        opened, writer = self._opened, self._opened.writer
-        now = opened if writer is None or writer.current is None else self._now
-        return now.layout
-
-    @_layout.setter
-    def _layout(self, layout: Any) -> None:
-        self._now.take(layout)
+        return self._now.layout
 
     @property
     def _writer(self) -> Writer | None:
@@ -288,7 +276,7 @@ class Node:
             except FormatError:
                 folder.check_name()  # a writer removes the files one by one
                 raise
-            self._take_over(layout)
+            self._take_layout(layout)
         self._now.values = {}
 
     def _reopened(self) -> Any:
@@ -297,39 +285,17 @@ class Node:
         Raises `StorageError` if another dataset is in its place.
         """
         layout = self._layout
-        reopen, (folder,) = layout.__reduce__()[:2]
+        reopen, (folder,) = layout.__reduce__()
         found = Found(folder, layout.name, layout.kind)
         if self._writer is None:
             found = as_part(found)
-        new = self._read_again(reopen, found.folder)
-        is_elsewhere = folder.is_remote or found.folder is not folder
-        is_same = not is_elsewhere or layout.is_same(new)
-        if is_same and found.folder is not folder and isinstance(layout, TableLayout):
-            known = layout.columns.keys() & new.columns.keys()
-            is_same = bool(known) and all(
-                layout.columns[name].is_same(new.columns[name]) for name in known
-            )
-        if not is_same:
+        new = reopen(found.folder)
+        if not layout.is_same(new):
             raise StaleDataset(self.path)
         return new
 
-    def _read_again(self, reopen: Callable[[Folder], Any], folder: Folder) -> Any:
-        """Return a layout that reads a folder."""
-        return reopen(folder)
-
     def _take_layout(self, layout: Any) -> None:
-        self._layout = layout
-
-    def _take_over(self, layout: Any) -> None:
-        """Have the files of a state that another program may have made."""
-        self._take_layout(layout)
-        self._rows_wait_for(*getattr(layout, "columns", {"": layout}).values())
-
-    def _rows_wait_for(self, *arrays: ArrayLayout) -> None:
-        """Let the rows that wait be for these arrays."""
-        buffer = None if self._writer is None else self._writer.buffers.get(self._part)
-        if buffer is not None:
-            buffer.renew(arrays)
+        self._now.take(layout)
 
     def _ask(self, call: str) -> Does:
         """Return what a call does now; raise its error if it is refused."""
@@ -337,12 +303,15 @@ class Node:
 
     def _check_writer(self, call: str = "change") -> Writer:
         """Return the writer; raise the error of a call if it is refused."""
-        writer = self._writer
-        if writer is None and not self.closed:
+        writer, is_closed = self._writer, self.closed
+        if writer is not None and is_closed:
+            # Another writer has removed it: the error is about rows that are lost.
+            writer.flush_rows(self._part)
+        elif writer is None and not is_closed:
             outer = None if self._around is None else self._around._writer
             with nullcontext() if outer is None else outer.turn("info", holds=False):
                 self._layout.check_writable()  # its error says what to do
-        self._ask(call)
+        ask(call, writer, self.path, is_closed)
         assert writer is not None
         return writer
 
@@ -393,8 +362,8 @@ class Node:
 
     def _let_wait(self) -> None:
         """Let changes wait in memory, as with ``buffered=True``."""
-        writer = self._check_writer()
-        writer.buffers[self._part] = WriteBuffer(writer, self)
+        writer, opened = self._check_writer(), self._opened
+        writer.buffers[self._part] = WriteBuffer(writer, opened.folder, opened.open)
 
     @property
     def _part(self) -> str:
@@ -434,6 +403,10 @@ class ItemsNode(Node):
         super().__init__(layout, writer)
         # What `Root.epoch` was when the files were read that are open.
         self._read_epoch = layout.folder.tree.state.root.epoch
+
+    def _take_layout(self, layout: Any) -> None:
+        super()._take_layout(layout)
+        self._token = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
@@ -494,9 +467,13 @@ class ItemsNode(Node):
     def _follow(self) -> None:
         """Be a member of the group that commits it since it was opened for reading."""
         if self._writer is None and self._layout.folder.tree.state.is_committed_around:
-            new, before = self._reopened(), self.shape
-            if any(map(operator.lt, type(self)(new).shape, before)):
-                raise rows_removed(self.path)
+            new = self._reopened()
+            for name, array in self._layout.arrays().items():
+                now = new.arrays().get(name, array)
+                if not array.is_same(now):
+                    raise StaleDataset(self.path)
+                if any(map(operator.lt, now.shape, array.shape)):
+                    raise rows_removed(self.path)
             self._take_layout(new)
 
     @property

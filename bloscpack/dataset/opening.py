@@ -43,8 +43,7 @@ from .layouts import (
 from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
 from .layouts.shard_files import ShardFiles
 from .rows import check_same_length, counted, new_rows
-from .table import ATTEMPTS, Table, new_column, read_table
-from .write_buffer import WriteBuffer
+from .table import Table, new_column
 
 
 class Options(NamedTuple):
@@ -81,7 +80,7 @@ class Options(NamedTuple):
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
     if not options.writable:
-        layout = layout_of(found, options.allow_pickle)
+        layout = found.open(options.allow_pickle)
         if options.pinned:
             _check_pinned(layout)
         return Array(layout) if found.kind == "array" else Table(layout)
@@ -90,14 +89,6 @@ def open_array_or_table(found: Found, options: Options) -> Array | Table:
     wait = WAIT if options.shared else 0.0
     wait = wait if options.timeout is None else options.timeout
     return waiting(lambda: _open_for_changes(found, options), wait)
-
-
-def layout_of(found: Found, allow_pickle: bool, attempts: int = ATTEMPTS) -> Any:
-    """Return the layout of an array or a table; `attempts` is that of `read_table`."""
-    if found.kind == "array":
-        return found.open(allow_pickle)
-    kind = table_class(found.layout)
-    return read_table(kind, found.folder, allow_pickle, attempts)
 
 
 def _open_for_changes(found: Found, options: Options) -> Array | Table:
@@ -109,28 +100,26 @@ def _open_for_changes(found: Found, options: Options) -> Array | Table:
         _check_shareable(found)
     wait = options.timeout
     writer = writer_for(found, options.sync, shared=options.shared, wait=wait)
-    if options.buffered:
-        writer.buffers[""] = WriteBuffer(writer)
     with on_error(writer.close):
-        # In a store without locks, another writer may be changing it.
-        attempts = ATTEMPTS if folder.is_remote else 0
-        layout = layout_of(found, options.allow_pickle, attempts)
-        layout.check_writable()
-        if found.kind == "array":
+        layout = found.open(options.allow_pickle)
+        for part in (layout, *layout.arrays().values()):
+            part.check_writable()
+        opened: Array | Table
+        if found.kind == "table":
+            opened = Table(layout, writer)
+            opened._make_equal()
+        else:
             opened = Array(layout, writer)
             if options.shared:
                 opened.reopens = partial(_open_again, options), folder.address_of()
-            return opened
-        for column in layout.columns.values():
-            column.check_writable()
-        table = Table(layout, writer)
-        table._make_equal()
-        return table
+        if options.buffered:
+            opened._let_wait()
+        return opened
 
 
 def _check_pinned(layout: Any) -> None:
     """Raise `UsageError` unless files of items are replaced, never changed in place."""
-    for array in getattr(layout, "columns", {"": layout}).values():
+    for array in layout.arrays().values():
         for _, source in array.parts():
             if not isinstance(source, ShardFiles):
                 raise UsageError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +50,6 @@ Read = Callable[[Mapping[str, frames.MaskedColumn], "slice | Items"], Result]
 BOOL = numpy.dtype("?")
 # Kinds of items, other than text, that are objects in a DataFrame.
 DASK_OBJECTS = "SV"
-# Number of times that a table is read again if one of its columns is missing or has a
-# different length.
-ATTEMPTS = 3
 MASK_STAYS = (
     "the column '%s' says which items of '%s' are missing: its name is made from the "
     "name of that column"
@@ -111,11 +107,6 @@ class Table(StoredRows, ItemsNode):
     @property
     def _columns(self) -> dict[str, Array]:
         return self.columns._columns
-
-    def _known(self) -> list[Array]:
-        """Return the columns of which there are objects."""
-        columns: Columns | None = self._now.columns
-        return [] if columns is None else [*columns.values()]
 
     def _made_of(
         self, layout: TableLayout, known: Mapping[str, Array]
@@ -211,7 +202,8 @@ class Table(StoredRows, ItemsNode):
     @property
     def closed(self) -> bool:
         """Whether the table was closed."""
-        return super().closed or any(column.closed for column in self._known())
+        known = self._now.columns or {}  # those of which there are objects
+        return super().closed or any(column.closed for column in known.values())
 
     def __repr__(self) -> str:
         counts = len(self), len(self._columns)
@@ -224,19 +216,9 @@ class Table(StoredRows, ItemsNode):
 
     # Closing and opening again
 
-    def _read_again(self, reopen: Callable[[Folder], Any], folder: Folder) -> Any:
-        return read_table(type(self._layout), folder, self._layout.allow_pickle)
-
     def _take_layout(self, layout: TableLayout) -> None:
-        self._layout, self._token = layout, None
+        super()._take_layout(layout)
         self._set_columns()
-
-    def close(self) -> None:
-        """Close the table and its columns, and let other writers in."""
-        columns = self._known()
-        super().close()
-        for column in columns:
-            column.close()
 
     # Reading
 
@@ -659,35 +641,6 @@ class Selection(Table):
 
     def __reduce__(self) -> tuple[object, ...]:
         return Selection, (self.table, self.names)
-
-
-def read_table(
-    layout: type[TableLayout],
-    folder: Folder,
-    allow_pickle: bool,
-    attempts: int = ATTEMPTS,
-) -> TableLayout:
-    """Return the layout of a table, while a writer may be changing it.
-
-    Between the reads of two files, the writer may have removed a column, or changed the
-    lengths: the table is read again. A damaged table fails each time. Raises
-    `FormatError` if another program has changed the length of a column of Zarr.
-    """
-    for _ in range(attempts):
-        with suppress(FileNotFoundError, exceptions.DamageError):
-            table = layout(folder, allow_pickle=allow_pickle)
-            if len({column.shape[0] for column in table.columns.values()}) < 2:
-                return table
-        folder.tree.read()
-    table = layout(folder, allow_pickle=allow_pickle)
-    lengths = {name: column.shape[0] for name, column in table.columns.items()}
-    if folder.tree.state.members is not None and len(set(lengths.values())) > 1:
-        raise folder.damage(
-            "expected columns of the same length, found %s: another program has "
-            "changed some of them, and each can be opened by its own path"
-            % ", ".join("'%s': %d" % item for item in lengths.items())
-        )
-    return table
 
 
 def read_partition(

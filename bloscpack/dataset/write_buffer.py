@@ -16,8 +16,8 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -29,16 +29,17 @@ from .._engine.forks import renew_after_fork
 from .._format.dtypes import Array as Items
 from .._format.grid import lengths
 from .._format.text import TEXT
-from ..exceptions import StorageError
-from .layouts.base import ArrayLayout, Blocks
+from ..exceptions import FormatError, StorageError
+from .folder import Folder
+from .layouts.base import ArrayLayout, Blocks, NodeLayout
 from .rows import RowStream, append_rows, stream_of
 
 # Maximum number of bytes that wait: of appended rows of an array, if that is a chunk or
 # more, and of the chunks of all assigned items.
 BUFFER_NBYTES = 64 * 2**20
 LOST = (
-    "another program has removed or replaced it, or changed its columns or the shape "
-    "of its rows: '%d' appended rows that waited in memory are lost"
+    "another writer has removed or replaced it, or changed its columns or the shape of "
+    "its rows: '%d' appended rows that waited in memory are lost"
 )
 # Writers whose changes may wait when the program ends.
 _writers: WeakSet[Writer] = WeakSet()
@@ -86,9 +87,9 @@ class WriteBuffer:
 
     Parameters
     ----------
-    member
-        The array or table, if a group commits it: then other programs may change it
-        between two changes, and it calls `renew`. None for any other.
+    folder, read
+        The folder of the array or table, and what returns its layout. Its object has
+        the writer: to refer to that would be a cycle, which keeps its files open.
 
     Attributes
     ----------
@@ -98,18 +99,16 @@ class WriteBuffer:
         The number of rows and of chunks that wait.
     """
 
-    # Whether the rows that wait can't be written: another program has changed too much.
-    _is_lost = False
-
-    def __init__(self, writer: Writer, member: Any = None) -> None:
-        self._member = member
+    def __init__(
+        self, writer: Writer, folder: Folder, read: Callable[[Folder], NodeLayout]
+    ) -> None:
+        self._folder, self._read = folder, read
         _writers.add(writer)
         util = sys.modules.get("multiprocessing.util")
         if util is not None and os.getpid() not in _ending:
             _ending.add(os.getpid())
             util.Finalize(None, _flush_all, exitpriority=0)
         self._arrays: set[ArrayLayout] = set()  # those that have had waiting items
-        self._path = writer.path  # a cycle would keep the writer
         self.renew_locks()
         renew_after_fork(self)
 
@@ -138,7 +137,7 @@ class WriteBuffer:
         if self.count:
             what = "appended rows" if self.nrows else "chunks with assigned items"
             text = "'%s' was not closed: '%d' %s were not written"
-            text %= self._path, self.count, what
+            text %= self._folder.path(), self.count, what
             warnings.warn(text, ResourceWarning, 2, self)
 
     def flush(self, writer: Writer) -> None:
@@ -149,11 +148,8 @@ class WriteBuffer:
 
     def flush_rows(self, writer: Writer) -> None:
         """Write the appended rows that wait: they can be read and assigned to then."""
-        if self._is_lost:
-            count, self._is_lost = self.nrows, False
-            self._clear_rows()
-            raise StorageError(errno.ESTALE, LOST % count, self._member.path)
         if self.nrows:
+            self._keep_rows_for(self._present_arrays(writer))
             waiting = {a: memory[: self.nrows] for a, memory in self._memory.items()}
             streams = {
                 a: stream_of(i, a.dtype, a.shape[1:]) for a, i in waiting.items()
@@ -168,21 +164,37 @@ class WriteBuffer:
 
     # Appended rows
 
-    def renew(self, arrays: Iterable[ArrayLayout]) -> None:
-        """Let the rows that wait be for arrays that another program has changed.
+    def _present_arrays(self, writer: Writer) -> Iterable[ArrayLayout]:
+        """Return the arrays of the array or table as they are in this turn."""
+        if writer.views is None:
+            return self._memory  # no other writer changes them
+        member = writer.views.get(self._folder.address_of()[0])
+        if member is not None:
+            found: Iterable[ArrayLayout] = member._layout.arrays().values()
+            return found
+        with suppress(FormatError, FileNotFoundError):  # its object was dropped
+            return self._read(self._folder).arrays().values()
+        return ()
 
-        If these are not the same arrays, with rows of the same shape, writing raises an
-        error: the rows are lost.
+    def _keep_rows_for(self, arrays: Iterable[ArrayLayout]) -> None:
+        """Let the rows that wait be for arrays that another writer may have changed.
+
+        Forgets them, and raises `StorageError`, if these are other arrays, or have rows
+        of another shape.
         """
         new = {array.folder.prefix: array for array in arrays}
+        if self._memory.keys() == {*new.values()}:
+            return
         old = {array.folder.prefix: array for array in self._memory}
         if new.keys() == old.keys() and all(
             a.is_same(new[path]) and a.shape[1:] == new[path].shape[1:]
             for path, a in old.items()
         ):
             self._memory = {new[path]: self._memory[a] for path, a in old.items()}
-        elif self.nrows:
-            self._is_lost = True
+            return
+        count = self.nrows
+        self._clear_rows()
+        raise StorageError(errno.ESTALE, LOST % count, self._folder.path())
 
     def put(self, writer: Writer, rows: Mapping[ArrayLayout, RowStream]) -> bool:
         """Collect rows for arrays of one length; return whether that was possible.
@@ -190,7 +202,9 @@ class WriteBuffer:
         It is not if they are too many, or of unknown number: what waits is then written
         before them. If writing fails, the new rows are not there.
         """
-        if self._is_lost or not self.nrows:
+        if self.nrows:
+            self._keep_rows_for(rows)
+        else:
             self.flush(writer)
         start, count = self.nrows, next(iter(rows.values())).length
         step = min(map(_most_rows, rows))

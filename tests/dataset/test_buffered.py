@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import multiprocessing
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from dataset.inside import FolderChange, disk
 from dataset.layouts import LAYOUTS
-from support import environment
+from support import environment, open_files_in
 
 from bloscpack import dataset
 from bloscpack.dataset import write_buffer
@@ -828,14 +829,103 @@ def test_a_member_without_a_name_for_it(group):
     assert [3, 1, 2] == dataset.open(group.path)["m"][:].tolist()
 
 
-def test_a_group_that_is_dropped(tmp_path):
-    group = dataset.create_group(tmp_path / "g")
-    with group.change():
-        array = group.create_array("m", [1], buffered=True)
-    array.append([2])
-    del group, array
-    with pytest.warns(ResourceWarning, match="'1' appended rows were not written"):
-        gc.collect()
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("opens", ["the group", "the member"])
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_a_group_that_is_dropped(tmp_path, kind, opens, waits):
+    """Its files are closed without the garbage collector."""
+    path, data = tmp_path / "g", {"array": [1], "table": {"x": [1], "y": [2]}}[kind]
+    with dataset.create_group(path) as group, group.change():
+        getattr(group, "create_" + kind)("m", data)
+    gc.disable()
+    try:
+        if opens == "the group":
+            kept = [dataset.open(path, "r+")]
+            kept += [getattr(kept[0], "create_" + kind)("new", data, buffered=True)]
+        else:
+            kept = [dataset.open(path / "m", "r+", buffered=True)]
+        kept[-1].append(data)
+        kept[-1].flush()
+        assert [2] * len(kept) == [len(each) for each in kept]
+        if waits:
+            kept[-1].append(data)
+        with (
+            pytest.warns(ResourceWarning, match="'1' appended rows were not written")
+            if waits
+            else contextlib.nullcontext()
+        ):
+            kept.clear()
+        assert [] == open_files_in(path)
+    finally:
+        gc.enable()
+
+
+NEXT = {
+    "a column": lambda member, group, new: member["x"].__setitem__(0, 5),
+    "append": lambda member, group, new: member.append(new),
+    "flush": lambda member, group, new: member.flush(),
+    "assign": lambda member, group, new: member.__setitem__(slice(2), new),
+    "resize": lambda member, group, new: member.resize(1),
+    "attributes": lambda member, group, new: member.attrs.update(unit="m"),
+    "close": lambda member, group, new: member.close(),
+    "flush the group": lambda member, group, new: group.flush(),
+    "change the group": lambda member, group, new: group.attrs.update(unit="m"),
+    "close the group": lambda member, group, new: group.close(),
+}
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+@pytest.mark.parametrize("change", ["removed", "replaced"])
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [*((call, "table") for call in NEXT), *((call, "array") for call in [*NEXT][1:])],
+)
+def test_the_next_call_tells_once_what_is_lost(group, call, kind, change, is_seen):
+    data = {"array": [1, 2], "table": {"x": [1, 2], "y": [3, 4]}}[kind]
+    make = "create_" + kind
+    member = getattr(group, make)("m", data, buffered=True)
+    later = group.create_array("later", [1], buffered=True)
+    member.append(data)
+    if change == "removed":
+        other_program(group, lambda other: other.__delitem__("m"))
+    else:
+        other_program(group, lambda other: getattr(other, make)("m", data, mode="w"))
+    if is_seen:
+        later.append([2])
+    with pytest.raises(StorageError, match=r"another writer .* '2' appended"):
+        NEXT[call](member, group, data)
+    with contextlib.suppress(UsageError):  # it is closed
+        NEXT[call](member, group, data)
+    group.close()
+    found = dataset.open(group.path)
+    assert change == "removed" or 2 == len(found["m"])
+    assert [1, 2][: 1 + is_seen] == found["later"][:].tolist()
+    assert dataset.verify(group.path).ok
+
+
+def test_the_errors_of_several_members_keep_their_reasons(group, monkeypatch):
+    how = {"shape": 0, "dtype": "i8", "buffered": True}
+    arrays = [group.create_array(name, **how) for name in "abc"]
+    for array in arrays:
+        array.append([1])
+
+    def fails(change):
+        try:
+            raise KeyError(change.document)
+        except KeyError:
+            raise OSError(5, "the disk has failed")  # noqa: B904 - without a cause
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderChange, "commit", fails)
+        with pytest.raises(OSError, match="the disk has failed") as caught:
+            group.flush()
+    kinds, error = [], caught.value
+    while error is not None:
+        kinds.append(type(error))
+        error = error.__context__
+    assert [OSError, KeyError] * 3 == kinds
+    group.flush()
+    assert [1] * 3 == [len(array) for array in arrays]
 
 
 @pytest.mark.parametrize("commits", [False, True])

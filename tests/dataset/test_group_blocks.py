@@ -212,6 +212,34 @@ def test_an_object_of_a_member_that_was_replaced_is_closed(path):
         assert [(2,)] == group["m"][:].tolist()
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+@pytest.mark.parametrize("kind", ["array", "table", "group"])
+def test_an_object_of_a_member_that_another_writer_replaces(path, kind, is_used):
+    """It is closed, also if it was used in a block only."""
+
+    def create(group, **options):
+        data = {"array": [[1]], "table": [{"x": [1]}], "group": []}[kind]
+        member = getattr(group, "create_" + kind)("m", *data, **options)
+        if kind == "group":
+            member.create_array("in", [1])
+        return member
+
+    with united(path) as group:
+        with group.change():
+            member = create(group, mode="w")
+        if is_used:
+            member.info  # noqa: B018
+        with group.change():
+            member.attrs["n"] = 1
+        with dataset.open(path, "r+") as other:
+            create(other, mode="w")
+        with pytest.raises(UsageError, match="closed"):
+            member.attrs["n"] = 2
+        assert {} == dict(group["m"].attrs) == dict(dataset.open(path)["m"].attrs)
+        group["m"].attrs["n"] = 3
+    assert {"n": 3} == dict(dataset.open(path)["m"].attrs)
+
+
 def test_a_name_is_free_again_in_the_block(path):
     with united(path) as group:
         with group.change():

@@ -606,6 +606,24 @@ def test_a_table_that_the_first_change_replaces(name, tmp_path):
                 read()
 
 
+def test_a_column_that_the_first_change_replaces(tmp_path):
+    """A reader of the table does not go on with the items of another column."""
+    path = tmp_path / "g"
+    dataset.create_group(path).close()
+    table(path / "t", "zarr")
+    readers = [dataset.open(path / "t"), dataset.open(path)["t"]]
+    assert {0} == values_in(readers[0][:])
+    with dataset.open(path, "r+") as writer, writer.change():
+        writer["t"].remove_column("x")
+        writer["t"].add_column("x", [1] * 20)
+    for reader in readers:
+        for _ in range(2):
+            with pytest.raises(StorageError, match="removed it, or replaced it"):
+                reader[:]
+        reader.refresh()
+        assert [(0, 1)] * 20 == reader[:].tolist()
+
+
 def test_a_file_of_a_change_that_is_not_committed_yet(tmp_path, monkeypatch):
     """It has new rows in the place of removed ones, which the change assigns later."""
     path = tmp_path / "g"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 
 import numpy as np
@@ -10,7 +11,7 @@ from dataset.inside import FolderStore
 from dataset.layouts import LAYOUTS
 
 from bloscpack import dataset
-from bloscpack.exceptions import UsageError
+from bloscpack.exceptions import StorageError, UsageError
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -104,6 +105,81 @@ def test_readers_of_a_table_refresh(table):
 
 
 # Missing items
+
+
+# What another program does with a table of the columns x, y; those that it then has.
+CHANGED = {
+    "added": (lambda table: table.add_column("z", [1, 2]), "xyz"),
+    "removed": (lambda table: table.remove_column("x"), "y"),
+    "renamed": (lambda table: table.rename({"x": "a", "y": "b"}), "ab"),
+    "swapped": (
+        lambda table: [table.rename({i: j}) for i, j in ("xa", "yx", "ay")],
+        "yx",
+    ),
+    "another of the same name": (
+        lambda table: (table.remove_column("x"), table.add_column("x", [1, 2])),
+        "yx",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("where", ["a url", "a folder", "a group", "a writer"])
+def test_a_table_whose_columns_change_is_the_same(name, where, tmp_path):
+    path, (change, names) = str(tmp_path / "g"), CHANGED[name]
+    with at(where, path) as (url, member, reader):
+        with dataset.open(url, "r+") as other:
+            change(other["t"] if member else other)
+        reader.refresh()
+        assert [*names] == reader.names
+        with dataset.open(url) as found:
+            expected = (found["t"] if member else found)[:]
+        assert expected.tolist() == reader[:].tolist()
+        if where == "a writer":
+            reader.append(expected)
+            assert 4 == len(dataset.open(url)["t"])
+
+
+@pytest.mark.parametrize("names", ["xy", "xz", "ab"])
+@pytest.mark.parametrize("where", ["a url", "a group", "a writer"])
+def test_a_table_that_another_one_replaces(names, where, tmp_path):
+    path, rows = str(tmp_path / "g"), {name: [5, 6] for name in names}
+    with at(where, path) as (url, member, reader):
+        if member:
+            with dataset.open(url, "r+") as other:
+                other.create_table("t", rows, mode="w")
+        else:
+            dataset.create_table(url, rows, mode="w").close()
+        if where == "a writer":
+            with pytest.raises(UsageError, match="closed"):
+                reader.append({"x": [1], "y": [2]})
+        else:
+            with pytest.raises(StorageError, match="replaced it by another one"):
+                reader.refresh()
+        found = dataset.open(url)
+        assert [(5, 5), (6, 6)] == (found["t"] if member else found)[:].tolist()
+
+
+@contextlib.contextmanager
+def at(where, path):
+    """Yield a table in some place, opened before another program changes it.
+
+    Before it: what another program opens, and whether the table is the member ``t``.
+    """
+    rows, url = {"x": [1, 2], "y": [3, 4]}, path
+    if where == "a url":
+        pytest.importorskip("fsspec")
+        url = "memory://tables/" + where.replace(" ", "-")
+    is_member = where in ("a group", "a writer")
+    if is_member:
+        with dataset.create_group(url) as group, group.change():
+            group.create_table("t", rows)
+    else:
+        dataset.create_table(url, rows, mode="w").close()
+    with dataset.open(url, "r+" if where == "a writer" else "r") as opened:
+        table = opened["t"] if is_member else opened
+        assert [(1, 3), (2, 4)] == table[:].tolist()
+        yield url, is_member, table
 
 
 def test_masked_columns(table):

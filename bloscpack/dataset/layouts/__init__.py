@@ -204,7 +204,7 @@ class Found(NamedTuple):
     def open(self, allow_pickle: bool = False) -> Any:
         """Return its layout, which reads the description; see `NodeLayout`."""
         kind: Any = _class(self.layout, self.kind)
-        return kind(self.folder, allow_pickle=allow_pickle)
+        return kind.read(self.folder, allow_pickle)
 
     def open_damaged(self) -> NodeLayout:
         """Return its layout, opened; some columns may be missing."""

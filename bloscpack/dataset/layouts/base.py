@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..._format.automatic import Read
     from ...args import BloscArgs
 
+AnyNode = TypeVar("AnyNode", bound="NodeLayout")
 AnyTable = TypeVar("AnyTable", bound="TableLayout")
 Blocks = Iterable[tuple[int, Array]]
 NewColumn = tuple["NewArray", Blocks]
@@ -66,6 +67,9 @@ DEFAULT_SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5}
 # Plain size in bytes from which settings are tried on the items of a new array. Trying
 # takes 0.3 to 4 ms, and up to 20 ms for regular data: bench/bench_defaults.py.
 FITTED_NBYTES = 2**17
+# Number of times that a table is read again if one of its columns is missing or has a
+# different length.
+ATTEMPTS = 3
 # Maximum size in bytes of a sample that is copied.
 SAMPLE_NBYTES = 4 * 2**20
 # Parameters of `create_array`, which messages propose.
@@ -303,13 +307,22 @@ class NodeLayout(ABC):
     def read_attributes(self, change: Change | None = None) -> JsonObject:
         """Return the attributes in the file, or those that `change` has staged."""
 
+    @classmethod
+    def read(cls: type[AnyNode], folder: Folder, allow_pickle: bool = False) -> AnyNode:
+        """Return what is in a folder, also while a writer changes it."""
+        return cls(folder, allow_pickle=allow_pickle)
+
     def __reduce__(self) -> tuple[object, ...]:
         """Return a function that opens it again with the same settings."""
-        return partial(type(self), allow_pickle=self.allow_pickle), (self.folder,)
+        return partial(type(self).read, allow_pickle=self.allow_pickle), (self.folder,)
 
     def is_same(self, other: NodeLayout) -> bool:
         """Return whether another object may be the same dataset in another state."""
         return True
+
+    def arrays(self) -> Mapping[str, ArrayLayout]:
+        """Return the columns of a table by name; an array is one without a name."""
+        return {}
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes, in a layout that can be changed."""
@@ -411,6 +424,10 @@ class ArrayLayout(NodeLayout):
         if self.dtype == TEXT or self.fill_value is None:
             return bool(self.fill_value)
         return any(numpy.array(self.fill_value, self.dtype).tobytes())
+
+    def arrays(self) -> Mapping[str, ArrayLayout]:
+        """Return the array itself."""
+        return {"": self}
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""
@@ -607,6 +624,44 @@ class TableLayout(NodeLayout):
                 section="metadata",
                 filename=error.filename or folder.path(),
             ) from error
+
+    @classmethod
+    def read(
+        cls: type[AnyTable], folder: Folder, allow_pickle: bool = False
+    ) -> AnyTable:
+        """Return the table in a folder, also while a writer changes it.
+
+        Between the reads of two files, the writer may have removed a column, or changed
+        the lengths: the table is read again. A damaged table fails each time. Raises
+        `FormatError` if another program has changed the length of a column of Zarr.
+        """
+        for _ in range(ATTEMPTS):
+            with suppress(FileNotFoundError, DamageError):
+                table = cls(folder, allow_pickle=allow_pickle)
+                if len({column.shape[0] for column in table.columns.values()}) < 2:
+                    return table
+            folder.tree.read()
+        table = cls(folder, allow_pickle=allow_pickle)
+        lengths = {name: column.shape[0] for name, column in table.columns.items()}
+        if folder.tree.state.members is not None and len(set(lengths.values())) > 1:
+            raise folder.damage(
+                "expected columns of the same length, found %s: another program has "
+                "changed some of them, and each can be opened by its own path"
+                % ", ".join("'%s': %d" % item for item in lengths.items())
+            )
+        return table
+
+    def arrays(self) -> Mapping[str, ArrayLayout]:
+        """Return the columns."""
+        return self.columns
+
+    def is_same(self, other: NodeLayout) -> bool:
+        """Return whether the columns that both have are the same arrays."""
+        return all(
+            column.is_same(other.arrays()[name])
+            for name, column in self.columns.items()
+            if name in other.arrays()
+        )
 
     def close_files(self) -> None:
         """Close the files of all columns."""

@@ -966,6 +966,7 @@ class ZarrTable(ZarrNode, TableLayout):
             raise folder.damage(message % (COLUMN_ORDER, shown(names)), ZARR_JSON)
         self.columns = self.open_columns({name: name for name in names})
         folder.node = self.kind, node.name
+        self.identity = node.identity
 
     def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
         column = super()._open_column(name, column_prefix)
@@ -977,6 +978,19 @@ class ZarrTable(ZarrNode, TableLayout):
             message = "expected a column of rows, found an array without axes"
             raise column.folder.damage(message, ZARR_JSON)
         return column
+
+    def is_same(self, other: NodeLayout) -> bool:
+        """Return whether another object is the same table, perhaps of other columns.
+
+        If another program has given it another identity, its columns tell.
+        """
+        assert isinstance(other, ZarrTable)
+        if self.identity is not None and other.identity is not None:
+            if self.identity.name == other.identity.name:
+                return True
+            if self.columns.keys().isdisjoint(other.columns):
+                return False
+        return super().is_same(other)
 
     # Writing
 
