@@ -384,33 +384,34 @@ class Writer(OwnLock):
             return function()
 
     @contextmanager
-    def closing(self, call: str = "close") -> Iterator[bool]:
+    def closing(self, call: str = "close") -> Iterator[None]:
         """Wait for the changes of other threads, and keep them from starting one.
 
         What waits in memory is written, or forgotten if there can be no second attempt.
-        The value is whether there is something to write or to unlock: not in a process
-        that has inherited the writer, where no other thread makes a change.
+        In a process that has inherited the writer, no other thread makes a change.
         """
-        waits, failure = ask(call, self, self.path) is WRITES, None
-        with self.turn(call, holds=False) if waits else nullcontext() as does:
+        if ask(call, self, self.path) is not WRITES:
+            yield
+            return
+        failure = None
+        with self.turn(call, holds=False):
             try:
-                if does is WRITES:
-                    self.flush()
+                self.flush()
             except BaseException as error:
                 if FAILED not in states_of(self):
                     raise
                 failure = error
                 for buffer in self.buffers.values():
                     buffer.clear()
-            yield does is WRITES
+            yield
         if failure is not None:
             raise failure
 
     def close(self) -> None:
         """Allow no more changes, when those of other threads have been made."""
-        with self.closing() as is_open:
+        with self.closing():
             try:
-                if is_open:
+                if self.is_here:
                     self.rule.release()
             finally:  # a thread that sees it closed may lock the folder
                 self.rule.state = CLOSED

@@ -188,7 +188,7 @@ class Array(StoredArray, ItemsNode):
                 return opened.layout.reader.get(key)
             except Joined:
                 pass
-        return self._read(lambda: self._layout.reader.get(key))
+        return self._read(lambda: self._now.layout.reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.
@@ -414,9 +414,8 @@ class Array(StoredArray, ItemsNode):
         old = self._layout.parts()
         shrinks = any(map(operator.lt, shape, self.shape))
         self._layout.committed(shape)
-        block = None if self._writer is None else self._writer.block
-        if shrinks and block is not None:
-            block.shrunk.append((self._layout, old))
+        if shrinks and self._block is not None:
+            self._block.shrunk.append((self._layout, old))
         elif shrinks:
             self._layout.remove_unused(old)
 

@@ -324,13 +324,8 @@ class OpenMembers(NamedLocks):
             changed.add("")  # the group itself
         replaced = {p for p in changed if not may_be_same(old.get(p), new.get(p))}
         for member in self._all().values():
-            opened = member._opened
-            if opened.folder.tree is not tree or opened.closed:
-                continue
-            if opened.folder.prefix[:-1] in replaced:
-                opened.close()
-            else:
-                member._renew(changed)
+            if member._opened.folder.tree is tree and not member._opened.closed:
+                member._renew(changed, replaced)
 
     def _all(self) -> dict[str, Any]:
         with self._adding:
@@ -469,10 +464,6 @@ class Group(Node, Mapping[str, Node]):
         if not isinstance(key, str):
             raise KeyError("expected the name of a member, found %r" % (key,))
         return key.strip("/")
-
-    @property
-    def _block(self) -> Block | None:
-        return None if self._writer is None else self._writer.block
 
     def _adopted(self, name: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""

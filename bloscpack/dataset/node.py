@@ -70,10 +70,8 @@ def one_call(method: Method) -> Method:
 
     @wraps(method)
     def called(self: Node, *args: Any, **options: Any) -> Any:
-        writer = self._check_writer()
-        waits = writer.block is not None or isinstance(self, ItemsNode)
-        waits = waits or getattr(self, "commits_members", False)
-        with self._turn() if waits else nullcontext():
+        waits = self._block is not None or getattr(self, "commits_members", True)
+        with self._turn() if waits else nullcontext(self._check_writer()):
             return method(self, *args, **options)
 
     return cast(Method, called)
@@ -145,11 +143,11 @@ class Node:
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self._opened = Opened(layout, writer)
-        tree, block = layout.folder.tree, None if writer is None else writer.block
+        tree = layout.folder.tree
         if isinstance(tree, Draft):  # others must not see this state
             self._opened.open_again(layout, tree.before)
-            if block is not None:
-                block.layouts[layout.folder.prefix] = layout
+            if self._block is not None:
+                self._block.layouts[layout.folder.prefix] = layout
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
         # The table or group through which it was opened, and whether to close that.
@@ -190,11 +188,11 @@ class Node:
             if before.buffers:
                 self._let_wait()
 
-    def _renew(self, changed: Collection[str]) -> None:
+    def _renew(self, changed: Collection[str], replaced: Collection[str]) -> None:
         """Take over what another writer has changed.
 
-        `changed` are the paths of documents. Also files of the same names may be other
-        ones.
+        `changed` are the paths of documents, and `replaced` those of other datasets.
+        Also files of the same names may be other ones.
         """
         opened = self._opened
         layout, folder = vars(opened).get("layout"), opened.folder
@@ -203,11 +201,12 @@ class Node:
         if not any((path + "/").startswith(folder.prefix) for path in changed):
             return
         opened.values = {}
-        with suppress(FormatError, FileNotFoundError, StaleDataset):
-            new = opened.open(folder)
-            if layout is None or layout.is_same(new):
-                self._take_layout(new)
-                return
+        if self._part not in replaced:
+            with suppress(FormatError, FileNotFoundError, StaleDataset):
+                new = opened.open(folder)
+                if layout is None or layout.is_same(new):
+                    self._take_layout(new)
+                    return
         opened.close()
 
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
@@ -228,6 +227,11 @@ class Node:
     def _writer(self) -> Writer | None:
         """The right to change it; None if it was opened for reading."""
         return self._opened.writer
+
+    @property
+    def _block(self) -> Block | None:
+        """The block of `change` that this thread is in."""
+        return None if self._writer is None else self._writer.block
 
     @property
     def attrs(self) -> Attributes:
@@ -303,15 +307,17 @@ class Node:
 
     def _check_writer(self, call: str = "change") -> Writer:
         """Return the writer; raise the error of a call if it is refused."""
-        writer, is_closed = self._writer, self.closed
-        if writer is not None and is_closed:
-            # Another writer has removed it: the error is about rows that are lost.
-            writer.flush_rows(self._part)
-        elif writer is None and not is_closed:
+        writer = self._writer
+        if writer is None and not self.closed:
             outer = None if self._around is None else self._around._writer
             with nullcontext() if outer is None else outer.turn("info", holds=False):
                 self._layout.check_writable()  # its error says what to do
-        ask(call, writer, self.path, is_closed)
+        try:
+            self._ask(call)
+        except UsageError:
+            if writer is not None and self.closed:
+                writer.flush_rows(self._part)  # if another one has removed it: an error
+            raise
         assert writer is not None
         return writer
 
@@ -345,20 +351,26 @@ class Node:
         self._check_writer("flush").flush()
 
     def close(self) -> None:
-        """Close it, and let other writers in. It can't be read any more.
+        """Close it, and let other writers in: until that is done, it is not closed.
 
-        If changes wait in memory, and writing them fails, it stays open.
+        What waits in memory is written, after the change of another thread. If that
+        fails, it stays open, unless there can be no second attempt.
         """
         writer, part = self._writer, self._part
-        if writer is not None and part:
-            writer.buffers.pop(part, None)
-        elif writer is not None:
-            writer.close()
-        if not part:
-            self._opened.folder.close()
-        if self._around is not None and self._closes_around:
-            self._closes_around = False  # it closes this
-            self._around.close()
+        call = "leave" if part else "close"
+        with nullcontext() if writer is None else writer.closing(call):
+            try:
+                if writer is not None and part:
+                    writer.buffers.pop(part, None)
+                elif writer is not None:
+                    writer.close()
+                if not part:
+                    self._opened.folder.close()
+                if self._around is not None and self._closes_around:
+                    self._closes_around = False  # it closes this
+                    self._around.close()
+            finally:
+                self._now.close()
 
     def _let_wait(self) -> None:
         """Let changes wait in memory, as with ``buffered=True``."""
@@ -396,17 +408,10 @@ class ItemsNode(Node):
         def __len__(self) -> int: ...
         def resize(self, length: int) -> None: ...
 
-    # What the files were when Dask got an array for reading; None before.
-    _token: object = None
-
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
         # What `Root.epoch` was when the files were read that are open.
         self._read_epoch = layout.folder.tree.state.root.epoch
-
-    def _take_layout(self, layout: Any) -> None:
-        super()._take_layout(layout)
-        self._token = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
@@ -416,9 +421,10 @@ class ItemsNode(Node):
         """Return a value that is the same for the same state of the same dataset."""
         if self._writer is not None and self._writer.is_here:
             self._writer.flush()  # the token describes the files
-        token = self._token or self._layout.folder.version()
+        layout = self._layout
+        token = layout.token or layout.folder.version()
         if self._writer is None:
-            self._token = token
+            layout.token = token
         return self.path, self.shape, str(self.dtype), token
 
     def _read(self, function: Callable[[], Result], call: str = "read") -> Result:
@@ -440,28 +446,29 @@ class ItemsNode(Node):
             self._layout.renew()
             if self._ask("info") is not sees:  # another thread has closed it
                 self._now.close()
-        is_one = sees in (NOW, FRESH) or not self._has_parts
-        is_one = is_one or self._layout.folder.is_remote
-        if is_one:  # the usual case, for speed
-            try:
+        try:
+            is_one = sees in (NOW, FRESH) or not self._has_parts
+            if is_one or self._layout.folder.is_remote:
                 return function() if writer is None else writer.read(function)
-            except Joined:
-                self._follow()
+            return self._read_parts(function)
+        except Joined:
+            if writer is not None:
+                raise
+            self._follow()
+            return self._read(function, call)
+
+    def _read_parts(self, function: Callable[[], Result]) -> Result:
+        """Return the result of a function that reads files, all of one epoch."""
         for _ in attempts(self.path):
-            try:
-                if is_one:
-                    return function() if writer is None else writer.read(function)
-                epoch = self._layout.folder.tree.renew().root.epoch
-                if self._read_epoch != epoch:
-                    self._follow()
-                    self._layout.close_files()
-                    self._check_rows()
-                    self._read_epoch = epoch
-                result = function()
-                if self._layout.folder.tree.renew().root.epoch == epoch:
-                    return result
-            except Joined:
+            epoch = self._layout.folder.tree.renew().root.epoch
+            if self._read_epoch != epoch:
                 self._follow()
+                self._layout.close_files()
+                self._check_rows()
+                self._read_epoch = epoch
+            result = function()
+            if self._layout.folder.tree.renew().root.epoch == epoch:
+                return result
         raise AssertionError
 
     def _follow(self) -> None:
@@ -487,19 +494,6 @@ class ItemsNode(Node):
         It may append others in their place, which is no change of several files.
         """
         raise NotImplementedError
-
-    def close(self) -> None:
-        """Close it, and let other writers in: until that is done, it is not closed.
-
-        The rows in memory are written, after the change of another thread. If they
-        can't be written, the dataset stays open, unless there can be no second attempt.
-        """
-        writer, call = self._writer, "leave" if self._part else "close"
-        with nullcontext() if writer is None else writer.closing(call):
-            try:
-                super().close()
-            finally:
-                self._now.close()
 
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""

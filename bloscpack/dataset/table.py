@@ -59,19 +59,20 @@ MASK_STAYS = (
 class Columns(Mapping[str, Array]):
     """The columns of a table, by name and by position."""
 
-    def __init__(self, columns: dict[str, Array]) -> None:
-        self._columns = columns  # replaced, never changed
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def __getitem__(self, key: str | int) -> Array:
+        columns = self._table._columns
         if isinstance(key, str):
-            return self._columns[key]
-        return list(self._columns.values())[operator.index(key)]
+            return columns[key]
+        return list(columns.values())[operator.index(key)]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
+        return iter(self._table._columns)
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self._table._columns)
 
     def __repr__(self) -> str:
         return "<Columns %s>" % ", ".join(self)
@@ -97,16 +98,16 @@ class Table(StoredRows, ItemsNode):
     @property
     def columns(self) -> Columns:
         """The columns by name; the mapping takes positions, too."""
-        now = self._now
-        if now.columns is None:
-            columns = Columns(self._made_of(now.layout, {}))
-            vars(now).setdefault("columns", columns)
-        found: Columns = now.columns
-        return found
+        return Columns(self)
 
     @property
     def _columns(self) -> dict[str, Array]:
-        return self.columns._columns
+        """The columns by name: a dictionary that is replaced, and never changed."""
+        now = self._now
+        if now.columns is None:
+            vars(now).setdefault("columns", self._made_of(now.layout, {}))
+        found: dict[str, Array] = now.columns
+        return found
 
     def _made_of(
         self, layout: TableLayout, known: Mapping[str, Array]
@@ -119,11 +120,10 @@ class Table(StoredRows, ItemsNode):
 
     def _open_draft(self, block: Block) -> Opened:
         draft = super()._open_draft(block)
-        columns, known = draft.layout.columns, self._opened.columns
+        columns = draft.layout.columns
         for name, layout in columns.items():  # a column may be open without its table
             columns[name] = block.layouts.setdefault(layout.folder.prefix, layout)
-        old = {} if known is None else known._columns
-        draft.columns = Columns(self._made_of(draft.layout, old))
+        draft.columns = self._made_of(draft.layout, self._opened.columns or {})
         return draft
 
     def _join(self, writer: Writer, folder: Folder) -> None:
@@ -136,8 +136,7 @@ class Table(StoredRows, ItemsNode):
         opened = self._opened
         if not block.change.is_committed or opened.closed:
             return
-        opened.columns = opened.columns or Columns({})
-        opened.columns._columns = {**opened.columns._columns, **draft.columns._columns}
+        opened.columns = {**(opened.columns or {}), **draft.columns}
         for column in draft.columns.values():
             column._opened.values = {}
         self._set_columns()
@@ -149,15 +148,14 @@ class Table(StoredRows, ItemsNode):
         a table with a closed column is closed, and another thread would open it again.
         """
         old, layout = self._columns, self._layout
-        block = None if self._writer is None else self._writer.block
-        if block is not None:
+        if self._block is not None:
             inside = layout.columns.values()
-            block.layouts.update({each.folder.prefix: each for each in inside})
+            self._block.layouts.update({each.folder.prefix: each for each in inside})
         new = self._made_of(layout, old)
         for name, column in new.items():
             if column._layout is not layout.columns[name]:
                 column._take_layout(layout.columns[name])
-        self.columns._columns = new
+        self._now.columns = new
         for name in old.keys() - new.keys():
             old[name]._now.close()
 
@@ -613,12 +611,11 @@ class Selection(Table):
         check_different(list(names))
         self.table = table
         self._names = list(names)
-        self.columns  # noqa: B018 - raises the error of a wrong name
+        self._columns  # noqa: B018 - raises the error of a wrong name
 
     @property
-    def columns(self) -> Columns:
-        """The columns."""
-        return Columns({name: self.table[name] for name in self._names})
+    def _columns(self) -> dict[str, Array]:
+        return {name: self.table[name] for name in self._names}
 
     def _all_columns(self) -> dict[str, Array]:
         return self.table._columns

@@ -456,9 +456,13 @@ def as_part(found: Found) -> Found:
     It is returned unchanged if no dataset commits it, or if that dataset can't be
     read; also if it was found in a group at a URL, which knows about its members.
     """
-    folder, is_zarr = found.folder, found.layout == "zarr"
-    is_part = not is_zarr or folder.tree.state.is_committed_around
-    if not is_part or (folder.depth and (folder.is_remote or not is_zarr)):
+    folder = found.folder
+    if found.layout != "zarr":
+        if folder.depth:
+            return found
+    elif not folder.tree.state.is_committed_around or (
+        folder.depth and folder.is_remote
+    ):
         return found
     with suppress(FormatError, PermissionError):
         whole = Folder(folder.store, tree=folder.tree)

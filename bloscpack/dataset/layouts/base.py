@@ -284,6 +284,8 @@ class NodeLayout(ABC):
         Whether chunks have digests.
     is_column
         Whether it was made as a column of a table; None if its files do not say so.
+    token
+        What the files were when Dask got an array for reading; None before.
     """
 
     name: str
@@ -293,6 +295,7 @@ class NodeLayout(ABC):
     changed_elsewhere = False
     has_digests = True
     is_column: bool | None = None
+    token: object = None
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()
@@ -330,6 +333,9 @@ class NodeLayout(ABC):
 
     def close_files(self) -> None:
         """Close the files that are kept open, when no thread reads them any more."""
+        for array in self.arrays().values():
+            for _, source in array.parts():
+                source.close()
 
     @classmethod
     def check_layout(cls) -> None:
@@ -440,11 +446,6 @@ class ArrayLayout(NodeLayout):
             source.folder.total_size([*map(source.names, source.stored())])
             for _, source in self.parts()
         )
-
-    def close_files(self) -> None:
-        """Close the files that are kept open, when no thread reads them any more."""
-        for _, source in self.parts():
-            source.close()
 
     @property
     def codec_settings(self) -> Mapping[str, Any]:
@@ -662,11 +663,6 @@ class TableLayout(NodeLayout):
             for name, column in self.columns.items()
             if name in other.arrays()
         )
-
-    def close_files(self) -> None:
-        """Close the files of all columns."""
-        for column in self.columns.values():
-            column.close_files()
 
     # Writing
 

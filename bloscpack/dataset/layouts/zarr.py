@@ -980,16 +980,10 @@ class ZarrTable(ZarrNode, TableLayout):
         return column
 
     def is_same(self, other: NodeLayout) -> bool:
-        """Return whether another object is the same table, perhaps of other columns.
-
-        If another program has given it another identity, its columns tell.
-        """
+        """Return whether another object is the same table, perhaps of other columns."""
         assert isinstance(other, ZarrTable)
         if self.identity is not None and other.identity is not None:
-            if self.identity.name == other.identity.name:
-                return True
-            if self.columns.keys().isdisjoint(other.columns):
-                return False
+            return self.identity.name == other.identity.name
         return super().is_same(other)
 
     # Writing
