@@ -268,7 +268,8 @@ def _check_shard(
             index = ShardIndex(storage, source.sharding)
             if index.foreign:
                 check.note("header", FOREIGN, OTHER_PROGRAM)
-                _check_by_reading(check, source, index.sizes)
+                _, sizes = index.extents_of(range(source.slots))
+                _check_by_reading(check, source, sizes)
                 return
     try:
         inspection = Inspection(storage, nthreads)
@@ -421,7 +422,7 @@ def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None
     """Check that the index, through which arrays are read, has the chunks."""
     slots = source.slots
     try:
-        sizes = ShardIndex(storage, source.sharding).sizes
+        _, sizes = ShardIndex(storage, source.sharding).extents_of(range(slots))
     except FormatError as error:
         check.add("shard", "index", error.message)
         return

@@ -82,7 +82,7 @@ def chunk_extent(path, layout, number):
     folder = Folder.open(os.path.dirname(file))
     sharding = source_of(path, layout).sharding
     index = ShardIndex(folder.storage(os.path.basename(file)), sharding)
-    start, size = index.starts[number % 3], index.sizes[number % 3]
+    start, size = index.extent(number)
     return file, start, start + size
 
 

@@ -344,6 +344,8 @@ def description_check(
 # Open files
 
 
+# Stands for a file that does not exist.
+NO_FILE = object()
 # Guards changes of the tables of open files.
 _lock = ForkSafeLock()
 # The files of all arrays, by identity of the `OpenFiles` and number, in the order in
@@ -358,7 +360,7 @@ class OpenFiles:
     are dropped, from whichever array: the one that was put here first, unless it was
     used since it was considered last. A file is closed when no thread uses it any more.
 
-    A file is a tuple of one item, which is None for a file that does not exist.
+    `NO_FILE` is kept for a file that does not exist.
 
     Attributes
     ----------
@@ -367,18 +369,18 @@ class OpenFiles:
     """
 
     def __init__(self) -> None:
-        self._files: dict[int, tuple[object]] = {}
+        self._files: dict[int, Any] = {}
         self._used: set[int] = set()
         self.ndropped = 0
 
-    def get(self, number: int) -> tuple[Any] | None:
+    def get(self, number: int) -> Any:
         """Return a file; None if it is not open."""
         file = self._files.get(number)  # without the lock: each step is atomic
         if file is not None:
             self._used.add(number)
         return file
 
-    def put(self, number: int, file: tuple[object], since: int) -> None:
+    def put(self, number: int, file: object, since: int) -> None:
         """Keep a file; `since` was the value of `ndropped` before it was opened.
 
         If files were dropped meanwhile, it may be an old one.

@@ -13,9 +13,10 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext
 from functools import partial
 from itertools import repeat
+from typing import Any
 
 import numpy
 
@@ -42,7 +43,7 @@ from ..._types import Buffer
 from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder, attempts
-from .array_files import ChunkFiles, OpenFiles, check_whole
+from .array_files import NO_FILE, ChunkFiles, OpenFiles, check_whole
 from .shard_grid import FRAME_EXTRA, FRONT_NBYTES, ShardIndex, Sharding
 
 # Number of chunks up to which the missing files of a sparse array are looked for one by
@@ -125,22 +126,22 @@ class ShardFiles(ChunkFiles):
     def file(self, number: int, chunks: Sequence[int] = ()) -> ShardIndex | None:
         """Return a file, of which chunks are needed; None if it is missing."""
         kept = self._open.get(number)
-        if kept is None and not self.folder.is_remote:
-            with self._opening:
-                kept = self._open.get(number) or (self._open_now(number, chunks),)
-        elif kept is None:  # the threads wait for answers, side by side
-            kept = (self._open_now(number, chunks),)
-        elif kept[0] is not None and not self._has_items(kept[0], chunks):
-            # A writer may have removed rows, and added others, since the file was
-            # opened: rows may be missing that this state has, or be in a new file.
-            if self._is_foreign:
-                self._check_missing()
-            kept = (self._open_now(number, chunks),)
-        found: ShardIndex | None = kept[0]
+        if not self._has_items(kept, chunks):
+            # At a URL the threads wait for answers, side by side.
+            with nullcontext() if self.is_far else self._opening:
+                kept = self._open.get(number)  # another thread may have opened it
+                if not self._has_items(kept, chunks):
+                    # A writer may have removed rows, and added others, since it was
+                    # opened: rows may be missing that this state has, or be in a new
+                    # file.
+                    if kept is not None and self._is_foreign:
+                        self._check_missing()
+                    kept = self._open_now(number, chunks)
+        found: ShardIndex | None = None if kept is NO_FILE else kept
         return found
 
-    def _open_now(self, number: int, chunks: Sequence[int]) -> ShardIndex | None:
-        """Open a file as it is now; return None if it is missing."""
+    def _open_now(self, number: int, chunks: Sequence[int]) -> object:
+        """Open a file as it is now; return `NO_FILE` if it is missing."""
         name, folder, since = self.names(number), self.folder, self._open.ndropped
         end = index_size(self.slots)
         if folder.is_remote:
@@ -174,8 +175,8 @@ class ShardFiles(ChunkFiles):
         if storage is None:
             if not self.sparse:
                 raise self._missing("file", number, self.cut.shard_box(number))
-            self._open.put(number, (None,), since)
-            return None
+            self._open.put(number, NO_FILE, since)
+            return NO_FILE
         check = partial(self._check_front, number)
         is_late = not self._for_copies
         try:
@@ -185,7 +186,7 @@ class ShardFiles(ChunkFiles):
             self._check_present()
             raise
         storage.may_close()
-        self._open.put(number, (file,), since)
+        self._open.put(number, file, since)
         return file
 
     def _check_present(self) -> None:
@@ -249,10 +250,10 @@ class ShardFiles(ChunkFiles):
             section="metadata",
         )
 
-    def _has_items(self, file: ShardIndex, numbers: Sequence[int]) -> bool:
-        """Return whether a file has all items of chunks, apart from padding."""
-        if not numbers:
-            return True
+    def _has_items(self, file: Any, numbers: Sequence[int]) -> bool:
+        """Return whether an open file has all items of chunks, apart from padding."""
+        if file is None or file is NO_FILE or not numbers:
+            return file is not None
         if 0 in file.extents_of(numbers)[1]:
             return False
         if file.shape is None:
@@ -390,8 +391,7 @@ class ShardFiles(ChunkFiles):
         """Load the chunks that wait in memory; return the numbers of the others."""
         found = [(number, self._waiting.get(number)) for number in numbers]
         plain = {n: self.sharding.encode(i) for n, i in found if i is not None}
-        how = repeat(0), [None] * len(plain), plain, None, CHECKSUM, self._explain
-        self._place(loading, Fetched([*plain], *how))
+        self._use(loading, [*plain], None, plain, [None] * len(plain))
         return [number for number in numbers if number not in plain]
 
     def _load_missing(
@@ -404,7 +404,7 @@ class ShardFiles(ChunkFiles):
         """
         absent = {number // self.slots for number in numbers}
         absent.difference_update(self.stored())
-        absent = {n for n in absent if (self._open.get(n) or (None,))[0] is None}
+        absent = {n for n in absent if self._open.get(n) in (None, NO_FILE)}
         if not absent:
             return numbers
         # As in `_open_now`: a writer may have removed rows, and added others.
@@ -417,47 +417,55 @@ class ShardFiles(ChunkFiles):
         if self.folder.tree.pin is not None:
             for number in absent:
                 self.folder.tree.note_read(self.folder.full(self.names(number)), None)
-        use, room, found, filled = loading.use, loading.room, [], None
-        for number in numbers:
-            if number // self.slots not in absent:
-                found.append(number)
-                continue
-            if self.decode is not None:
-                use(number, memoryview(b""))  # which decodes it
-                continue
-            target = None if room is None else room(number)
-            if target is not None:
-                self._fill(target)
-            else:
-                if filled is None:
-                    filled = self._cache.memory(self.chunk_size)
-                    self._fill(filled)
-                use(number, filled)
-        return found
+        found = [number for number in numbers if number // self.slots in absent]
+        plain = memoryview(b"")  # of text
+        if self.decode is None:
+            self._fill(plain := self._cache.memory(self.chunk_size))
+        frames = [None] * len(found)
+        self._use(loading, found, None, dict.fromkeys(found, plain), frames)
+        return [number for number in numbers if number // self.slots not in absent]
 
     def _load_run(
         self, loading: Loading, used: dict[int, set[object]], run: Sequence[int]
     ) -> None:
         """Load chunks of a file, all from the same version of it."""
-        shard, file = run[0] // self.slots, None
-        if loading.needs is not None and self.sharding.has_blocks:
-            with suppress(FormatError, StorageError):  # what follows raises it
+        shard = run[0] // self.slots
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
                 file = self.file(shard, run)
-        if file is not None and file.blocks.raw:
-            version = file.storage.identity
-            left = self._load_blocks(loading, file, version, run)
-            if len(left) < len(run):
+                version = None if file is None else file.storage.identity
                 used.setdefault(shard, set()).add(version)
-            run = left
-        if not run:
-            return
-        version, cached, frames = self._content(run)
-        used.setdefault(shard, set()).add(version)
+                if file is not None and loading.needs is not None and file.blocks.raw:
+                    run = self._load_blocks(loading, file, version, run)
+                    if not run:
+                        return
+                cached, frames = self._content(file, run)
+                break
+            except FormatError as error:
+                self._open.drop()  # the file may be replaced by the right one
+                error.filename = error.filename or self.path_of(shard)
+                raise
+            except StorageError as error:
+                # A file at a URL was replaced after it was opened.
+                if error.errno != errno.EAGAIN or not attempts_left:
+                    raise
+                self._open.drop()
+        self._use(loading, run, version, cached, frames)
+
+    def _use(
+        self,
+        loading: Loading,
+        numbers: Sequence[int],
+        version: object,
+        cached: Mapping[int, Buffer],
+        frames: Sequence[memoryview | None],
+    ) -> None:
+        """Use chunks of a version of a file, as `_content` returns them."""
         if self.decode is None:
             how = repeat(self.chunk_size), frames, cached, version
-            self._place(loading, Fetched(run, *how, CHECKSUM, self._explain))
+            self._place(loading, Fetched(numbers, *how, CHECKSUM, self._explain))
             return
-        for number, frame in zip(run, frames, strict=True):
+        for number, frame in zip(numbers, frames, strict=True):
             plain = cached.get(number)
             try:
                 text = plain or (b"" if frame is None else self._text(frame))
@@ -477,7 +485,7 @@ class ShardFiles(ChunkFiles):
             try:
                 if self._read_few(view, number, low):
                     return len(view)
-            except StorageError:  # it was closed, and may have been replaced
+            except (FormatError, StorageError):  # `load` raises it, or reads them again
                 pass
         return super().read_into(view, start)
 
@@ -487,17 +495,16 @@ class ShardFiles(ChunkFiles):
         This is the usual case, for speed. Return False if `load` has to read them.
         """
         size, stop, slots = self.chunk_size, low + len(view), self.slots
-        shard, slot = number // slots, number % slots
+        shard, slot = divmod(number, slots)
         if stop > size and stop > (slots - slot) * size:  # `load` compares the files
             return False
-        kept = self._open.get(shard)
-        if kept is None and not self.is_far:
-            kept = (self.file(shard, (number,)),)
-        if kept is None or kept[0] is None:
+        file = self._open.get(shard)
+        if file is None and not self.is_far:
+            file = self.file(shard, (number,))
+        if file is None or file is NO_FILE:
             return False
-        file: ShardIndex = kept[0]
         version = file.storage.identity
-        while file.sizes[slot] and number not in self._waiting:
+        while number not in self._waiting:
             if file.shape is not None and not self._has_items(file, (number,)):
                 return False
             plain = self._cache.get((number, version), briefly=True)
@@ -510,7 +517,7 @@ class ShardFiles(ChunkFiles):
                 return True
             view[: size - low] = memoryview(plain)[low:]
             view = view[size - low :]
-            number, slot, low, stop = number + 1, slot + 1, 0, stop - size
+            number, low, stop = number + 1, 0, stop - size
         return False
 
     def _read_chunk(
@@ -521,72 +528,54 @@ class ShardFiles(ChunkFiles):
         They are valid until this thread reads another one. Return None if they can't be
         read.
         """
-        size, slot, storage = self.chunk_size, number % self.slots, file.storage
+        size, storage, row = self.chunk_size, file.storage, None
+        start, nbytes = file.extent(number)
+        if not nbytes:
+            return None
+        if self.sharding.has_blocks:
+            slot = number % self.slots
+            row = file.blocks.row(slot, start, nbytes - CHECKSUM.size)
         key, spans = (number, storage.identity), [(low, high)]
-        row = file.row(number) if self.sharding.has_blocks else None
         with own_settings:
             if row is not None:
                 runs = blocks_of(spans, row.header.blocksize, row.header.nblocks)
                 if runs and not self._is_read_whole(key, row, runs):
                     return self._read_blocks(storage, row, runs)
-            frame = self._cache.stored.view(file.sizes[slot])
-            if storage.read_into(frame, file.starts[slot]) < len(frame):
+            frame = self._cache.stored.view(nbytes)
+            if storage.read_into(frame, start) < nbytes:
                 return None
             kept = key if size <= self._cache.limit else None
-            try:
-                return self._plain_of(frame, CHECKSUM, size, kept, lambda: spans)
-            except FormatError as error:
-                raise self._explain(error, number) from error.__cause__
+            return self._plain_of(frame, CHECKSUM, size, kept, lambda: spans)
 
     def _content(
-        self, run: Sequence[int], attempts_left: int = ATTEMPTS
-    ) -> tuple[object, dict[int, Buffer], list[memoryview | None]]:
-        """Return a version of a file, and the chunks of a run in it.
+        self, file: ShardIndex | None, run: Sequence[int]
+    ) -> tuple[Mapping[int, Buffer], Sequence[memoryview | None]]:
+        """Return the plain bytes of chunks in memory by number, and a frame for each.
 
-        They are the plain bytes of chunks in memory by number, and a frame for each
-        chunk; None for those, and for chunks that are missing. Frames are valid until
-        the next call.
+        There is no frame for those, and for chunks that are missing. Frames are valid
+        until the next call.
         """
-        shard = run[0] // self.slots
-        try:
-            file = self.file(shard, run)
-            if file is None:
-                return None, {}, [None] * len(run)
-            starts, sizes = file.extents_of(run)
-            is_foreign = file.foreign and self._is_foreign
-            if 0 in sizes and not (self.sparse or is_foreign):
-                lost = run[sizes.index(0)]
-                error = self._missing("chunk", shard, self.cut.box(lost))
-                raise self._explain(error, lost)
-            version, cached = file.storage.identity, {}
-            if self._cache:
-                found = [(n, self._cache.get((n, version))) for n in run]
-                cached = {n: plain for n, plain in found if plain is not None}
-                for i, number in enumerate(run if cached else ()):
-                    sizes[i] = 0 if number in cached else sizes[i]
-            return version, cached, self._read(file, starts, sizes)
-        except FormatError as error:
-            self._open.drop()  # the file may be replaced by the right one
-            error.filename = error.filename or self.path_of(shard)
-            raise
-        except StorageError as error:
-            # A file at a URL was replaced after it was opened.
-            if error.errno != errno.EAGAIN or attempts_left == 1:
-                raise
-            self._open.drop()
-        return self._content(run, attempts_left - 1)
-
-    def _read(
-        self, file: ShardIndex, starts: list[int], sizes: list[int]
-    ) -> list[memoryview | None]:
-        """Return extents of a file; None for each extent of the size 0."""
+        if file is None:
+            return {}, [None] * len(run)
+        starts, sizes = file.extents_of(run)
+        if 0 in sizes and not (self.sparse or (file.foreign and self._is_foreign)):
+            lost = run[sizes.index(0)]
+            error = self._missing("chunk", lost // self.slots, self.cut.box(lost))
+            raise self._explain(error, lost)
+        cached = dict[int, Buffer]()
+        if self._cache:
+            version = file.storage.identity
+            found = [(n, self._cache.get((n, version))) for n in run]
+            cached = {n: plain for n, plain in found if plain is not None}
+            for i, number in enumerate(run if cached else ()):
+                sizes[i] = 0 if number in cached else sizes[i]
         storage = file.storage
         stops = list(map(int.__add__, starts, sizes))
         if starts[1:] == stops[:-1] and all(sizes) and not storage.is_remote:
             first = starts[0]  # one run: the usual case
             view = self._cache.stored.view(stops[-1] - first)
             view = view[: storage.read_into(view, first)]
-            return [
+            return cached, [
                 view[start - first : stop - first]
                 for start, stop in zip(starts, stops, strict=True)
             ]
@@ -594,7 +583,7 @@ class ShardFiles(ChunkFiles):
         numbers.sort(key=starts.__getitem__)
         extents = ((i, starts[i], stops[i], sizes[i]) for i in numbers)
         runs = list(plan_runs(extents, None, storage.is_remote))
-        spans = [(run.offset, run.stop) for run in runs]
+        spans = [(each.offset, each.stop) for each in runs]
         fetched = file.read_many(spans) if storage.is_remote else ()
         view = self._cache.stored.view(
             0 if fetched else sum(stop - start for start, stop in spans)
@@ -608,7 +597,7 @@ class ShardFiles(ChunkFiles):
                 content = content[: storage.read_into(content, first)]
             for i, start, stop, _ in runs[number].chunks:
                 frames[i] = content[start - first : stop - first]
-        return frames
+        return cached, frames
 
     def _fill(self, memory: memoryview) -> None:
         items: Array = numpy.frombuffer(memory, self.sharding.dtype)

@@ -337,8 +337,6 @@ class ShardIndex:
 
     Attributes
     ----------
-    starts, sizes
-        Offset and size of each chunk; the size 0 if it is missing.
     blocks
         The table of blocks.
     shape
@@ -358,21 +356,17 @@ class ShardIndex:
         checks_late: bool = False,
     ) -> None:
         self.storage = storage
-        slots = sharding.grid.slots
+        self._slots = slots = sharding.grid.slots
         self._check_front = check_front
         checks = check_front is not None and not (checks_late and storage.is_remote)
         front = storage.read_at(0, FRONT_NBYTES) if checks else b""
-        most = sharding.largest_frame
-        index, table = _read_index(storage, slots, sharding.table_nbytes)
-        end = storage.size - index_size(slots)
+        self._index, table = _read_index(storage, slots, sharding.table_nbytes)
         # The bytes of a missing entry are all the same; most are at the end.
-        used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
-        found: Array = numpy.frombuffer(index, "<u8", 2 * used)
-        at, size = found[::2], _sizes_of_chunks(found[::2], found[1::2], end, most)
-        unused = [0] * (slots - used)
-        self.starts: list[int] = at.tolist() + unused
-        self.sizes: list[int] = size.tolist() + unused
-        self.foreign = not used or 0 in self.starts[:used]
+        used = -(-len(self._index.rstrip(b"\xff")) // ENTRY.size)
+        found: Array = numpy.frombuffer(self._index, "<u8", 2 * used)
+        starts, end = found[::2], storage.size - index_size(slots)
+        _check_extents(starts, found[1::2], end, sharding.largest_frame)
+        self.foreign = not starts.all() or not used
         self.blocks = BlockTable(table, sharding.chunk_nbytes)
         self.shape: Shape | None = None
         if check_front is not None and checks:
@@ -380,9 +374,8 @@ class ShardIndex:
 
     def row(self, number: int) -> BlockRow | None:
         """Return the row of a chunk in the table of blocks; None if it has none."""
-        slot = number % len(self.starts)
-        size = self.sizes[slot] - CHECKSUM.size
-        return self.blocks.row(slot, self.starts[slot], size)
+        start, size = self.extent(number)
+        return self.blocks.row(number % self._slots, start, size - CHECKSUM.size)
 
     def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of extents, after a check of the beginning of the file."""
@@ -396,25 +389,37 @@ class ShardIndex:
             self.shape, self._check_front = check(self, front), None
         return found
 
+    def extent(self, number: int) -> tuple[int, int]:
+        """Return offset and size of a chunk; the size is 0 if it is missing."""
+        slot = number % self._slots
+        start, size = ENTRY.unpack_from(self._index, ENTRY.size * slot)
+        return start, 0 if size == MISSING else size
+
+    @cached_property
+    def _extents(self) -> tuple[list[int], list[int]]:
+        """Offsets and sizes of all chunks, for reads of several chunks."""
+        found = struct.unpack("<%dQ" % (2 * self._slots), self._index)
+        return [*found[::2]], [0 if size == MISSING else size for size in found[1::2]]
+
     def extents_of(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return offsets and sizes of chunks of the shard, ascending."""
-        slots = len(self.starts)
-        first, count = numbers[0] % slots, len(numbers)
+        """Return offsets and sizes of chunks, ascending; see `extent`."""
+        starts, sizes = self._extents
+        first, count = numbers[0] % self._slots, len(numbers)
         if numbers[-1] - numbers[0] < count:
-            return self.starts[first : first + count], self.sizes[first : first + count]
-        indexes = [number % slots for number in numbers]
-        return [self.starts[i] for i in indexes], [self.sizes[i] for i in indexes]
+            return starts[first : first + count], sizes[first : first + count]
+        slots = [number % self._slots for number in numbers]
+        return [starts[i] for i in slots], [sizes[i] for i in slots]
 
 
-def _sizes_of_chunks(at: Array, size: Array, end: int, most: int) -> Array:
-    """Return the sizes, 0 for a missing chunk; raise `FormatError` for a wrong extent.
+def _check_extents(at: Array, size: Array, end: int, most: int) -> None:
+    """Raise `FormatError` for the extent of a chunk that no chunk can have.
 
     A chunk ends at `end` or in front of it. With its digest it has `FRAME_EXTRA` to
     `most` bytes.
     """
     has_right_sizes = size.size and FRAME_EXTRA <= size.min() <= size.max() <= most
     if has_right_sizes and at.max() <= end and (at + size).max() <= end:
-        return size  # the usual case, for speed
+        return  # the usual case, for speed
     is_chunk = (at <= end) & (size <= end - at) & (size >= FRAME_EXTRA) & (size <= most)
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
@@ -424,8 +429,6 @@ def _sizes_of_chunks(at: Array, size: Array, end: int, most: int) -> Array:
             % (at[slot], int(at[slot]) + int(size[slot])),
             chunk=slot,
         )
-    found: Array = size * is_chunk
-    return found
 
 
 def _read_index(storage: Storage, slots: int, ahead: int) -> tuple[bytes, bytes]:

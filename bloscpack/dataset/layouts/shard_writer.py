@@ -168,7 +168,7 @@ class NewShard:
         row = file.row(number)
         if row is not None:
             return row.raw
-        (offset,), (size,) = file.extents_of([number])
+        offset, size = file.extent(number)
         is_known = file.blocks.raw or not (size and self._sharding.has_blocks)
         if is_known or file.storage.is_remote:
             return b""
@@ -367,11 +367,12 @@ class ShardWriter:
         while self._first_kept is not None and self._first_kept[0] < stop:
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
-            slot = before % old.slots
-            size = 0 if file is None else file.sizes[slot]
-            if file is not None and self._leaves_out and size == len(fill):
-                start = file.starts[slot]
-                size = 0 if bytes(file.storage.read_at(start, size)) == fill else size
+            size = 0
+            if file is not None:
+                start, size = file.extent(before)
+                if self._leaves_out and size == len(fill):
+                    is_fill = bytes(file.storage.read_at(start, size)) == fill
+                    size = 0 if is_fill else size
             if size:
                 run.numbers.append(before)
                 continue
