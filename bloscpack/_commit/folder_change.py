@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from .._format.committed import STAGING
-from .._format.identity import is_copy
+from .._format.identity import is_copy_of
 from .._format.names import is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
@@ -278,7 +278,7 @@ def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
             name, content = "%s/%s" % (path, ZARR_JSON), encode_document(member, 2)
             with suppress(FileNotFoundError, ValueError):
                 own = store.read(name, MAX_DOCUMENT)[0]
-                if own == content or not is_copy(own, parse_json(own)):
+                if own == content or not is_copy_of(own, parse_json(own), member):
                     continue
             change._copy(name, content)  # it is an older copy, or was lost
     store.remove_tree(STAGING)

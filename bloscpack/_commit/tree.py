@@ -22,7 +22,7 @@ from .._format.committed import (
     decode_pending,
     in_own_file,
 )
-from .._format.identity import CONSOLIDATED, is_copy
+from .._format.identity import CONSOLIDATED, is_copy_of
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
 from .._storage.base import Storage
@@ -378,9 +378,9 @@ class Tree:
 
         Then its file, which has the `identity`, need not be read again.
         """
-        is_same = own == (self.state.members or {}).get(path)
-        if is_same or is_copy(content, own):
-            self._compared[path] = identity, not is_same
+        member = (self.state.members or {}).get(path)
+        if is_copy_of(content, own, member):
+            self._compared[path] = identity, own != member
             return True
         self._compared.pop(path, None)
         return False

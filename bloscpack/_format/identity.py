@@ -225,6 +225,25 @@ def is_copy(content: bytes, document: Json) -> bool:
     return says_committed(document) and find_identity(content, document) is not None
 
 
+def is_copy_of(content: bytes, document: Json, member: Json) -> bool:
+    """Return whether a document is a copy of that of a member, perhaps an older one.
+
+    It may also be the one from before the group committed the member: only the identity
+    says so, if a writer has died that let the group commit it.
+    """
+    if document == member or is_copy(content, document):
+        return True
+    known, own = find_identity(content, document), stated_identity(member)
+    if known is None or not own.startswith("id=%s " % known.name):
+        return False
+    found: list[JsonObject] = []
+    for each in (document, member):
+        assert isinstance(each, dict)
+        found.append(take_identity(each)[0])
+        found[-1].pop(CONSOLIDATED, None)  # the columns of a table are members, too
+    return found[0] == found[1]
+
+
 def stated_identity(document: Json) -> str:
     """Return the text under `KEY` in a document; '' if there is none."""
     if not isinstance(document, dict):

@@ -452,8 +452,6 @@ class ItemsNode(Node):
                 return function() if writer is None else writer.read(function)
             return self._read_parts(function)
         except Joined:
-            if writer is not None:
-                raise
             self._follow()
             return self._read(function, call)
 
@@ -472,8 +470,12 @@ class ItemsNode(Node):
         raise AssertionError
 
     def _follow(self) -> None:
-        """Be a member of the group that commits it since it was opened for reading."""
-        if self._writer is None and self._layout.folder.tree.state.is_committed_around:
+        """Be a member of the group that commits it since it was opened for reading.
+
+        If it was opened for changes, the first change of the group has failed: it reads
+        its own documents.
+        """
+        if self._layout.folder.tree.state.is_committed_around:
             new = self._reopened()
             for name, array in self._layout.arrays().items():
                 now = new.arrays().get(name, array)

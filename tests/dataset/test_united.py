@@ -475,3 +475,39 @@ def test_a_member_that_is_removed_while_it_is_replaced(tmp_path, monkeypatch):
         other.close()
     assert [*range(9)] == items_at(path, True)
     assert [] == dataset.verify(path).findings
+
+
+def add_row(member, number):
+    member.append([number] if hasattr(member, "dims") else {"x": [number]})
+
+
+@pytest.mark.parametrize("way", ["change", "append", "path"])
+@pytest.mark.parametrize("name", ["a", "in/t"])
+def test_rows_after_a_first_change_that_was_interrupted(tmp_path, name, way):
+    """The own document of the member says as before that it commits itself."""
+    for count in range(9):
+        path = tmp_path / str(count)
+        with dataset.create_group(path) as group:
+            group.create_group("in")
+            for inner in "", "in/":
+                group[inner + "a"] = [0, 1]
+                group[inner + "t"] = {"x": [0, 1]}
+            kept = group[name]
+            with pytest.MonkeyPatch.context() as context:
+                fail_renames(context, count)
+                with suppress(OSError), group.change():
+                    pass
+            assert 2 == len(kept[:])
+        if way == "path":
+            with dataset.open(path / name, "r+") as member:
+                add_row(member, 7)
+        else:
+            with dataset.open_group(path, "r+") as group:
+                with group.change() if way == "change" else suppress():
+                    add_row(group[name], 7)
+        with dataset.open_group(path, "r+") as group, group.change():
+            add_row(group[name], 8)
+        for member in dataset.open(path)[name], dataset.open(path / name):
+            found = member[:] if "a" in name else member["x"][:]
+            assert [0, 1, 7, 8] == found.tolist()
+        assert dataset.verify(path).ok

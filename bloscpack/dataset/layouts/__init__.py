@@ -15,7 +15,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._format.identity import is_copy, says_committed
+from ..._format.committed import STAGING
+from ..._format.identity import is_copy, is_copy_of, says_committed
 from ..._format.names import is_safe_name
 from ..._format.other_formats import name_folder
 from ..._format.zarr_metadata import ZARR_JSON
@@ -386,7 +387,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
         return None
     says_so, is_copied = _stated_commit(folder)
     if not says_so:
-        return None
+        return _united_around(folder)
     is_trusted, around = True, folder
     while says_so:
         outer = around.around()
@@ -487,6 +488,29 @@ def _stated_commit(folder: Folder) -> tuple[bool, bool]:
         return says_so, says_so and is_copy(content, document)
     except (FormatError, FileNotFoundError, NotADirectoryError):
         return False, False
+
+
+def _united_around(folder: Folder) -> tuple[Found, str] | None:
+    """Return the group that commits a dataset, whose document does not say so yet.
+
+    A writer has died that let the group commit its members, or it is still working.
+    """
+    around, names = folder, list[str]()
+    while (outer := around.around()) is not None and outer[0].is_trusted:
+        around = outer[0]
+        names.insert(0, outer[1])
+        try:
+            if around.is_remote or around.is_folder(STAGING):
+                around.read_document(ZARR_JSON)
+                path, members = "/".join(names), around.tree.state.members or {}
+                content, own = folder.read_document(ZARR_JSON)
+                if path in members and is_copy_of(content, own, members[path]):
+                    return Found(around, "zarr", "group"), path
+            elif not around.exists(ZARR_JSON):
+                break
+        except (FormatError, OSError):
+            break
+    return None
 
 
 def _uniting(
