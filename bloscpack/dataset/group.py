@@ -978,8 +978,14 @@ class Group(Node, Mapping[str, Node]):
                 if known is None:
                     held.enter_context(closing(writer_for(member, sync)))
                     return
+                try:
+                    held.enter_context(known._check_writer().turn(holds=False))
+                except UsageValueError:
+                    if not known.closed:
+                        raise
+                    take(member)  # another thread has closed it
+                    return
                 locked.append(known)  # this program has locked it
-                held.enter_context(known._check_writer().turn(holds=False))
                 known.flush()
 
             def hold(member: layouts.Found) -> None:

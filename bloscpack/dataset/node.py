@@ -270,18 +270,22 @@ class Node:
         The items of an object that was opened for changes are the present ones, unless
         it was opened with ``shared=True``.
         """
-        if self._ask("refresh") is FRESH:
-            folder = self._layout.folder
-            try:
-                folder.tree.read()
-                layout = self._reopened()
-            except FileNotFoundError as error:
-                raise StaleDataset(self.path) from error
-            except FormatError:
-                folder.check_name()  # a writer removes the files one by one
-                raise
-            self._take_layout(layout)
-        self._now.values = {}
+        writer = self._writer
+        has_threads = writer is not None and writer.is_here
+        # A change of another thread must not come in between.
+        with writer.lock if writer and has_threads else nullcontext():
+            if self._ask("refresh") is FRESH:
+                folder = self._layout.folder
+                try:
+                    folder.tree.read()
+                    layout = self._reopened()
+                except FileNotFoundError as error:
+                    raise StaleDataset(self.path) from error
+                except FormatError:
+                    folder.check_name()  # a writer removes the files one by one
+                    raise
+                self._take_layout(layout)
+            self._now.values = {}
 
     def _reopened(self) -> Any:
         """Return the layout, opened again, as a member of a group that commits it now.

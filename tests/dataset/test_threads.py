@@ -589,3 +589,54 @@ def test_a_reader_of_a_member_during_the_first_change(plain_group, monkeypatch):
     unite = partial(let_a_thread_unite, plain_group)
     call_before_next(monkeypatch, "ask", unite, where=node)
     assert [1, 2] == member[:].tolist()
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_refresh_beside_appends_of_another_thread(tmp_path, buffered):
+    with dataset.create_group(tmp_path / "g") as group:
+        with group.change():
+            pass
+        array = group.create_array("x", shape=0, dtype="i8", buffered=buffered)
+        ends = threading.Event()
+
+        def refresh():
+            while not ends.is_set():
+                array.refresh()
+
+        thread = threading.Thread(target=refresh)
+        thread.start()
+        try:
+            for number in range(60):
+                array.append([number])
+        finally:
+            ends.set()
+            thread.join()
+    assert [*range(60)] == dataset.open(tmp_path / "g")["x"][:].tolist()
+
+
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_a_member_that_is_closed_when_the_first_change_comes_to_it(
+    tmp_path, monkeypatch, kind
+):
+    get = groups.OpenMembers.get
+
+    def closing(members, address):
+        """Return the member, which another thread closes meanwhile."""
+        found = get(members, address)
+        if found is not None and found is not group:
+            thread = threading.Thread(target=found.close)
+            thread.start()
+            thread.join()
+        return found
+
+    with dataset.create_group(tmp_path / "g") as group:
+        group["x"] = [1] if kind == "array" else {"a": [1]}
+        kept = group["x"]
+        monkeypatch.setattr(groups.OpenMembers, "get", closing)
+        with group.change():
+            group.attrs["changed"] = True
+        monkeypatch.undo()
+        assert kept.closed
+        group["x"].append([2] if kind == "array" else {"a": [2]})
+    assert 2 == len(dataset.open(tmp_path / "g")["x"])
+    assert dataset.verify(tmp_path / "g").ok

@@ -501,10 +501,12 @@ def test_rows_after_a_first_change_that_was_interrupted(tmp_path, name, way):
         if way == "path":
             with dataset.open(path / name, "r+") as member:
                 add_row(member, 7)
-        else:
+        elif way == "append":
             with dataset.open_group(path, "r+") as group:
-                with group.change() if way == "change" else suppress():
-                    add_row(group[name], 7)
+                add_row(group[name], 7)
+        else:
+            with dataset.open_group(path, "r+") as group, group.change():
+                add_row(group[name], 7)
         with dataset.open_group(path, "r+") as group, group.change():
             add_row(group[name], 8)
         for member in dataset.open(path)[name], dataset.open(path / name):
