@@ -91,7 +91,15 @@ class LockedFile:
         The new file has the owner and the access of the file. If the block raises an
         error, `open_locked` removes the new file.
         """
-        self._check_names()
+        self._check_name()
+        if not disk.has_one_name(self.fp):
+            error = UsageError(
+                "the file has '%d' hard links and can't be rewritten: the new file "
+                "would have this name alone. Remove the other links, or rewrite a copy "
+                "of the file" % os.fstat(self.fp.fileno()).st_nlink
+            )
+            error.filename = os.fsdecode(self.path)
+            raise error
         try:
             self.temporary = temporary = TemporaryFile(self.target, 0o600)
         except OSError as failure:
@@ -121,7 +129,14 @@ class LockedFile:
         size = os.fstat(temporary.fp.fileno()).st_size
         # Writing the copy may have taken minutes. It must neither overwrite a new file
         # of another program nor break a new hard link.
-        self._check_names()
+        self._check_name()
+        if not disk.has_one_name(self.fp):
+            raise StorageError(
+                errno.EMLINK,
+                "another program has made a hard link to the file meanwhile: the "
+                "rewritten file would have this name alone",
+                os.fsdecode(self.path),
+            )
         try:
             temporary.rename(self.target)  # commit point
         except OSError as failure:
@@ -134,8 +149,8 @@ class LockedFile:
         if self.sync:
             disk.sync_folder(self.target)
 
-    def _check_names(self) -> None:
-        """Raise an error if the name no longer refers to the file, or another does."""
+    def _check_name(self) -> None:
+        """Raise `StorageError` if the name no longer refers to the file."""
         try:
             found = os.lstat(self.target)
             is_there = os.path.samestat(found, os.fstat(self.fp.fileno()))
@@ -147,14 +162,6 @@ class LockedFile:
                 "the file was moved or replaced meanwhile",
                 os.fsdecode(self.path),
             )
-        if not disk.has_one_name(self.fp):
-            error = UsageError(
-                "the file has '%d' hard links and can't be rewritten: the new file "
-                "would have this name alone. Remove the other links, or rewrite a copy "
-                "of the file" % os.fstat(self.fp.fileno()).st_nlink
-            )
-            error.filename = os.fsdecode(self.path)
-            raise error
 
     def mark_changed(self) -> None:
         """Set the modification time of the file later than after the last commit."""
