@@ -396,8 +396,9 @@ class Tree:
         are to be written again, by name. A file that is a copy is not read again.
         """
         replaced, stale = dict[str, bytes](), dict[str, bytes]()
-        store, known, texts = self.store, self.state, self.state.root.texts or {}
+        store, known = self.store, self.state
         members = {} if store.is_remote else known.members or {}
+        texts = (known.root.texts or {}) if members else {}
         for path, own in members.items():
             name, value = "%s/%s" % (path, ZARR_JSON), own
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
