@@ -31,6 +31,8 @@ from ...abstract_io import effective_nthreads
 from ...exceptions import FormatError, Unsupported, UsageError
 from ..folder import Folder, Joined
 
+# Errors of a description that is not there, or is that of another dataset.
+MISSING = FileNotFoundError, NotADirectoryError, StaleDataset
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6
 # Maximum number of files at a URL that are read at once.
@@ -329,7 +331,7 @@ def description_check(
             if read() == expected:
                 seen = now
                 return
-        except (FileNotFoundError, NotADirectoryError, Unsupported):
+        except (*MISSING, Unsupported):
             pass
         except FormatError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
