@@ -208,12 +208,6 @@ def find_identity(content: bytes, document: Json) -> Identity | None:
     return identity if is_right else None
 
 
-def may_be_same(one: Json, other: Json) -> bool:
-    """Return whether two documents do not state different identities."""
-    words = {stated_identity(each).partition(" ")[0] for each in (one, other)}
-    return len(words - {""}) < 2
-
-
 def says_committed(document: Json) -> bool:
     """Return whether a document says that the one of a group around commits it."""
     found = VALUE.fullmatch(stated_identity(document))

@@ -37,7 +37,6 @@ from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
-from .._format.identity import may_be_same
 from .._format.names import is_within
 from .._storage.base import on_error
 from .._storage.descriptors import NO_MORE
@@ -322,10 +321,9 @@ class OpenMembers(NamedLocks):
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         if before is None or before.root.content != now.root.content:
             changed.add("")  # the group itself
-        replaced = {p for p in changed if not may_be_same(old.get(p), new.get(p))}
         for member in self._all().values():
             if member._opened.folder.tree is tree and not member._opened.closed:
-                member._renew(changed, replaced)
+                member._renew(changed)
 
     def _all(self) -> dict[str, Any]:
         with self._adding:

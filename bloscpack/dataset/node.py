@@ -123,6 +123,7 @@ class Opened:
     def open_again(self, like: NodeLayout, tree: Tree) -> None:
         """Let `layout` open the files of the state that a tree has, when it is used."""
         self.folder = Folder(like.folder.store, like.folder.prefix, tree)
+        self.folder.node = like.folder.node  # another one is not taken for it
         old = vars(self).pop("layout", None)
         if old is not None and old is not like:
             old.close_files()
@@ -188,11 +189,11 @@ class Node:
             if before.buffers:
                 self._let_wait()
 
-    def _renew(self, changed: Collection[str], replaced: Collection[str]) -> None:
+    def _renew(self, changed: Collection[str]) -> None:
         """Take over what another writer has changed.
 
-        `changed` are the paths of documents, and `replaced` those of other datasets.
-        Also files of the same names may be other ones.
+        `changed` are the paths of documents. Also files of the same names may be other
+        ones.
         """
         opened = self._opened
         layout, folder = vars(opened).get("layout"), opened.folder
@@ -201,12 +202,11 @@ class Node:
         if not any((path + "/").startswith(folder.prefix) for path in changed):
             return
         opened.values = {}
-        if self._part not in replaced:
-            with suppress(FormatError, FileNotFoundError, StaleDataset):
-                new = opened.open(folder)
-                if layout is None or layout.is_same(new):
-                    self._take_layout(new)
-                    return
+        with suppress(FormatError, FileNotFoundError, StaleDataset):
+            new = opened.open(folder)
+            if layout is None or layout.is_same(new):
+                self._take_layout(new)
+                return
         opened.close()
 
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:

@@ -29,6 +29,7 @@ from .._engine.forks import renew_after_fork
 from .._format.dtypes import Array as Items
 from .._format.grid import lengths
 from .._format.text import TEXT
+from .._storage.folder_store import StaleDataset
 from ..exceptions import FormatError, StorageError
 from .folder import Folder
 from .layouts.base import ArrayLayout, Blocks, NodeLayout
@@ -172,7 +173,8 @@ class WriteBuffer:
         if member is not None:
             found: Iterable[ArrayLayout] = member._layout.arrays().values()
             return found
-        with suppress(FormatError, FileNotFoundError):  # its object was dropped
+        # Its object was dropped; or another writer has removed or replaced it.
+        with suppress(FormatError, FileNotFoundError, StaleDataset):
             return self._read(self._folder).arrays().values()
         return ()
 

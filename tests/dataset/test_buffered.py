@@ -829,6 +829,23 @@ def test_a_member_without_a_name_for_it(group):
     assert [3, 1, 2] == dataset.open(group.path)["m"][:].tolist()
 
 
+@pytest.mark.parametrize("name", ["removed", "replaced"])
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_member_without_a_name_that_another_writer_replaces(group, name, opens):
+    rows = {"x": [1, 2], "y": [1, 2]}
+    group.create_table("m", rows, buffered=True).append(rows)
+    gc.collect()
+    other_program(group, LOST[name])
+    if opens and name == "replaced":
+        assert 1 == len(group["m"])
+    with pytest.raises(StorageError, match="'2' appended rows that waited"):
+        group.flush()
+    group.flush()
+    found = dataset.open(group.path)
+    assert (["m"] if name == "replaced" else []) == [n for n in found if n == "m"]
+    assert name == "removed" or 1 == len(found["m"])
+
+
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("opens", ["the group", "the member"])
 @pytest.mark.parametrize("kind", ["array", "table"])
