@@ -570,14 +570,14 @@ def test_a_member_of_an_inner_group_that_is_opened_meanwhile(plain_group, monkey
     inner["y"] = [1]
     with inner.change():
         pass
-    found, flush = [], Node.flush
+    found, flush = [], dataset.Group.flush
 
     def opening(node):
-        monkeypatch.setattr(Node, "flush", flush)
+        monkeypatch.setattr(dataset.Group, "flush", flush)
         flush(node)
         found.append(inner["y"])
 
-    monkeypatch.setattr(Node, "flush", opening)
+    monkeypatch.setattr(dataset.Group, "flush", opening)
     with plain_group.change():
         found[0].append([2])
     assert [1, 2] == inner["y"][:].tolist()

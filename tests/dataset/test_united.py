@@ -18,6 +18,7 @@ from bloscpack import dataset
 from bloscpack._commit.change import Change
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import FolderStore, StaleDataset
+from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset import opening
 from bloscpack.exceptions import StorageError, UsageError
 
@@ -281,6 +282,16 @@ def fail_renames(context, count):
     context.setattr(Disk, "rename", limited)
 
 
+def fail_puts(context, count):
+    """Let storing an object fail after `count` objects."""
+    counts, put = itertools.count(), ObjectStore.put
+
+    def limited(*arguments):
+        return (put if next(counts) < count else no_room)(*arguments)
+
+    context.setattr(ObjectStore, "put", limited)
+
+
 @pytest.mark.parametrize("count", range(6))
 def test_a_commit_that_fails_while_rows_are_made_ends_the_turn(tmp_path, count):
     """No change is made on top of it, which would tear it."""
@@ -482,11 +493,13 @@ def add_row(member, number):
 
 
 @pytest.mark.parametrize("way", ["change", "append", "path"])
-@pytest.mark.parametrize("name", ["a", "in/t"])
-def test_rows_after_a_first_change_that_was_interrupted(tmp_path, name, way):
+@pytest.mark.parametrize("name", ["a", "t", "in/t"])
+@pytest.mark.parametrize("store", ["folder", "memory"])
+def test_rows_after_a_first_change_that_was_interrupted(tmp_path, store, name, way):
     """The own document of the member says as before that it commits itself."""
     for count in range(9):
-        path = tmp_path / str(count)
+        path = str(tmp_path / str(count))
+        path = "memory:/" + path if store == "memory" else path
         with dataset.create_group(path) as group:
             group.create_group("in")
             for inner in "", "in/":
@@ -495,21 +508,23 @@ def test_rows_after_a_first_change_that_was_interrupted(tmp_path, name, way):
             kept = group[name]
             with pytest.MonkeyPatch.context() as context:
                 fail_renames(context, count)
+                fail_puts(context, count)
                 with suppress(OSError), group.change():
                     pass
             assert 2 == len(kept[:])
+        how = {"timeout": 0.1} if store == "memory" else {}
         if way == "path":
-            with dataset.open(path / name, "r+") as member:
+            with dataset.open(path + "/" + name, "r+", **how) as member:
                 add_row(member, 7)
         elif way == "append":
-            with dataset.open_group(path, "r+") as group:
+            with dataset.open_group(path, "r+", **how) as group:
                 add_row(group[name], 7)
         else:
-            with dataset.open_group(path, "r+") as group, group.change():
+            with dataset.open_group(path, "r+", **how) as group, group.change():
                 add_row(group[name], 7)
-        with dataset.open_group(path, "r+") as group, group.change():
+        with dataset.open_group(path, "r+", **how) as group, group.change():
             add_row(group[name], 8)
-        for member in dataset.open(path)[name], dataset.open(path / name):
-            found = member[:] if "a" in name else member["x"][:]
+        for member in dataset.open(path)[name], dataset.open(path + "/" + name):
+            found = member[:] if name == "a" else member["x"][:]
             assert [0, 1, 7, 8] == found.tolist()
         assert dataset.verify(path).ok

@@ -415,7 +415,8 @@ def committing(found: Found) -> tuple[Found, str] | None:
             "it is a copy of a column, or of a member of a group"
         )
     if kind[1] == "group" and members is None:
-        return None  # another program has written its document again
+        # Another program has written its document again, or the copy was not yet made.
+        return _united_around(folder)
     if path not in (members or _columns_without_copies(around)):
         raise folder.damage(
             "expected a copy of its document in that of '%s' around it, found none: it "

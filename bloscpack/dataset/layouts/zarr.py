@@ -858,6 +858,10 @@ def unite(
             node = read_node(inner)
             document = {**node.document}
             document.pop(CONSOLIDATED, None)
+            if found.kind == "table" and inner.is_remote:
+                # If the rest is never written, readers use no copies of columns.
+                content = encode_node(document, node.identity)
+                change.write(full + "/" + ZARR_JSON, content)
             identity = _member_identity(full, node.identity)
             content = encode_node(document, identity)
             change.stage(full + "/" + ZARR_JSON, content)
