@@ -31,15 +31,7 @@ from ._storage.base import as_bytes_view, read_up_to, releasing_views, write_all
 from ._storage.cursor import Cursor, MemoryCursor
 from ._storage.paths import is_url, size_of_input, without_url
 from ._storage.stream import SparseWriter, sampled, size_of
-from ._types import (
-    BinaryFile,
-    Buffer,
-    Json,
-    Path,
-    Seekable,
-    StorageOptions,
-    Writable,
-)
+from ._types import BinaryFile, Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .abstract_io import (
     CompressedSink,
     CompressedSource,

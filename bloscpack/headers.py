@@ -15,12 +15,7 @@ from ._format.blosc_header import BLOSC_HEADER, BLOSC_PREFIX
 from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
 from .abstract_objects import MutableMappingObject, parameters_of
-from .checksums import (
-    CHECKSUM_NAMES,
-    CHECKSUMS_LOOKUP,
-    Hash,
-    check_valid_checksum,
-)
+from .checksums import CHECKSUM_NAMES, CHECKSUMS_LOOKUP, Hash, check_valid_checksum
 from .constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,

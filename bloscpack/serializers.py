@@ -5,12 +5,7 @@ from __future__ import annotations
 from operator import index
 
 from .constants import MAX_DOCUMENT, MAX_METADATA_DIGITS, MAX_METADATA_NESTING
-from .exceptions import (
-    DamageError,
-    NoSuchSerializer,
-    UsageTypeError,
-    UsageValueError,
-)
+from .exceptions import DamageError, NoSuchSerializer, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 
 from .._engine.blosc_settings import own_settings
 from .._format.append_plan import LEFT_OVER_HEAD, begins_left_over
-from .._format.block_table import (
-    HEAD,
-    BlockRow,
-    is_table,
-    raw_row,
-    table_nbytes,
-)
+from .._format.block_table import HEAD, BlockRow, is_table, raw_row, table_nbytes
 from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress, frames_of, is_intact
 from .._format.crc32c import crc32c

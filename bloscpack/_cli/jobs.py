@@ -34,13 +34,7 @@ from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
 from . import target
-from .console import (
-    OUTPUT_NAME,
-    STREAM,
-    check_exists,
-    console,
-    descriptor_of,
-)
+from .console import OUTPUT_NAME, STREAM, check_exists, console, descriptor_of
 from .exit_codes import (
     EXIT_OK,
     Refusal,

@@ -21,18 +21,8 @@ from .._storage.paths import is_url, local_path, shown_name
 from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC, NPY_MAGIC
 from ..exceptions import BloscpackError, StorageError
-from .console import (
-    STREAM,
-    check_exists,
-    descriptor_of,
-    standard_input,
-    why_missing,
-)
-from .exit_codes import (
-    Refusal,
-    WrongUsage,
-    refuse_kinds_of_folders,
-)
+from .console import STREAM, check_exists, descriptor_of, standard_input, why_missing
+from .exit_codes import Refusal, WrongUsage, refuse_kinds_of_folders
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -40,10 +40,7 @@ from itertools import count
 from typing import BinaryIO, Protocol
 
 from .._engine.forks import Owner
-from .._format.committed import (
-    STAGING,
-    Root,
-)
+from .._format.committed import STAGING, Root
 from .._format.dtypes import shown
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON
@@ -367,8 +364,7 @@ class Change:
     def commit(self) -> None:
         """Give the staged contents their names, all of them or none.
 
-        It sets `is_committing`, but not before an error about the document: that it
-        would be too long, say.
+        Sets `is_committing` when the document is known to be valid: not too long, say.
         """
         self.owner.check(self.store.root)
         self._sync_files()

@@ -14,8 +14,9 @@ closed. Another one waits, and takes over from a writer that has died.
 
 While a dataset is created or removed, its document is that of `unfinished`, which no
 reader takes for a dataset, and all that is in the folder belongs to the call that has
-stored it. A call that finds another one has lost the folder. The commit point is the
-real document. The next call that creates a dataset removes what such a call has left.
+stored it. A call that finds the document of another call has lost the folder. The
+commit point is the real document. The next call that creates a dataset removes what
+such a call has left.
 """
 
 from __future__ import annotations
@@ -234,8 +235,8 @@ class ClaimedObjects:
     prepare
         Called with the first change, or with each change if the dataset `is_shared`.
     wait
-        Number of seconds to wait for another writer that does so, too; with 0 its right
-        ends. So it does if it has completed no change in this time.
+        Number of seconds to wait for another writer with a `wait`; 0 ends its right at
+        once. A writer that completes no change in this time loses its right.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The right to change a dataset, and one change at a time.
 
-A `Rule` has the right for one program; which one is used depends on the store:
+A `Rule` is the right of one program to change a dataset, depending on the store:
 
 * `LockedFolder`: the folder is locked until the writer is closed, dropped, or its
   process ends. The first thing that a writer does is to complete the change of a writer
@@ -57,9 +57,8 @@ from .tree import Tree, TreeState
 class Rule(Protocol):
     """The right of one program to change a dataset."""
 
-    # The state of the dataset while this thread makes no change. A rule begins with one
-    # that says when other writers may change it: never, between two changes of this
-    # one, or at the same time, if each change is an assignment to one shard.
+    # The state of the dataset while this thread makes no change: ALONE, TURNS or
+    # SHARDS. `Writer` sets READER in a child process, and CLOSED.
     state: State
     # Whether a commit was interrupted, and no other change can be made in this turn.
     has_failed: bool
@@ -67,7 +66,7 @@ class Rule(Protocol):
     wait: float
 
     def holding(self) -> AbstractContextManager[Tree | None]:
-        """Return the context of changes between which no other writer has the dataset.
+        """Return a context in which no other writer changes the dataset.
 
         Its value is the documents, which others may have changed until now; None if
         they have not.
@@ -294,7 +293,7 @@ class Writer(OwnLock):
                         take_over(block)
 
     def flush(self) -> None:
-        """Write what waits in memory. An error of one dataset does not keep the others.
+        """Write what waits in memory; an error of one dataset does not stop the others.
 
         The last error is raised, with the others as its context.
         """

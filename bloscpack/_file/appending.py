@@ -56,13 +56,7 @@ from .._format.sections import (
     is_plausible_table,
     read_beginning,
 )
-from .._format.shard import (
-    Trailer,
-    find_table,
-    inner_size,
-    row_nbytes,
-    trailer_of,
-)
+from .._format.shard import Trailer, find_table, inner_size, row_nbytes, trailer_of
 from .._storage.base import bytes_left, read_up_to
 from .._storage.cursor import Cursor, StorageCursor
 from .._storage.local import whole_file

@@ -59,12 +59,7 @@ from .._engine.threads import Ahead, Task, ordered
 from .._format.array_metadata import Description
 from .._format.block_table import BlockRow, BlockTable
 from .._format.blosc_header import decode_header
-from .._format.chunks import (
-    cut_off,
-    frame_behind,
-    frames_of,
-    starts_with_frame,
-)
+from .._format.chunks import cut_off, frame_behind, frames_of, starts_with_frame
 from .._format.dtypes import Array
 from .._format.grid import Grid
 from .._format.sections import SMALLEST_CHUNK, is_plausible_table, read_beginning

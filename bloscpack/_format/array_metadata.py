@@ -39,15 +39,7 @@ from ..exceptions import (
     Unsupported,
     UsageValueError,
 )
-from ..serializers import (
-    CHUNKS,
-    CONTAINER,
-    GRID,
-    SHARD,
-    is_array,
-    is_grid,
-    is_text,
-)
+from ..serializers import CHUNKS, CONTAINER, GRID, SHARD, is_array, is_grid, is_text
 from .blosc_header import chunk_damage
 from .dtypes import Array, DType, decode_dtype, encode_dtype, refuse, shown
 from .grid import MAX_SLOTS, Grid, cut

@@ -27,15 +27,7 @@ from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_TYPESIZE
 from ..exceptions import UsageTypeError, UsageValueError
 from .block_table import LEAST_CHUNK
 from .chunks import compress
-from .codecs import (
-    BITSHUFFLE,
-    CODECS,
-    DEFAULT_GOAL,
-    GOALS,
-    NONE,
-    SHUFFLE,
-    codec_named,
-)
+from .codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, GOALS, NONE, SHUFFLE, codec_named
 from .dtypes import Array
 
 Read = Callable[[int, int], bytes]

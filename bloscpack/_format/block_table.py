@@ -19,12 +19,7 @@ from collections import Counter
 from operator import lt
 
 from ..constants import BLOSC_HEADER_LENGTH
-from .blosc_header import (
-    BloscHeader,
-    decode_block_starts,
-    find_problem,
-    unpack_header,
-)
+from .blosc_header import BloscHeader, decode_block_starts, find_problem, unpack_header
 from .crc32c import crc32c
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

@@ -31,15 +31,7 @@ from .._types import Path, StorageOptions
 from ..constants import MAGIC
 from ..exceptions import FormatError, StorageError, UsageValueError
 from .folder import Folder, store_at
-from .layouts import (
-    LAYOUTS,
-    Found,
-    committing,
-    document_of,
-    find,
-    find_member,
-    load,
-)
+from .layouts import LAYOUTS, Found, committing, document_of, find, find_member, load
 
 
 def check_new_path(path: object) -> None:

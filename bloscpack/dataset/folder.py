@@ -26,12 +26,7 @@ from .._commit.objects import is_leftover
 from .._commit.tree import COPY, Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
-from .._format.names import (
-    MAX_PART,
-    check_name,
-    is_safe_part,
-    is_too_long,
-)
+from .._format.names import MAX_PART, check_name, is_safe_part, is_too_long
 from .._format.zarr_metadata import OLD_CONSOLIDATED
 from .._storage.base import Storage
 from .._storage.folder_store import AboutPath, FolderStore, StaleDataset
@@ -42,8 +37,8 @@ from ..exceptions import DamageError, FormatError, StorageError, UsageValueError
 
 Check = Callable[[bytes, JsonObject], object]
 
-# Number of attempts and of seconds after which it is an error that other programs
-# change what is read: then it is not read once more.
+# Minimum number of attempts, and of seconds, before it is an error that other
+# programs change what is read.
 RELOADS = 100
 RELOAD_SECONDS = 30
 
@@ -127,7 +122,7 @@ class Folder:
 
     depth = 0
     node = "", ""
-    # The innermost dataset in it from which `around` has led to it.
+    # The dataset from which `around` has led here, perhaps in several steps.
     _inner: Folder | None = None
 
     def __init__(

@@ -13,13 +13,7 @@ one commit.
 from __future__ import annotations
 
 import os
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterator,
-    Mapping,
-    MutableMapping,
-)
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
@@ -77,7 +71,7 @@ DROPPED_WAIT = 1.0
 # Maximum number of members that the repr of a group shows, those inside of members
 # included.
 SHOWN_MEMBERS = 100
-# Errors that say so if a dataset was changed, or removed.
+# Errors which say that a dataset was changed or removed meanwhile.
 CHANGED = DatasetChanged, StaleDataset
 NOT_BUFFERED = (
     "buffered=True is for arrays and tables: 'create_array' and 'create_table' take it"
@@ -466,7 +460,7 @@ class Group(Node, Mapping[str, Node]):
     def _adopted(self, name: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
         writer, own = self._writer, member._writer
-        part = member._layout.folder.prefix[:-1]  # its draft is settled by the block
+        part = member._layout.folder.prefix[:-1]  # makes its draft, too
         if own is not None and own is not writer:
             tree = self._opened.folder.tree
             now = tree.read() if part and tree.store.is_remote else tree.renew()

@@ -62,10 +62,10 @@ def import_dask(name: str) -> ModuleType:
 
 
 def one_call(method: Method) -> Method:
-    """Return a method that changes a node: an error lets the block of `change` fail.
+    """Make a method one call of a block: an error in it lets the whole block fail.
 
-    While an array or a table waits for the change of another thread, that may remove or
-    replace it. In a group that commits its members, no other program changes them.
+    It waits for the changes of other threads and, in a group that commits its members,
+    keeps other programs from changing it.
     """
 
     @wraps(method)
@@ -414,7 +414,7 @@ class ItemsNode(Node):
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
-        # What `Root.epoch` was when the files were read that are open.
+        # `Root.epoch` of the state that the open files belong to.
         self._read_epoch = layout.folder.tree.state.root.epoch
 
     def __reduce__(self) -> tuple[object, ...]:

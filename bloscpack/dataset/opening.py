@@ -33,13 +33,7 @@ from .folder import Folder
 from .frames import columns_of
 from .items import check_truth, converted, items_of, text_or
 from .labels import Dims, array_dims, column_dims, given_attrs, labels_of
-from .layouts import (
-    LAYOUTS,
-    Found,
-    array_class,
-    detect,
-    table_class,
-)
+from .layouts import LAYOUTS, Found, array_class, detect, table_class
 from .layouts.base import ArrayLayout, Blocks, NewArray, plain_fill
 from .layouts.shard_files import ShardFiles
 from .rows import check_same_length, counted, new_rows
@@ -123,8 +117,8 @@ def _check_pinned(layout: Any) -> None:
         for _, source in array.parts():
             if not isinstance(source, ShardFiles):
                 raise UsageError(
-                    "'%s' is one of the layout '%s', of which other programs may "
-                    "change files in place: 'pinned=True' and 'read' of a group need "
+                    "'%s' has the layout '%s', whose files other programs may "
+                    "change in place: 'pinned=True' and 'read' of a group need "
                     "the layout 'superchunk', or 'zarr' with shards"
                     % (array.folder.path(), array.name)
                 )
@@ -138,7 +132,7 @@ def _check_shareable(found: Found) -> None:
     """
     if (found.layout, found.kind) != ("zarr", "array"):
         raise UsageError(
-            "'%s' is one of the layout '%s', kind '%s', which has one writer at a "
+            "'%s' has the layout '%s' and the kind '%s', which have one writer at a "
             "time: shared=True is for arrays of the layout 'zarr'"
             % (found.folder.path(), found.layout, found.kind)
         )

@@ -51,7 +51,7 @@ _ending: set[int] = set()
 
 @atexit.register
 def _flush_all() -> None:
-    with ExitStack() as stack:  # an error of one does not keep the others
+    with ExitStack() as stack:  # an error of one does not stop the others
         for writer in list(_writers):
             if writer.is_here:
                 stack.callback(writer.flush)

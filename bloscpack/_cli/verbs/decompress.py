@@ -16,13 +16,7 @@ from ...exceptions import UsageError
 from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import jobs
 from ..args import add_files, add_options
-from ..console import (
-    STREAM,
-    console,
-    descriptor_of,
-    standard_input,
-    warn_of_rest,
-)
+from ..console import STREAM, console, descriptor_of, standard_input, warn_of_rest
 from ..exit_codes import Refusal, WrongUsage
 from ..progress import shown
 from ..target import check_extension, check_free, plain_size_of

@@ -586,7 +586,7 @@ def _converted(
     members: Sequence[str],
     expect: Callable[[int], object] | None,
 ) -> Conversion:
-    """Return what was converted at the first attempt, or a later one."""
+    """Convert once; `convert` calls it again if the source has changed."""
     with request.resources:
         content = inner_content(found.read(in_name, request), in_name, members)
         notes = _notes(content, found, wanted, request)

@@ -135,7 +135,7 @@ class Request:
     pins
         Whether all that is read of a dataset must be of one state.
     pin
-        Notes the files of the dataset that are read, then.
+        Notes the files that are read, if `pins`.
     """
 
     target: str

@@ -41,9 +41,8 @@ class Layout:
         The function that returns the kind of a folder, and an empty text if no layout
         has a dataset in it; None if `find` does not ask.
     prepare
-        The function that is called with the folder of a dataset that is going to be
-        changed, or is going to get a member; what returns a writer for a group; and the
-        change of the dataset itself, if there is one.
+        The function called before a dataset is changed or gets a member: with its
+        folder, a function that returns the writer of a group, and the change, if any.
     instead
         The layout in which a dataset is written that can only be read in this one.
     fits_groups
@@ -292,7 +291,7 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
         return found
     if found.layout != "folder" and not _stated_commit(found.folder)[1]:
         return found
-    # What is left of a member that was removed is none. It may be a new one.
+    # The rest of a removed member is no member, but this may be a new one.
     is_same = folder.tree.renew().members is members
     return None if is_same else _member(folder, name, **options)
 
@@ -428,7 +427,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
 
 
 def _has_column(layout: str, folder: Folder, name: str) -> bool:
-    """Return whether a list of columns, unless it is damaged, has a folder."""
+    """Return whether a list of columns names a folder; True if it is damaged."""
     table: Any = table_class(layout)
     stored = folder.read_object(table.document)
     with suppress(FormatError, KeyError, TypeError):

@@ -126,7 +126,7 @@ class FileNames:
     def _numbers(self, folder: Folder, prefix: str) -> list[int]:
         """Return the numbers that the names in a folder have.
 
-        They are those that a committed change leaves there.
+        Pending files of a committed change count; files that it removes do not.
         """
         start = folder.prefix + (prefix + "/" if prefix else "")
         known = folder.tree.state.pending

@@ -51,13 +51,7 @@ from .base import (
     wanted_fill,
 )
 from .chunk_choice import new_grid
-from .chunk_files import (
-    DATA,
-    OBJECT,
-    FileChunks,
-    ObjectReader,
-    write_chunks,
-)
+from .chunk_files import DATA, OBJECT, FileChunks, ObjectReader, write_chunks
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"

@@ -71,8 +71,8 @@ class ShardFiles(ChunkFiles):
         Whether other programs may write files, too, and leave out what has the fill
         value.
     check_missing
-        Called when a file is missing, which is an error if the array has changed. With
-        a shape, only items before it count.
+        Called when a file is missing, or the document has changed: raises an error if
+        the array was replaced or has lost rows. Only rows before a shape count.
     check_description
         As for `ChunkFiles`.
     sparse
@@ -105,8 +105,8 @@ class ShardFiles(ChunkFiles):
         self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
-        # Versions of the document: when the array was opened, and the last one that has
-        # removed no rows.
+        # The version of the document when the array was opened, and the last version at
+        # which no rows were missing.
         self._version = self._checked = folder.tree.state.version
         self._open = OpenFiles()
         self._opening = ForkSafeLock()  # threads that need the same file open it once
@@ -319,7 +319,7 @@ class ShardFiles(ChunkFiles):
         # Blocks of chunks may take less time than a thread.
         quick = self.sharding.has_blocks and some and not has_room
         how = partial(self._load_run, loading, used), has_room, quick
-        # One file is of one state. But if it is missing, that may be a later state.
+        # One file is of one state; a missing one of a sparse array may be of a later.
         is_one = numbers[0] // slots == numbers[-1] // slots
         if self.is_far or (
             is_one and not (self.sparse and self.folder.store.can_rename)
@@ -332,7 +332,7 @@ class ShardFiles(ChunkFiles):
                 raise
             return
         before, wanted, absent = tree.renew(), numbers, set[int]()
-        removed: dict[int, set[object]] = {}  # the versions of files that were missing
+        replaced: dict[int, set[object]] = {}  # versions that have counted as such
         for _ in attempts(self.folder.path()):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
@@ -348,7 +348,7 @@ class ShardFiles(ChunkFiles):
                 n
                 for n in used
                 if self._is_replaced(
-                    n, used[n], moving, is_new and removed.get(n) != used[n]
+                    n, used[n], moving, is_new and replaced.get(n) != used[n]
                 )
             }
             if absent:  # they may be there now
@@ -365,7 +365,7 @@ class ShardFiles(ChunkFiles):
                     return
             before = now
             self._open.drop(changed)
-            removed |= {n: used[n] for n in changed & used.keys()}
+            replaced |= {n: used[n] for n in changed & used.keys()}
             absent -= changed
             for number in changed & used.keys():
                 del used[number]

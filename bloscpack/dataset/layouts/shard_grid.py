@@ -31,11 +31,7 @@ from zlib import adler32
 import numpy
 
 from ..._engine.forks import cached_property
-from ..._format.array_metadata import (
-    describe,
-    describe_shard,
-    with_chunks,
-)
+from ..._format.array_metadata import describe, describe_shard, with_chunks
 from ..._format.block_table import (
     LEAST_CHUNK,
     BlockRow,
@@ -47,13 +43,7 @@ from ..._format.blosc_header import chunk_damage
 from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape
 from ..._format.sections import read_beginning
-from ..._format.shard import (
-    CHECKSUM,
-    ENTRY,
-    MISSING,
-    index_size,
-    with_rows,
-)
+from ..._format.shard import CHECKSUM, ENTRY, MISSING, index_size, with_rows
 from ..._format.text import TEXT, decode_text, encode_text
 from ..._storage.base import Storage
 from ..._storage.cursor import StorageCursor

@@ -531,7 +531,7 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
                 writer.close()
     except BaseException:
         finishing.close()
-        with ExitStack() as stack:  # an error of one array does not keep the others
+        with ExitStack() as stack:  # an error of one array does not stop the others
             for writer in writers:
                 stack.callback(writer.abandon)
         raise
