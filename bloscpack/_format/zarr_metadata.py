@@ -99,11 +99,8 @@ ARRAY_KEYS = frozenset(
 # if all items are written: then the fill value is one that data do not have, unless the
 # user gave one.
 OWN, NEW_ITEMS = "bloscpack", "new-items"
-# Keys of `ARRAY_KEYS` that say what an array is, and how its items are stored.
-STORAGE_KEYS = (
-    *("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value"),
-    *("codecs", "dimension_names"),
-)
+# Keys of `ARRAY_KEYS` that say how items are stored.
+STORAGE_KEYS = "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"
 # Maximum number of values of these keys whose meaning is kept, and of bytes of one of
 # them.
 MAX_DECODED = 256
@@ -587,11 +584,37 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     for key, value in others.items():
         if not isinstance(value, dict) or value.get("must_understand") is not False:
             raise _unsupported("its metadata have the key '%s'" % key)
+    shape = _lengths(document.get("shape"), "shape", 0)
     stored = _decode_storage(document)
+    chunk, per_shard, dtype = stored["chunk"], stored["per_shard"], stored["dtype"]
+    if len(chunk) != len(shape):
+        refuse("chunks and shards of '%d' axes" % len(shape), [*chunk])
+    nbytes = math.prod([n or 1 for n in shape]) * dtype.itemsize
+    if nbytes > MAX_NBYTES:
+        refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
+    cut = Grid(shape, chunk, per_shard)
+    if not cut.is_rows and cut.slots > MAX_SLOTS:
+        raise _unsupported("a shard has more than %d chunks" % MAX_SLOTS)
+    names = document.get("dimension_names")
+    if names is not None and (
+        not isinstance(names, list)
+        or len(names) != len(shape)
+        or not {type(name) for name in names} <= {str, type(None)}
+    ):
+        refuse("'dimension_names' for %d axes" % len(shape), names)
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):
         refuse("'attributes' to be an object in JSON", attributes)
-    return ArrayDocument(attributes=attributes, others=others, **stored)
+    return ArrayDocument(
+        dtype,
+        cut,
+        fill_value=stored["fill_value"],
+        attributes=attributes,
+        dimension_names=names,
+        blosc={**stored["blosc"]},
+        others=others,
+        new_items=stored["new_items"],
+    )
 
 
 # The meaning of these values by their bytes: the arrays of a program have few
@@ -600,7 +623,7 @@ _decoded: dict[bytes, dict[str, Any]] = {}
 
 
 def _decode_storage(document: JsonObject) -> dict[str, Any]:
-    """Return what `STORAGE_KEYS` of a document mean, which nothing may change."""
+    """Return what the keys of a document mean that say how items are stored."""
     own = document.get(OWN)
     new = [own[NEW_ITEMS]] if isinstance(own, dict) and NEW_ITEMS in own else []
     try:
@@ -619,7 +642,6 @@ def _decode_storage(document: JsonObject) -> dict[str, Any]:
 
 
 def _decode_new(document: JsonObject, new: list[Json]) -> dict[str, Any]:
-    shape = _lengths(document.get("shape"), "shape", 0)
     name, found = _named(document.get("chunk_grid"))
     if name != "regular":
         raise _unsupported("its chunk grid is not regular")
@@ -643,29 +665,13 @@ def _decode_new(document: JsonObject, new: list[Json]) -> dict[str, Any]:
         raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
     fill_value = decode_fill_value(dtype, document.get("fill_value"))
     new_items = [decode_fill_value(dtype, item, NEW_ITEMS) for item in new]
-    if len(chunk) != len(shape):
-        refuse("chunks and shards of '%d' axes" % len(shape), [*chunk])
-    nbytes = math.prod([n or 1 for n in shape]) * dtype.itemsize
-    if nbytes > MAX_NBYTES:
-        refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
-    per_shard = tuple(n // m for n, m in zip(shard, chunk, strict=True))
-    grid = Grid(shape, chunk, per_shard)
-    if not grid.is_rows and grid.slots > MAX_SLOTS:
-        raise _unsupported("a shard has more than %d chunks" % MAX_SLOTS)
-    names = document.get("dimension_names")
-    if names is not None and (
-        not isinstance(names, list)
-        or len(names) != len(shape)
-        or not {type(name) for name in names} <= {str, type(None)}
-    ):
-        refuse("'dimension_names' for %d axes" % len(shape), names)
     return {
+        "chunk": chunk,
+        "per_shard": tuple(n // m for n, m in zip(shard, chunk, strict=True)),
         "dtype": dtype,
-        "grid": grid,
         "fill_value": fill_value,
-        "dimension_names": names,
-        "blosc": blosc,
         "new_items": [*new_items, fill_value][0],
+        "blosc": blosc,
     }
 
 
