@@ -496,20 +496,21 @@ def _united_around(folder: Folder) -> tuple[Found, str] | None:
     A writer has died that let the group commit its members, or it is still working.
     """
     around, names = folder, list[str]()
-    while (outer := around.around()) is not None and outer[0].is_trusted:
+    while (outer := around.around()) is not None:
         around = outer[0]
         names.insert(0, outer[1])
-        try:
-            if around.is_remote or around.is_folder(STAGING):
+        with suppress(FormatError, OSError):
+            if around.is_remote or around.exists(ZARR_JSON):
+                if not around.is_remote and not around.is_folder(STAGING):
+                    continue
                 around.read_document(ZARR_JSON)
                 path, members = "/".join(names), around.tree.state.members or {}
                 content, own = folder.read_document(ZARR_JSON)
-                if path in members and is_copy_of(content, own, members[path]):
+                is_older = path in members and is_copy_of(content, own, members[path])
+                if is_older and around.is_trusted:
                     return Found(around, "zarr", "group"), path
-            elif not around.exists(ZARR_JSON):
-                break
-        except (FormatError, OSError):
-            break
+                continue
+        break
     return None
 
 
