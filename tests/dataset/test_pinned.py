@@ -297,7 +297,7 @@ def test_archive(tmp_path):
 def test_what_can_not_be_pinned(tmp_path):
     path = str(tmp_path / "b")
     dataset.create_array(path, [1, 2], layout="bcolz").close()
-    with pytest.raises(UsageError, match="layout 'bcolz', of which other"):
+    with pytest.raises(UsageError, match="layout 'bcolz', whose files other"):
         dataset.open(path, pinned=True)
     with pytest.raises(UsageError, match="needs the mode 'r', not 'r\\+'"):
         dataset.open(path, "r+", pinned=True)

@@ -396,11 +396,22 @@ def test_nothing_around_a_dataset_is_read(path, monkeypatch):
     """Only a member by its own path leads to the document around it."""
     dataset.create_group(path.parent / "g").close()
     dataset.create_array(path.parent / "alone", [1]).close()
-    around = []
+    (path.parent / "zarr.json").write_text("not read")
+    around, read, opened = [], [], FolderStore.open
+
+    def opening(store, name, *args):
+        read.append(os.path.join(store.root, name))
+        return opened(store, name, *args)
+
+    monkeypatch.setattr(FolderStore, "open", opening)
+    for mode in "r", "r+":
+        for name in (path, path.parent / "g", path.parent / "alone"):
+            dataset.open(name, mode).close()
+    assert str(path / "zarr.json") in read
+    assert str(path.parent / "zarr.json") not in read
     monkeypatch.setattr(FolderStore, "parent", lambda store: around.append(store.root))
     for name in (path, path.parent / "g", path.parent / "alone"):
-        for mode in "r", "r+":
-            dataset.open(name, mode).close()
+        dataset.open(name).close()
     assert not around
     dataset.open(path / "a").close()
     with pytest.raises(DamageError, match="in a folder around it"):

@@ -500,16 +500,15 @@ def _united_around(folder: Folder) -> tuple[Found, str] | None:
         around = outer[0]
         names.insert(0, outer[1])
         with suppress(FormatError, OSError):
-            if around.is_remote or around.exists(ZARR_JSON):
-                if not around.is_remote and not around.is_folder(STAGING):
-                    continue
+            if not (around.is_remote or around.exists(ZARR_JSON)):
+                break
+            if around.is_remote or (around.is_folder(STAGING) and around.is_trusted):
                 around.read_document(ZARR_JSON)
                 path, members = "/".join(names), around.tree.state.members or {}
                 content, own = folder.read_document(ZARR_JSON)
-                is_older = path in members and is_copy_of(content, own, members[path])
-                if is_older and around.is_trusted:
+                if path in members and is_copy_of(content, own, members[path]):
                     return Found(around, "zarr", "group"), path
-                continue
+            continue
         break
     return None
 
