@@ -4,7 +4,7 @@ The same data always get the same settings: sizes are measured, but speeds are t
 from a table, because measured speeds vary. The settings do not depend on the number of
 threads either. First the filters and type sizes are compared with one codec, on short
 pieces; then the codecs of the goal, with the best filters, on longer pieces; at last,
-for zstd without a filter, long blocks with shorter ones. The size of the
+for zstd without a filter, long blocks with those that Blosc chooses. The size of the
 sample is bounded so that the choice takes a few hundredths of a second, and at most
 5 % of the time to compress large data.
 
@@ -96,10 +96,6 @@ UNFILTERED = 1 / 8
 PIECE_FOR_BLOCKS = 2**19
 LAST_LEVEL_OF_SHORT_BLOCKS = 5
 BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
-# The size of shorter blocks, by which large data grow by at most `MOST_GROWTH`, so that
-# a part is read faster; that of the piece which shows the growth; and the size of data
-# that are worth the trial. A shorter piece would hide distant repetitions.
-BLOCK_FOR_PARTS, PIECE_FOR_PARTS, WORTH_PARTS = 2**18, 2**20, 2**25
 # The type sizes that are tried for data without one, and the usual chunk size.
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 CHUNK_SIZE = 2**20
@@ -205,14 +201,7 @@ def _cheapest(
         return other
     size = min(PIECE_FOR_BLOCKS, chunk_size)
     pieces = _pieces(read, nbytes, (size, 2 * size, LONG[-1]), size)
-    if _size(pieces, other) >= _size(pieces, best):
-        return best
-    if goal == SMALLEST or nbytes < WORTH_PARTS:
-        return other
-    size, short = min(PIECE_FOR_PARTS, chunk_size), other.but(blocksize=BLOCK_FOR_PARTS)
-    pieces = _pieces(read, nbytes, (size, size, 1), size)
-    growth = _size(pieces, short) / _size(pieces, other)
-    return short if growth <= MOST_GROWTH and block > BLOCK_FOR_PARTS else other
+    return other if _size(pieces, other) < _size(pieces, best) else best
 
 
 def blocksize_for_parts(

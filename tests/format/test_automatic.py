@@ -47,12 +47,6 @@ def packed_size(data, goal):
     return len(pack_bytes_to_bytes(data, auto=goal))
 
 
-def measured(nbytes=MIB):
-    """Return values with two decimals, which many of their bytes have in common."""
-    items = np.random.default_rng(1).normal(20, 1, nbytes // 8)
-    return np.round(items, 2)
-
-
 # What data get
 
 
@@ -62,16 +56,6 @@ def test_text_gets_no_filter_and_long_blocks(kind):
     expected = {"typesize": 1, "clevel": 2, "shuffle": NONE, "cname": "zstd"}
     assert (expected, 2 * MIB) == (dict(found), found.blocksize)
     found.check()
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "size"), [(16 * MIB, 2 * MIB), (40 * MIB, MIB // 4)]
-)
-def test_large_data_get_blocks_that_are_read_alone(nbytes, size):
-    found = chosen(measured(nbytes))
-    assert ("zstd", NONE, size) == (found.cname, found.shuffle, found.blocksize)
-    found = chosen(text(600_000) * (nbytes // 600_000))  # longer blocks save a lot
-    assert ("zstd", NONE, 2 * MIB) == (found.cname, found.shuffle, found.blocksize)
 
 
 @pytest.mark.parametrize("make", [text, rows])
