@@ -219,6 +219,10 @@ class DatasetCheck:
 
     def _check(self, dataset: layouts.Found, member: str) -> None:
         (folder, layout, kind), node = dataset, self._open(dataset, member)
+        is_damaged = isinstance(node, FormatError) and not folder.prefix
+        if is_damaged and kind == "group" and next(layouts.find_members(folder), None):
+            # Its members are checked as those of a folder without a document.
+            node = self._open(dataset._replace(layout="folder"), member)
         self.nodes[member] = node
         if isinstance(node, Exception):
             return

@@ -456,3 +456,21 @@ def test_random_damage(layout):
         assert recovery.report.ok <= (not recovery.losses)
         shutil.rmtree("a")
         shutil.rmtree("new")
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("damage", [b"\0", b"{", b""])
+def test_the_members_of_a_group_whose_document_is_damaged(tmp_path, commits, damage):
+    with dataset.create_group(tmp_path / "g") as group:
+        group["a"] = [1, 2]
+        group.create_group("in")["t"] = {"x": [3]}
+        if commits:
+            with group.change():
+                pass
+    (tmp_path / "g" / "zarr.json").write_bytes(damage)
+    report = dataset.verify(tmp_path / "g")
+    assert (False, 2, 2) == (report.ok, report.nintact, report.nchunks)
+    assert 2 == dataset.recover(tmp_path / "g", tmp_path / "new").nsaved
+    new = dataset.open(tmp_path / "new")
+    assert [1, 2] == new["a"][:].tolist()
+    assert [3] == new["in/t"]["x"][:].tolist()
