@@ -6,8 +6,7 @@ a column is a column of its own in a table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -86,15 +85,22 @@ def all_columns(
     return given
 
 
-@contextmanager
-def naming_column(name: str, kind: str = "column") -> Iterator[None]:
-    """Let the message of each `UsageError` name the column, if it has a name."""
-    try:
-        yield
-    except UsageError as error:
-        if not name:
-            raise
-        raise type(error)("the %s '%s': %s" % (kind, name, error)) from error
+class naming_column:
+    """Let the message of each `UsageError` name the column, if it has a name.
+
+    A generator would be in a cycle with the error, which keeps the dataset locked.
+    """
+
+    def __init__(self, name: str, kind: str = "column") -> None:
+        self._name, self._kind = name, kind
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._name and isinstance(error, UsageError):
+            text = "the %s '%s': %s" % (self._kind, self._name, error)
+            raise type(error)(text) from error
 
 
 def check_different(names: Sequence[object]) -> None:

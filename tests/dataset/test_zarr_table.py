@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 
@@ -417,3 +418,15 @@ def test_nothing_around_a_dataset_is_read(path, monkeypatch):
     with pytest.raises(DamageError, match="in a folder around it"):
         dataset.open(path / "a", "r+")
     assert {str(path / "a")} == set(around)
+
+
+def test_an_error_of_a_column_does_not_keep_the_table_locked(tmp_path):
+    path = tmp_path / "t"
+    dataset.create_table(path, {"a": [1], "b": [2]}).close()
+    gc.disable()
+    try:
+        with pytest.raises(DoesNotFit, match="the column 'b'"):
+            dataset.open(path, "r+").append({"a": [1], "b": [0.5]})
+        dataset.open(path, "r+").close()
+    finally:
+        gc.enable()
