@@ -494,8 +494,12 @@ class Group(Node, Mapping[str, Node]):
     def __iter__(self) -> Iterator[str]:
         self._checked_key("")
         self._look()
-        for name, _ in layouts.find_members(self._layout.folder):
+        folder, is_empty = self._layout.folder, True
+        for name, _ in layouts.find_members(folder):
+            is_empty = False
             yield name
+        if is_empty:  # a writer may have removed or replaced it
+            folder.check_name()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the group again, in any process, for reading."""
@@ -759,6 +763,7 @@ class Group(Node, Mapping[str, Node]):
         if self.commits_members and is_known:
             return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
+        folder.check_name()  # another group may have got it
         with (
             self._members.closed_at(address) if replaces else self._members.at(address)
         ):

@@ -437,3 +437,29 @@ def test_pickle(tmp_path, mode):
     assert [1, 2] == copies[0]["g/x"][:].tolist() == copies[1]["x"][:].tolist()
     for copy in copies:
         copy.close()
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("pinned", [False, True])
+def test_the_names_of_a_group_that_was_replaced(tmp_path, commits, pinned):
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group["a"] = [1]
+        if commits:
+            with group.change():
+                pass
+    reader = dataset.open(path, pinned=pinned)
+    dataset.create_group(path, mode="w").close()
+    for call in list, len, lambda group: "a" in group:
+        with pytest.raises(StorageError, match="open the dataset again"):
+            call(reader)
+
+
+def test_a_member_is_not_created_in_a_group_that_has_replaced_this_one(tmp_path):
+    with dataset.create_group(tmp_path / "g") as group:
+        os.rename(tmp_path / "g", tmp_path / "old")
+        dataset.create_group(tmp_path / "g").close()
+        for create in group.create_array, group.create_table:
+            with pytest.raises(StorageError, match="open the dataset again"):
+                create("new", {"x": [1]} if create == group.create_table else [1])
+    assert [] == [*dataset.open(tmp_path / "g")]
