@@ -397,7 +397,11 @@ class Tree:
         """
         replaced, stale = dict[str, bytes](), dict[str, bytes]()
         store, known = self.store, self.state
-        members = {} if store.is_remote else known.members or {}
+        members = known.members or {}
+        if store.is_remote:  # each look at another one is a request
+            members = {
+                path: own for path, own in members.items() if self.is_stale(path)
+            }
         texts = (known.root.texts or {}) if members else {}
         for path, own in members.items():
             name, value = "%s/%s" % (path, ZARR_JSON), own
