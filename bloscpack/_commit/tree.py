@@ -399,9 +399,7 @@ class Tree:
         store, known = self.store, self.state
         members = known.members or {}
         if store.is_remote:  # each look at another one is a request
-            members = {
-                path: own for path, own in members.items() if self.is_stale(path)
-            }
+            members = {path: members[path] for path in filter(self.is_stale, members)}
         texts = (known.root.texts or {}) if members else {}
         for path, own in members.items():
             name, value = "%s/%s" % (path, ZARR_JSON), own

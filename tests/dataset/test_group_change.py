@@ -24,6 +24,7 @@ from dataset.inside import (
     disk,
     with_pending,
 )
+from support import environment
 
 from bloscpack import dataset
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -1332,3 +1333,36 @@ def test_own_documents_of_members_are_read_once(tmp_path, monkeypatch):
         assert {1} == {opened.count("v%d/zarr.json" % number) for number in range(1, 5)}
         array.append([2])
         assert {1} == {opened.count("v%d/zarr.json" % number) for number in range(1, 5)}
+
+
+@pytest.mark.parametrize("call", ["remove", "rmdir"])
+def test_a_killed_removal_of_a_member_leaves_nothing(tmp_path, monkeypatch, call):
+    """The next writer removes what is left of it."""
+    for count in range(9):
+        path = tmp_path / str(count)
+        with dataset.create_group(path) as group:
+            group.create_array("x", np.arange(8), chunks=1, shards=2)
+            group.create_table("in/t", {"y": [1]})
+            with group.change():
+                pass
+        killed = """if True:
+            import itertools, os, sys
+            from bloscpack import dataset
+            group, counts = dataset.open_group(sys.argv[1], "r+"), itertools.count()
+
+            def kill(event, _):
+                if event == "os." + sys.argv[2] and next(counts) == int(sys.argv[3]):
+                    os._exit(9)
+
+            sys.addaudithook(kill)
+            with group.change():
+                del group["x"], group["in"]
+        """
+        arguments = [sys.executable, "-c", killed, path, call, str(count)]
+        subprocess.run(arguments, env=environment())
+        assert [] == [*dataset.open(path)]
+        dataset.open_group(path, "r+").close()
+        with dataset.open_group(path, "r+") as group:
+            group.attrs["changed"] = True
+        assert ["zarr.json"] == os.listdir(path)
+        assert [] == dataset.verify(path).findings
