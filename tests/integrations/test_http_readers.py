@@ -116,8 +116,9 @@ def test_flipped_bits(web, read, request):
     shard = web.root / "g/t/x/c/2"
     good = shard.read_bytes()
     array = dataset.open(web.root / "g/t/x")
-    file = array._layout._source.file(2)
-    frames = zip(file.starts, file.sizes, strict=True)
+    source = array._layout._source
+    extents = source.file(2).extents_of([*source.chunks_of(2)])
+    frames = zip(*extents, strict=True)
     places = [at for start, size in frames for at in range(start, start + size)]
     url = web.url + "/g/t/x"
     for place in places[:: len(places) // 20]:
