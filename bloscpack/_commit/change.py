@@ -418,8 +418,7 @@ class Change:
         for name in copies.keys() - late:
             self._copy(name, copies[name])
         if files:
-            kept = [name for name, new in documents.items() if new]
-            version = self._complete(files, root.content, kept)
+            version = self._complete(files, root.content)
         for name in late:
             self._copy(name, copies[name])
         if self.tree is not None:
@@ -429,8 +428,7 @@ class Change:
                 for path, new in members.items()
             }
             self.tree.committed(self.document, root, values, version)
-        for folder in sorted(self._replaced):
-            self._prune(folder)
+        self._clean([*files, *documents])
 
     def complete(self) -> None:
         """Give the pending files in the document their names."""
@@ -446,17 +444,14 @@ class Change:
                     there.discard(last)
                     files[name] = staged
             root = known.root.with_files({})
-            documents = ("%s/%s" % (path, ZARR_JSON) for path in known.members or ())
-            version = self._complete(files, root.content, documents)
+            version = self._complete(files, root.content)
             self.tree.committed(self.document, root, {}, version)
 
-    def _complete(
-        self, files: Mapping[str, str | None], root: bytes, documents: Iterable[str]
-    ) -> object:
+    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
         """Give files their names, and store the document without their list.
 
-        The folders of removed members are removed, unless they have some of the files,
-        or of the `documents`. Returns what `_replace` returns.
+        The folders of members that the list removes are removed before: later, nothing
+        tells a writer that completes the change. Returns what `_replace` returns.
         """
         removed = [name for name, staged in files.items() if staged is None]
         for name in removed:  # a folder, or a file, may get the name
@@ -467,13 +462,32 @@ class Change:
                 with suppress(FileNotFoundError):  # it has its name already
                     self._move(staged, name)
         self._sync()
-        names = (*documents, *filter(files.get, files))
-        used = {"", *(folder for name in names for folder in folders_of(name))}
-        for folder in {*self._dropped, *map(self._member_of, removed)} - used:
+        gone = {self._member_of(name) for name in removed}
+        members = () if self.tree is None else self.tree.state.members or ()
+        names = (
+            *filter(files.get, files),
+            *filter(self._documents.get, self._documents),
+        )
+        used = {folder for name in names for folder in folders_of(name)}
+        used.update(*(folders_of(path) for path in members if path not in gone), [""])
+        for folder in gone - used:
             self._remove_tree(folder)
         version = self._replace(root)
         self._sync()
         return version
+
+    def _clean(self, names: Iterable[str]) -> None:
+        """Remove the folders that are gone after the change, or empty.
+
+        `names` are those of files that it has or has removed.
+        """
+        kept = (name for name in names if self._files.get(name, "") is not None)
+        used = {folder for name in kept for folder in folders_of(name)}
+        for folder in self._dropped:
+            if folder not in used:
+                self._remove_tree(folder)
+        for folder in sorted(self._replaced):
+            self._prune(folder)
 
     # What differs between stores
 

@@ -25,7 +25,7 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
@@ -174,11 +174,9 @@ class ObjectChange(Change):
             self.store.remove(staged)
             self._stored.discard(staged)
 
-    def _complete(
-        self, files: Mapping[str, str | None], root: bytes, documents: Iterable[str]
-    ) -> object:
+    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
         try:
-            return super()._complete(files, root, documents)
+            return super()._complete(files, root)
         except Conflict:
             if self.store.object_version(self.document) == self.version:
                 raise

@@ -350,14 +350,12 @@ def test_names_of_members_that_lead_elsewhere(name):
 
     edit_json("g/zarr.json", add)
     os.mkdir("g/.bloscpack")  # as if a writer had died
-    for act in (
-        lambda: dataset.open("g"),
-        lambda: dataset.open("g", "r+"),
-        lambda: dataset.recover("g", "new"),
-    ):
+    for mode in "r", "r+":
         with pytest.raises(DamageError, match="names of members in"):
-            act()
+            dataset.open("g", mode)
     assert not dataset.verify("g").ok
+    dataset.recover("g", "new")
+    assert ["a"] == [*dataset.open("new")]
     assert [] == os.listdir("other")
 
 

@@ -124,7 +124,7 @@ def test_columns_are_added_and_removed(path):
 
 def test_a_removed_column_is_no_array_after_a_crash(path, monkeypatch):
     """A reader that knows only Zarr must not find it: its chunks may be gone."""
-    monkeypatch.setattr(FolderChange, "_clean", lambda *_: None)
+    monkeypatch.setattr(FolderChange, "_remove_tree", lambda *_: None)
     with dataset.open_table(path, "r+") as table:
         table.remove_column("m")
         assert (path / "m" / "c").exists()
