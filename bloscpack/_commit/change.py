@@ -233,7 +233,6 @@ class Change:
         had = self._forget(path) or ([] if was_new else [path])
         for inner in sorted(had, reverse=True):
             self.remove("%s/%s" % (inner, ZARR_JSON))
-            self.drop(inner)
 
     def release_member(self, path: str, content: bytes | None) -> None:
         """Let the own document of a member commit it, with all that is in it.
@@ -258,8 +257,6 @@ class Change:
             self.remove("%s/%s" % (inner, ZARR_JSON))
             for name in self._shards(inner):
                 self.remove(name)
-            if inner != path:
-                self.drop(inner)
         self._note(path)
         if had:
             self._replaced.add(path)
@@ -462,15 +459,11 @@ class Change:
                 with suppress(FileNotFoundError):  # it has its name already
                     self._move(staged, name)
         self._sync()
-        gone = {self._member_of(name) for name in removed}
+        gone = {*map(self._member_of, removed)} - {""}
         members = () if self.tree is None else self.tree.state.members or ()
-        names = (
-            *filter(files.get, files),
-            *filter(self._documents.get, self._documents),
-        )
-        used = {folder for name in names for folder in folders_of(name)}
-        used.update(*(folders_of(path) for path in members if path not in gone), [""])
-        for folder in gone - used:
+        staged_now = (name for name, new in self._documents.items() if new)
+        kept = *filter(files.get, files), *staged_now, *({*members} - gone)
+        for folder in gone.difference(*map(folders_of, kept)):
             self._remove_tree(folder)
         version = self._replace(root)
         self._sync()
