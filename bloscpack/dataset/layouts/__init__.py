@@ -499,17 +499,17 @@ def _united_around(folder: Folder) -> tuple[Found, str] | None:
     while (outer := around.around()) is not None:
         around = outer[0]
         names.insert(0, outer[1])
-        with suppress(FormatError, OSError):
+        try:
             if not (around.is_remote or around.exists(ZARR_JSON)):
-                break
+                return None
             if around.is_remote or (around.is_folder(STAGING) and around.is_trusted):
                 around.read_document(ZARR_JSON)
                 path, members = "/".join(names), around.tree.state.members or {}
                 content, own = folder.read_document(ZARR_JSON)
                 if path in members and is_copy_of(content, own, members[path]):
                     return Found(around, "zarr", "group"), path
-            continue
-        break
+        except (FormatError, OSError):
+            return None
     return None
 
 
