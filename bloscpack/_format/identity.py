@@ -220,10 +220,10 @@ def is_copy(content: bytes, document: Json) -> bool:
 
 
 def is_copy_of(content: bytes, document: Json, member: Json) -> bool:
-    """Return whether a document is a copy of that of a member, perhaps an older one.
+    """Return whether a document is a copy of a member's document, perhaps an older one.
 
-    It may also be the one from before the group committed the member: only the identity
-    says so, if a writer has died that let the group commit it.
+    The document from before the group committed the member is older, too. It differs in
+    the identity only: a writer has died before it wrote the copy.
     """
     if document == member or is_copy(content, document):
         return True

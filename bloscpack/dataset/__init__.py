@@ -107,9 +107,8 @@ def open(
     timeout
         Number of seconds to wait while another writer has opened the dataset; by
         default an error is raised at once, with `shared`, and for a change of a group,
-        after 5 seconds. With
-        `shared`, it is also the time that an assignment waits for another one to the
-        same shard, by default 60 seconds.
+        after 5 seconds. With `shared`, it is also the time that an assignment waits for
+        another one to the same shard, by default 60 seconds.
     buffered
         Whether appended rows, and in the layout ``'zarr'`` also assigned items, wait in
         memory until a file is full, and are written at once; or until `flush`, `close`,

@@ -221,7 +221,7 @@ class DatasetCheck:
         (folder, layout, kind), node = dataset, self._open(dataset, member)
         is_damaged = isinstance(node, FormatError) and not folder.prefix
         if is_damaged and kind == "group" and next(layouts.find_members(folder), None):
-            # Its members are checked as those of a folder without a document.
+            # Its members are checked as if it had no document.
             node = self._open(dataset._replace(layout="folder"), member)
         self.nodes[member] = node
         if isinstance(node, Exception):

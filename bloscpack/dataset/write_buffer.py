@@ -166,7 +166,7 @@ class WriteBuffer:
     # Appended rows
 
     def _present_arrays(self, writer: Writer) -> Iterable[ArrayLayout]:
-        """Return the arrays of the array or table as they are in this turn."""
+        """Return the arrays of the array or table that are there in this turn."""
         if writer.views is None:
             return self._memory  # no other writer changes them
         member = writer.views.get(self._folder.address_of()[0])

@@ -31,7 +31,7 @@ from ...abstract_io import effective_nthreads
 from ...exceptions import FormatError, Unsupported, UsageError
 from ..folder import Folder, Joined
 
-# Errors of a description that is not there, or is that of another dataset.
+# Errors of a description that is missing, or that belongs to another dataset.
 MISSING = FileNotFoundError, NotADirectoryError, StaleDataset
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6

@@ -285,7 +285,7 @@ class NodeLayout(ABC):
     is_column
         Whether it was made as a column of a table; None if its files do not say so.
     token
-        What the files were when Dask got an array for reading; None before.
+        The state of the files when Dask got an array for reading; None before.
     """
 
     name: str

@@ -141,7 +141,7 @@ class ShardFiles(ChunkFiles):
         return found
 
     def _open_now(self, number: int, chunks: Sequence[int]) -> object:
-        """Open a file as it is now; return `NO_FILE` if it is missing."""
+        """Open the present file; return `NO_FILE` if it is missing."""
         name, folder, since = self.names(number), self.folder, self._open.ndropped
         end = index_size(self.slots)
         if folder.is_remote:
@@ -332,7 +332,7 @@ class ShardFiles(ChunkFiles):
                 raise
             return
         before, wanted, absent = tree.renew(), numbers, set[int]()
-        replaced: dict[int, set[object]] = {}  # versions that have counted as such
+        replaced: dict[int, set[object]] = {}  # versions read before a replacement
         for _ in attempts(self.folder.path()):
             if self.sparse and len(wanted) > LISTED_FROM:
                 wanted = self._load_missing(wanted, loading, absent)
