@@ -58,9 +58,15 @@ from .args import (
     parse_chunk_size,
 )
 from .checksums import Hash
-from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC, MAX_TYPESIZE
+from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC, MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import CHUNK_SIZE_NOT_GIVEN
-from .exceptions import DamageError, StorageError, UsageError, UsageTypeError
+from .exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+)
 from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size, pretty_size
 from .serializers import is_shard
@@ -778,6 +784,28 @@ def short_content(fp: BinaryFile) -> bytes | None:
     return fp.read(WORTH_NO_COPY)
 
 
+def _read_at_once(
+    data: bytes, most: int = MAX_BUFFERSIZE
+) -> tuple[BloscpackHeader, Json, bytes] | None:
+    """Return header, metadata and plain bytes of a file with one chunk, for speed.
+
+    None for every other file, if there are more than `most` plain bytes, and for a
+    damaged file: reading it step by step raises the error.
+    """
+    found = chunks.only_chunk(data)
+    if found is None:
+        return None
+    header, section, chunk, known = found
+    if known.nbytes > most:
+        return None
+    try:
+        metadata = read_metadata(MemoryCursor(section))[0] if section else None
+        with own_settings:
+            return header, metadata, chunks.decompress(chunk, known)
+    except FormatError:
+        return None
+
+
 def unpack_to_path(
     in_file: Path,
     out_file: Path,
@@ -812,11 +840,12 @@ def unpack_to_path(
             storage_options=storage_options,
         ) as out_fp:
             if is_usual and (data := short_content(in_fp)) is not None:
-                found = chunks.plain_of_only_chunk(data, WORTH_NO_COPY)
+                found = _read_at_once(data, WORTH_NO_COPY)
                 if found is not None:
-                    check(found[0])
-                    write_all(out_fp, found[1])
-                    return None
+                    header, metadata, plain = found
+                    check(header)
+                    write_all(out_fp, plain)
+                    return metadata
                 in_fp.seek(0)
             return unpack_fp_to_fp(
                 in_fp,
@@ -1040,9 +1069,10 @@ def unpack_bytes_from_bytes(
     limits = effective_limits(limits)
     is_usual = may_read_at_once(nthreads, progress, limits)
     if is_usual and isinstance(bytes_, bytes) and len(bytes_) < WORTH_NO_COPY:
-        found = chunks.plain_of_only_chunk(bytes_)
+        found = _read_at_once(bytes_)
         if found is not None:
-            return found[1], None
+            _, metadata, plain = found
+            return plain, metadata
     source = CompressedBytesSource(bytes_, limits=limits)
     return _unpack_bytes(source, nthreads, progress)
 

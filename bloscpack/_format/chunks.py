@@ -535,24 +535,6 @@ def only_chunk(
         return None
 
 
-def plain_of_only_chunk(
-    data: bytes, most: int = MAX_BUFFERSIZE
-) -> tuple[BloscpackHeader, bytes] | None:
-    """Return header and plain bytes of a file with one chunk and no metadata.
-
-    None for every other file, if there are more than `most` plain bytes, and for a
-    damaged file, as in `only_chunk`.
-    """
-    found = only_chunk(data)
-    if found is None or found[1] or found[3].nbytes > most:
-        return None
-    try:
-        with own_settings:
-            return found[0], decompress(*found[2:])
-    except FormatError:
-        return None
-
-
 def frames_of(
     cursor: Cursor,
     header: BloscpackHeader,
