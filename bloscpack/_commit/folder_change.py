@@ -21,7 +21,7 @@ from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import Store
 from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError, UsageError
-from ..serializers import encode_document, parse_json
+from ..serializers import parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .change import GONE, PRIVATE, PRIVATE_FOLDER, SAME_NAME, Change, UnfinishedFile
 from .ownership import is_new_folder
@@ -272,10 +272,11 @@ def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
     change = new_change()
     assert change.tree is not None
     with suppress(FileNotFoundError):
-        members = change.tree.read(change.document).members or {}
+        state = change.tree.read(change.document)
         change.complete()
-        for path, member in members.items():
-            name, content = "%s/%s" % (path, ZARR_JSON), encode_document(member, 2)
+        for path, member in (state.members or {}).items():
+            name = "%s/%s" % (path, ZARR_JSON)
+            content = state.root.in_own_file(path, member)
             with suppress(FileNotFoundError, ValueError):
                 own = store.read(name, MAX_DOCUMENT)[0]
                 if own == content or not is_copy_of(own, parse_json(own), member):

@@ -15,13 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from .._engine.forks import ForkSafeLock
-from .._format.committed import (
-    DOCUMENTS,
-    Root,
-    decode_members,
-    decode_pending,
-    in_own_file,
-)
+from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
 from .._format.identity import CONSOLIDATED, is_copy_of
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
@@ -31,7 +25,7 @@ from .._storage.store import Store
 from .._types import Json
 from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, FormatError
-from ..serializers import encode_document, parse_json
+from ..serializers import parse_json
 from .pin import Pin
 
 Result = TypeVar("Result")
@@ -344,7 +338,7 @@ class Tree:
             return None
         if known.members and path in known.members:
             member = known.members[path]
-            return encode_document(member, 2), member
+            return known.root.in_own_file(path, member), member
         copied = known.copies.get(path) if self.uses_copies else None
         if not copied or not isinstance(copied, dict):
             return None
@@ -371,7 +365,7 @@ class Tree:
             raise missing(self.store.path(name))
         if read is None and not is_copied:
             self._compared[path] = None, True
-        return encode_document(known[path], 2), known[path]
+        return found.root.in_own_file(path, known[path]), known[path]
 
     def _compare(self, path: str, content: bytes, own: Json, identity: object) -> bool:
         """Return whether the own document of a member is a copy, perhaps an older one.
@@ -400,19 +394,20 @@ class Tree:
         members = known.members or {}
         if store.is_remote:  # each look at another one is a request
             members = {path: members[path] for path in filter(self.is_stale, members)}
-        texts = (known.root.texts or {}) if members else {}
+        if members:
+            _ = known.root.texts  # of all members in one step, for `in_own_file`
         for path, own in members.items():
             name, value = "%s/%s" % (path, ZARR_JSON), own
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                 if not store.has_identity(name, self._compared.get(path, NO_COPY)[0]):
                     content, identity = store.read(name, MAX_DOCUMENT)
-                    if content != in_own_file(texts.get(path, "")):
+                    if content != known.root.in_own_file(path, own):
                         value = decode_json(content, store.path(name))
                     is_copied = self._compare(path, content, value, identity)
                     if not is_copied and isinstance(value, dict):
                         replaced[path] = content
             if self.is_stale(path):
-                stale[name] = encode_document(own, 2)
+                stale[name] = known.root.in_own_file(path, own)
         return replaced, stale
 
     def take_paths(self, paths: Iterable[str]) -> None:

@@ -52,6 +52,8 @@ from .zarr_metadata import NO_COPIES, ZARR_JSON
 # The folder, inside of a dataset, with the files that have not got their names yet.
 STAGING = ".bloscpack"
 PENDING = "bloscpack-pending"
+# A line of the document of an array, in the form in which this package writes it.
+ARRAY_LINE = b'\n  "node_type": "array"'
 # The files that commit the changes of a dataset, of all layouts.
 DOCUMENTS = (ZARR_JSON, "meta/sizes", "__rootdirs__")
 
@@ -227,6 +229,13 @@ class Root:
             self._texts = found
         return self._texts
 
+    def in_own_file(self, path: str, member: Json) -> bytes:
+        """Return the document `member` of a member as its own file has it."""
+        text = (self._texts or {}).get(path)
+        if text is None or member.get("node_type") != "array":
+            return encode_document(member, 2)
+        return text.replace("\n      ", "\n").encode() + b"\n"
+
     def changed(
         self,
         members: Mapping[str, bytes | None],
@@ -246,7 +255,7 @@ class Root:
             if member is None:
                 texts.pop(name, None)
             else:
-                texts[name] = _indented(_as_copy(json.loads(member)))
+                texts[name] = _text_of(member)
                 check_new_nesting("[[[%s]]]" % texts[name])
         return self._encoded(self.document, texts, token or None)
 
@@ -316,14 +325,16 @@ class Root:
         return None
 
 
+def _text_of(content: bytes) -> str:
+    """Return the copy of a member's document as the document around it has it."""
+    if ARRAY_LINE in content and content.isascii():  # it has these lines already
+        return content.decode().strip().replace("\n", "\n      ")
+    return _indented(_as_copy(json.loads(content)))
+
+
 def _indented(copy: Json) -> str:
     """Return the copy of a member's document as the document around it has it."""
     return json_in_lines(copy).replace("\n", "\n      ")
-
-
-def in_own_file(text: str) -> bytes:
-    """Return the document of an array from the text of its copy, as its file has it."""
-    return text.replace("\n      ", "\n").encode() + b"\n"
 
 
 def _around(document: JsonObject) -> tuple[str, str]:
