@@ -235,15 +235,21 @@ class FolderChange(Change):
     def _replace(self, content: bytes) -> object:
         file = self._begin_with(self.document, content)
         self._close(file, self._does_sync)
-        assert self._staging is not None  # `begin` has opened it
-        version = self._staging.identity(file.staged.rpartition("/")[2])
+        version = self._identity(file)
         self._move(file.staged, self.document)
         return version
+
+    def _identity(self, file: UnfinishedFile) -> object:
+        assert self._staging is not None  # `begin` has opened it
+        return self._staging.identity(file.staged.rpartition("/")[2])
 
     def _copy(self, name: str, content: bytes) -> None:
         file = self._begin_with(name, content)
         self._close(file, sync=False)
+        identity = self._identity(file)
         self._rename(file.staged, name)
+        if self.tree is not None:
+            self.tree.note_copy(self._member_of(name), identity)
 
     def _sync(self) -> None:
         if self._does_sync:

@@ -379,6 +379,10 @@ class Tree:
         self._compared.pop(path, None)
         return False
 
+    def note_copy(self, path: str, identity: object) -> None:
+        """Note the file of a member's own document, which a change has written."""
+        self._compared[path] = identity, False
+
     def is_stale(self, path: str) -> bool:
         """Return whether the own document of a member was found to be an old copy."""
         return self._compared.get(path, NO_COPY)[1]
