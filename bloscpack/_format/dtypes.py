@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 import reprlib
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, NoReturn, Protocol, SupportsIndex
 
@@ -32,6 +31,7 @@ from ..exceptions import (
     Unsupported,
     UsageError,
     UsageValueError,
+    errors_to,
 )
 
 Array = NDArray[Any]
@@ -159,25 +159,22 @@ def array_of(values: object) -> Array:
     """Return values as an array; raise `UsageError` for lists of different lengths."""
     if isinstance(values, numpy.ndarray):
         return values
-    with foreign_items():
+    with errors_to(raise_usage_error):
         return numpy.asanyarray(values)
 
 
-@contextmanager
-def foreign_items() -> Iterator[None]:
-    """Raise `UsageError` for the errors of NumPy and of libraries that have the items.
+def raise_usage_error(error: Exception) -> None:
+    """Raise `UsageError` for an error of NumPy, or of a library that has the items.
 
     Arrow and pandas raise subclasses of `ValueError`, `NotImplementedError`, and
     `OverflowError` for times.
     """
-    try:
-        yield
-    except OverflowError as error:
+    if isinstance(error, OverflowError):
         text = "a time does not fit the unit of others: %s"
         raise DoesNotFit(text % error) from error
-    except (ValueError, NotImplementedError) as error:
-        if isinstance(error, UsageError):
-            raise
+    if isinstance(error, (ValueError, NotImplementedError)) and not isinstance(
+        error, UsageError
+    ):
         text = "no array can have the items"
         if type(error) is ValueError:  # of NumPy
             text = "expected items of one shape"

@@ -24,10 +24,16 @@ import errno
 import io
 import os
 import stat
-from functools import wraps
+from functools import partial, wraps
 
 from ..constants import BLOSCPACK_HEADER_LENGTH
-from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
+from ..exceptions import (
+    FormatError,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+    errors_to,
+)
 from .paths import shown_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -256,26 +262,22 @@ class StorageFile(io.RawIOBase):
         return count
 
 
-class naming_errors:
+def naming_errors(path: Path | None) -> errors_to:
     """Add the name of a file to `FormatError` and `UsageError` about that file.
 
     An error that already names a file keeps that name. None for a file without a name.
     """
+    return errors_to(partial(add_filename, path))
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
-        if self._path is None or error is None:
-            return
-        # An error about an argument of the call is no RuntimeError: the file has no
-        # part in it.
-        about_file = isinstance(error, (FormatError, RuntimeError))
-        if about_file and isinstance(error, (FormatError, UsageError)):
-            error.filename = error.filename or shown_name(self._path)
+def add_filename(path: Path | None, error: Exception) -> None:
+    """Add the name of a file to an error as `naming_errors` does."""
+    # An error about an argument of the call is no RuntimeError: the file has no part in
+    # it.
+    if path is None or not isinstance(error, (FormatError, RuntimeError)):
+        return
+    if isinstance(error, (FormatError, UsageError)):
+        error.filename = error.filename or shown_name(path)
 
 
 class on_error:

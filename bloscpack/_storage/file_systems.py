@@ -11,12 +11,17 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._types import StorageOptions
-from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
+from ..exceptions import (
+    BloscpackError,
+    StorageError,
+    UsageError,
+    errors_to,
+    install_hint,
+)
 from .http_session import Refused, open_session
 from .paths import public_name
 from .urls import schemes_of, with_lower_schemes
@@ -206,18 +211,16 @@ class Location:
             return type(error).__name__
         return text[:200]
 
-    @contextmanager
-    def translating(self) -> Iterator[None]:
+    def translating(self) -> errors_to:
         """Raise errors of a file system as errors of Bloscpack."""
-        try:
-            yield
-            return
-        except BloscpackError:
-            raise
-        except Exception as error:  # file systems raise any exception
-            problem = self._translated(error)
-        # The error of the file system could show the URL.
-        raise problem from problem.__cause__
+
+        def translate(error: Exception) -> None:  # file systems raise any exception
+            if not isinstance(error, BloscpackError):
+                problem = self._translated(error)
+                # The error of the file system could show the URL.
+                raise problem from problem.__cause__
+
+        return errors_to(translate)
 
 
 def answered(status: int) -> str:

@@ -55,7 +55,13 @@ from .._format.zip_format import (
     wrong_local,
 )
 from ..constants import MAX_BUFFERSIZE, MAX_DOCUMENT
-from ..exceptions import BloscpackError, DamageError, NotReadable, Unsupported
+from ..exceptions import (
+    BloscpackError,
+    DamageError,
+    NotReadable,
+    Unsupported,
+    errors_to,
+)
 from .base import MemoryStorage, PartStorage, Storage, StorageFile, naming_errors
 from .local import whole_file
 from .store import NestedStore, too_long
@@ -93,14 +99,12 @@ WRONG_BYTES = (
 )
 
 
-@contextmanager
-def zip_errors(name: str | None) -> Iterator[None]:
+def zip_errors(name: str | None) -> errors_to:
     """Turn the errors about the bytes of a ZIP file into `FormatError`."""
-    try:
-        yield
-    except BloscpackError:
-        raise
-    except Exception as error:
+
+    def translate(error: Exception) -> None:
+        if isinstance(error, BloscpackError):
+            return
         # `zipfile` says that a file is no ZIP file if the end could not be read.
         cause = error.__context__
         if isinstance(cause, OSError) and not _is_damage(cause):
@@ -110,7 +114,8 @@ def zip_errors(name: str | None) -> Iterator[None]:
         if isinstance(error, RuntimeError):  # encrypted, or an unknown method
             text = "this ZIP file is not supported: %s" % error
             raise NotReadable(text, filename=name) from error
-        raise
+
+    return errors_to(translate)
 
 
 def _is_damage(error: Exception) -> bool:

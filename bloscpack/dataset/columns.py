@@ -12,10 +12,22 @@ from typing import Any
 
 import numpy
 
-from .._format.dtypes import Array, DType, check_least_time, exact_array, foreign_items
+from .._format.dtypes import (
+    Array,
+    DType,
+    check_least_time,
+    exact_array,
+    raise_usage_error,
+)
 from .._format.text import TEXT, empty_item
 from .._types import JsonObject
-from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import (
+    DoesNotFit,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+    errors_to,
+)
 from .items import check_mixture, is_array, is_missing, items_of
 
 # The name of the column of booleans that says which items of a column are missing, and
@@ -85,22 +97,14 @@ def all_columns(
     return given
 
 
-class naming_column:
-    """Let the message of each `UsageError` name the column, if it has a name.
+def naming_column(name: str, kind: str = "column") -> errors_to:
+    """Let the message of each `UsageError` name the column, if it has a name."""
 
-    A generator would be in a cycle with the error, which keeps the dataset locked.
-    """
+    def translate(error: Exception) -> None:
+        if name and isinstance(error, UsageError):
+            raise type(error)("the %s '%s': %s" % (kind, name, error)) from error
 
-    def __init__(self, name: str, kind: str = "column") -> None:
-        self._name, self._kind = name, kind
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if self._name and isinstance(error, UsageError):
-            text = "the %s '%s': %s" % (self._kind, self._name, error)
-            raise type(error)(text) from error
+    return errors_to(translate)
 
 
 def check_different(names: Sequence[object]) -> None:
@@ -127,10 +131,11 @@ def with_missing(items: Any) -> Any:
     and ``pandas.NA`` are missing. It has the text ``''`` in their place. So are bytes.
     """
     is_lazy = hasattr(items, "divisions")  # of Dask
-    if hasattr(items, "isna") and hasattr(items, "dtype") and not is_lazy:
-        items = items_of_pandas(items)
-    elif hasattr(items, "is_null"):
-        items = _items_of_arrow(items)
+    with errors_to(raise_usage_error):
+        if hasattr(items, "isna") and hasattr(items, "dtype") and not is_lazy:
+            items = items_of_pandas(items)
+        elif hasattr(items, "is_null"):
+            items = _items_of_arrow(items)
     if numpy.ma.isMaskedArray(items):
         return items
     is_plain = isinstance(items, numpy.ndarray)
@@ -163,7 +168,6 @@ def columns_with_missing(columns: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-@foreign_items()
 def items_of_pandas(column: Any) -> Array:
     """Return the items of a Series, or of an array of pandas.
 
@@ -193,7 +197,6 @@ def items_of_pandas(column: Any) -> Array:
     return _masked(found, missing)
 
 
-@foreign_items()
 def _items_of_arrow(column: Any) -> Any:
     """Return integers and booleans of which some are missing as a masked array.
 

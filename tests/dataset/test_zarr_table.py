@@ -420,13 +420,35 @@ def test_nothing_around_a_dataset_is_read(path, monkeypatch):
     assert {str(path / "a")} == set(around)
 
 
-def test_an_error_of_a_column_does_not_keep_the_table_locked(tmp_path):
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        pytest.param([0.5], "the column 'b'", id="of another type"),
+        pytest.param(
+            [[1], [1, 2]], "the column 'b': expected items of one", id="ragged"
+        ),
+    ],
+)
+def test_an_error_of_a_column_does_not_keep_the_table_locked(tmp_path, items, message):
     path = tmp_path / "t"
     dataset.create_table(path, {"a": [1], "b": [2]}).close()
     gc.disable()
     try:
-        with pytest.raises(DoesNotFit, match="the column 'b'"):
-            dataset.open(path, "r+").append({"a": [1], "b": [0.5]})
+        with pytest.raises(UsageError, match=message):
+            dataset.open(path, "r+").append({"a": [1], "b": items})
+        dataset.open(path, "r+").close()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_error_of_numpy_does_not_keep_the_array_locked(tmp_path, shared):
+    path = tmp_path / "a"
+    dataset.create_array(path, [1, 2]).close()
+    gc.disable()
+    try:
+        with pytest.raises(UsageError, match="expected items of one shape"):
+            dataset.open(path, "r+", shared=shared)[:] = [[1], [1, 2]]
         dataset.open(path, "r+").close()
     finally:
         gc.enable()

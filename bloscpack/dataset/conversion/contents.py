@@ -30,11 +30,17 @@ from ..._commit.replacing import replacing
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
 from ..._format.zarr_metadata import MASK
-from ..._storage.base import naming_errors
+from ..._storage.base import add_filename
 from ..._storage.stream import is_stream
 from ..._types import Json, JsonObject
 from ...abstract_io import Progress
-from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ...exceptions import (
+    DamageError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+    errors_to,
+)
 from ...log import printable
 from ..columns import MASK_NAME, MASK_OF, dtype_of_rows, masks_of
 from ..rows import joined
@@ -386,25 +392,23 @@ def is_streamed(target: str) -> bool:
     return is_stream(target) and not os.path.isdir(target)
 
 
-@contextmanager
-def naming_file(path: str, *wrong: type[Exception]) -> Iterator[None]:
+def naming_file(path: str, *wrong: type[Exception]) -> errors_to:
     """Add the name of a file to errors; those of the classes `wrong` are damage.
 
     An error of the system is none, whatever its class.
     """
-    try:
-        with naming_errors(path):
-            yield
-    except UsageError as error:
-        if error.filename is not None:
-            raise
-        # The cause stays: a missing package is no wrong call.
-        text = "'%s': %s" % (path, error)
-        raise type(error)(text) from error.__cause__ or error
-    except wrong as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DamageError(str(error), filename=path) from error
+
+    def translate(error: Exception) -> None:
+        add_filename(path, error)
+        if isinstance(error, UsageError) and error.filename is None:
+            # The cause stays: a missing package is no wrong call.
+            text = "'%s': %s" % (path, error)
+            raise type(error)(text) from error.__cause__ or error
+        is_of_system = isinstance(error, OSError) and error.errno is not None
+        if isinstance(error, wrong) and not is_of_system:
+            raise DamageError(str(error), filename=path) from error
+
+    return errors_to(translate)
 
 
 def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:

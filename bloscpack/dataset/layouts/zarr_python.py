@@ -18,8 +18,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NoReturn
@@ -46,6 +45,7 @@ from ...exceptions import (
     Unsupported,
     UsageError,
     UsageValueError,
+    errors_to,
 )
 from ..folder import Folder
 from ..items import check_nbytes
@@ -122,27 +122,25 @@ def safe_document(document: JsonObject, path: str, names: list[str]) -> JsonObje
     return safe
 
 
-@contextmanager
-def _named(path: str, *, opens: bool = False) -> Iterator[None]:
+def _named(path: str, *, opens: bool = False) -> errors_to:
     """Turn the errors of zarr about the bytes into `FormatError` with the name.
 
     A document that zarr `opens` may have an extension that it lacks.
     """
-    try:
-        yield
-    except DamageError as error:
-        error.filename = error.filename or path
-        raise
-    except BloscpackError:
-        raise
-    except Exception as error:  # each codec raises errors of its own
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise
+
+    def translate(error: Exception) -> None:  # each codec raises errors of its own
+        if isinstance(error, DamageError):
+            error.filename = error.filename or path
+        number = error.errno if isinstance(error, OSError) else None
+        if isinstance(error, BloscpackError) or number not in (None, errno.EINVAL):
+            return
         lacks = opens and isinstance(error, (ValueError, NotImplementedError))
         is_unknown = lacks or isinstance(error, MemoryError)
         kind = Unsupported if is_unknown else DamageError
         text = "zarr can't read it: %s: %s" % (type(error).__name__, error)
         raise kind(text, filename=path) from error
+
+    return errors_to(translate)
 
 
 # What zarr gets: its codec for chunks of Blosc, and files
