@@ -223,6 +223,8 @@ class DatasetCheck:
         if is_damaged and kind == "group" and next(layouts.find_members(folder), None):
             # Its members are checked as if it had no document.
             node = self._open(dataset._replace(layout="folder"), member)
+            if isinstance(node, NodeLayout):
+                node.description_files = layouts.group_class(layout).description_files
         self.nodes[member] = node
         if isinstance(node, Exception):
             return

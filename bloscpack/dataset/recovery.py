@@ -11,6 +11,7 @@ import math
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy
@@ -158,7 +159,7 @@ class _Saver:
                 self._remark("'%s' has the layout '%s'" % (name or ".", layout))
             self._save_rows(node, target, name, layout, mode)
             return
-        attributes = self._attributes(node, name)
+        attributes = self._noted(self._attributes(node, name), name, [], (0, 0), "")
         for file in blp_files(node.folder):
             why = "is a file by itself: recover it separately"
             self._lose(joined_name(name, file), why)
@@ -186,12 +187,13 @@ class _Saver:
         self.recovery.remarks.append(text)
 
     def _attributes(self, node: NodeLayout, name: str) -> JsonObject:
-        try:
+        with suppress(FormatError):
             found: JsonObject = node.read_attributes()
-        except FormatError:
-            self.recovery.lost_attributes.append(name or ".")
-            return {}
-        return found
+            # A folder without a document has none; this one is damaged.
+            if node.name != "folder" or not node.description_files:
+                return found
+        self.recovery.lost_attributes.append(name or ".")
+        return {}
 
     # Arrays
 

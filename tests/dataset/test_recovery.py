@@ -470,7 +470,12 @@ def test_the_members_of_a_group_whose_document_is_damaged(tmp_path, commits, dam
     (tmp_path / "g" / "zarr.json").write_bytes(damage)
     report = dataset.verify(tmp_path / "g")
     assert (False, 2, 2) == (report.ok, report.nintact, report.nchunks)
-    assert 2 == dataset.recover(tmp_path / "g", tmp_path / "new").nsaved
+    notes = [f for f in report.findings if f.severity != "error"]
+    assert not any("zarr.json" in str(note) for note in notes)
+    recovery = dataset.recover(tmp_path / "g", tmp_path / "new")
+    assert 2 == recovery.nsaved
+    assert ["."] == recovery.lost_attributes
     new = dataset.open(tmp_path / "new")
+    assert new.attrs["bloscpack_recovered"]["metadata_lost"]
     assert [1, 2] == new["a"][:].tolist()
     assert [3] == new["in/t"]["x"][:].tolist()

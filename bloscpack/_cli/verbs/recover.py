@@ -33,7 +33,7 @@ LOSSES_SHOWN = 1000
 DOUBTS_SHOWN = 4
 # Kinds of notes that are shown beside all errors: they may explain what is missing.
 NOTES_ON_FILE = ("no-checksum", "left-over", TRAILING, ANOTHER)
-NOTES_ON_DATASET = ("changed", "missing", "unreached")
+NOTES_ON_DATASET = ("changed", "missing", "unreached", "no-document", "no-table")
 
 
 HELP = """\

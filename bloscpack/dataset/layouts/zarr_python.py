@@ -523,6 +523,7 @@ class OtherGroup(GroupLayout):
 
     name = "zarr-python"
     writable = False
+    description_files: tuple[str, ...] = (ZGROUP, ZATTRS)
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
