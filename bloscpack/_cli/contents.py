@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +50,7 @@ from ..dataset.conversion.contents import (
     Content,
     Members,
     Request,
+    Result,
     Rows,
     Stream,
     as_table,
@@ -59,6 +60,7 @@ from ..dataset.conversion.contents import (
     without_group,
 )
 from ..dataset.description import dtype_text
+from ..dataset.folder import until_unchanged
 from ..dataset.items import check_truth
 from ..dataset.rows import joined
 from ..describe import info, ratio_of
@@ -142,23 +144,41 @@ class Opened:
 
 @contextmanager
 def opened(
-    name: str, nthreads: int, options: Mapping[str, Any] = NO_OPTIONS, **settings: Any
+    name: str,
+    nthreads: int,
+    options: Mapping[str, Any] = NO_OPTIONS,
+    *,
+    at_end: bool = True,
+    **settings: Any,
 ) -> Iterator[Opened]:
     """Open what has a name; it is closed when the context ends.
 
     `options` are keywords of `convert` that say how it is read: those for files of
-    another kind have no effect. `settings` are further fields of the `Request`.
+    another kind have no effect. `settings` are further fields of the `Request`. Raises
+    `ReadChanged` if another program has changed a dataset in a folder meanwhile: when
+    the context ends, or without `at_end` at the next read.
     """
     path, members = _split(name_of_input(name, seekable=True))
     used = options_for(path, options)
     fields = {**settings, **request_fields(path, used)}
     fields["dtypes"] = {**settings.get("dtypes", {}), **fields.get("dtypes", {})}
-    request = Request("", nthreads=nthreads, **fields)
-    with request.resources:
+    request = Request("", nthreads=nthreads, pins=not is_url(path), **fields)
+    with request.telling_change(), request.resources:
         found, content = _read(path, request)
         content = inner_content(content, path, members)
         member = "/".join(members)
-        yield Opened(plain_name(name), path, member, found, content, used, request.lost)
+        texts = plain_name(name), path, member, found
+        with request.compared(nullcontext()) if at_end else nullcontext():
+            yield Opened(*texts, content, used, request.lost)
+
+
+def read_in_one_state(read: Callable[[], Result], *names: str) -> Result:
+    """Return what a function returns, which opens what has these names.
+
+    It is called again if a dataset changes meanwhile: a pipe can be read only once.
+    """
+    is_again = all(os.path.isfile(name) or os.path.isdir(name) for name in names)
+    return until_unchanged(read) if is_again else read()
 
 
 def check_options(options: Iterable[str], *found: Opened) -> None:
@@ -323,7 +343,8 @@ def new_rows(
         settings["dtypes"] = types
         settings["fixed_text"] = found.layout not in HAVING_TEXT
         settings["masks"] = {olds.get(n, n): olds[masks[n]] for n in masks}
-    with opened(path, args.nthreads, options, **settings) as source:
+    # The rows are committed before the context ends.
+    with opened(path, args.nthreads, options, at_end=False, **settings) as source:
         check_options(options, source)
         yield _rows_in(source, found), source.lost
 

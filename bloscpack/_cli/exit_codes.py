@@ -61,6 +61,13 @@ BIGFILE_TREE = "a BigFile tree"
 READ_BY = {DATASET: "blpk convert", BIGFILE_TREE: "blpk bigfile"}
 # The message for a name that another command reads.
 OTHER_COMMAND = "'%s' is %s, which '%s' reads"
+# Advice of the library, and what the command says instead.
+ADVICE = {
+    "open the dataset again": "'blpk snapshot' makes a copy of one moment",
+    "dataset.snapshot makes": "'blpk snapshot' makes",
+    "; 'timeout' waits for it": "",
+    "drop=True leaves": "--drop leaves",
+}
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
@@ -100,6 +107,8 @@ def message_of(error: BaseException, escaped: Callable[[str], str] = str) -> str
     show, newlines in names among them.
     """
     text = _text_of(error)
+    for of_library, of_command in ADVICE.items():
+        text = text.replace(of_library, of_command)
     filename = getattr(error, "filename", None)
     if isinstance(filename, str) and is_input(filename):
         text = text.replace("(file '%s'" % filename, "(standard input")

@@ -22,12 +22,11 @@ class DatasetChanged(AboutPath):
     text = "it has changed since it was opened with pinned=True: open it again"
 
 
-class ConvertedChanged(DatasetChanged):
-    """A dataset has changed while it was converted."""
+class ReadChanged(DatasetChanged):
+    """A dataset has changed while all of it was read, to be copied or compared."""
 
     text = (
-        "it was changed while it was converted: convert a copy of one moment, which "
-        "'blpk snapshot' and dataset.snapshot make"
+        "it was changed while it was read: dataset.snapshot makes a copy of one moment"
     )
 
 
@@ -39,7 +38,7 @@ class Pin:
     """
 
     def __init__(self, path: str, error: type[DatasetChanged] = DatasetChanged) -> None:
-        self._path, self._owner, self._error = path, Owner(), error
+        self.path, self._owner, self._error = path, Owner(), error
         # The identity of each file by folder and name; None for a missing file.
         self._seen: dict[tuple[str, str], tuple[Store, object]] = {}
         self._is_at_end = False
@@ -48,7 +47,7 @@ class Pin:
         """Raise the error for a copy in another process, which misses later reads."""
         raise UsageError(
             "'%s' was opened with pinned=True, which compares what one process reads: "
-            "open it in the other process" % self._path
+            "open it in the other process" % self.path
         )
 
     def note(self, store: Store, name: str, identity: object) -> None:
@@ -56,7 +55,7 @@ class Pin:
         if isinstance(store, FolderStore):
             known = self._seen.setdefault((store.root, name), (store, identity))
             if known[1] != identity:
-                raise self._error(self._path)
+                raise self._error(self.path)
 
     @property
     def has_changed(self) -> bool:
@@ -77,7 +76,7 @@ class Pin:
         if not self._owner.is_here:
             self.refuse_copy()
         if not self._is_at_end and self.has_changed:
-            raise self._error(self._path)
+            raise self._error(self.path)
 
     @contextmanager
     def at_end(self) -> Iterator[None]:

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from itertools import count
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from .._commit.change import Change
 from .._commit.objects import is_leftover
+from .._commit.pin import ReadChanged
 from .._commit.tree import COPY, Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
@@ -34,6 +35,8 @@ from .._storage.paths import is_url, local_path
 from .._storage.store import FOUND_FILE, Store
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import DamageError, FormatError, StorageError, UsageValueError
+
+Result = TypeVar("Result")
 
 Check = Callable[[bytes, JsonObject], object]
 
@@ -87,6 +90,17 @@ def rows_removed(path: str) -> StorageError:
 def changes_too_often(path: str) -> StorageError:
     """Return the error for a dataset that is never read in one state."""
     return StorageError(errno.EAGAIN, "other programs change it again and again", path)
+
+
+def until_unchanged(read: Callable[[], Result]) -> Result:
+    """Return what a function returns; call it again if a source changes meanwhile."""
+    end = time.monotonic() + RELOAD_SECONDS
+    while True:
+        try:
+            return read()
+        except ReadChanged:
+            if time.monotonic() > end:
+                raise
 
 
 def attempts(path: str) -> Iterator[None]:

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 
@@ -22,6 +23,7 @@ from .._check.note import with_note
 from .._commit.access import FolderLimits, limits_of
 from .._commit.new_folder import NewName
 from .._commit.ownership import AccessLimits
+from .._commit.pin import ReadChanged
 from .._commit.replacing import check_apart
 from .._engine.blosc_settings import own_settings
 from .._format.array_metadata import new_array
@@ -30,18 +32,18 @@ from .._format.dtypes import Array
 from .._format.grid import Grid, lengths
 from .._format.rows import Rows, common, count, union, without
 from .._format.text import empty_item
-from .._storage.folder_store import FolderStore
+from .._storage.folder_store import FolderStore, StaleDataset
 from .._storage.paths import local_path, without_url
 from .._storage.zip_store import find_zip
 from .._types import JsonObject, Path
 from ..abstract_io import Progress
-from ..exceptions import DamageError, FormatError, UsageError
+from ..exceptions import DamageError, FormatError, UsageError, errors_to
 from ..headers import check_range
 from .changed_blocks import blocks_of
 from .checking import DatasetCheck, joined_name, losses_of, lost_rows
 from .commit_rules import DATASETS, creating
 from .file_checks import DatasetRecovery, FileCheck, RowLoss
-from .folder import Folder
+from .folder import Folder, until_unchanged
 from .layouts import (
     LAYOUTS,
     array_class,
@@ -117,12 +119,22 @@ def recover(
     without_url(target, "recovering a dataset")
     root = Folder.open(damaged).store.root
     check_apart(root, os.path.abspath(os.fsdecode(target)))
-    check = DatasetCheck(root, nthreads, progress)
-    check.raise_failure()
-    saver = _Saver(check, fill, drop, sync)
-    with own_settings:
-        saver.save("", os.fspath(target), mode)
-    return saver.recovery
+
+    def tell(error: Any) -> None:
+        is_missing = isinstance(error, (StaleDataset, FileNotFoundError))
+        if is_missing and str(error.filename).startswith(root + os.sep):
+            raise ReadChanged(root) from error
+
+    def save() -> DatasetRecovery:
+        with errors_to(tell):
+            check = DatasetCheck(root, nthreads, progress)
+            check.raise_failure()
+            saver = _Saver(check, fill, drop, sync)
+            with own_settings:
+                saver.save("", os.fspath(target), mode)
+            return saver.recovery
+
+    return until_unchanged(save)
 
 
 class _Saver:
@@ -354,7 +366,7 @@ class SavedArray:
         if (nrows - stored) * row > max(MAX_FILLED, MAX_TIMES_FILLED * stored * row):
             raise self.layout.folder.damage(
                 "only '%d' of '%d' rows are stored, and the others would be fill "
-                "values; drop=True (--drop) leaves lost rows out" % (stored, nrows)
+                "values; drop=True leaves lost rows out" % (stored, nrows)
             )
         return self._blocks(kept, written, grid)
 

@@ -20,8 +20,12 @@ from dataset.layouts import LAYOUTS
 
 import bloscpack
 from bloscpack import dataset
+from bloscpack._cli.exit_codes import message_of
+from bloscpack.dataset import folder as dataset_folder
+from bloscpack.dataset.conversion import contents
 from bloscpack.dataset.layouts import array_class
-from bloscpack.exceptions import DamageError, NotReadable, UsageError
+from bloscpack.dataset.layouts.shard_files import ShardFiles
+from bloscpack.exceptions import DamageError, NotReadable, StorageError, UsageError
 
 run = functools.partial(run_verb, sync=False)
 
@@ -248,6 +252,70 @@ def test_recover(capfd, layout):
     assert "" == said(capfd, "recover", "b", "c", quiet=True)
     with pytest.raises(Refusal, match="standard output"):
         run("recover", "a", "-")
+
+
+# Beside a writer
+
+
+def change_after_reads(monkeypatch, *values):
+    """Assign the next value to 'source' after each of the first reads of its shards."""
+    load, left = ShardFiles.load, [*values]
+
+    def load_and_change(self, *arguments, **more):
+        load(self, *arguments, **more)
+        if "source" in self.folder.path() and left:
+            value = left.pop(0)
+            with dataset.open("source", "r+") as found:
+                is_array = isinstance(found, dataset.Array)
+                found[:] = value if is_array else dict.fromkeys("xy", [value] * 40)
+
+    monkeypatch.setattr(ShardFiles, "load", load_and_change)
+    monkeypatch.setattr(contents, "BLOCK_NBYTES", 160)
+
+
+def make_source(kind):
+    for name in ("source", "target"):
+        if kind == "array":
+            dataset.create_array(name, np.ones(40), chunks=10, shards=10).close()
+        else:
+            columns = dict.fromkeys("xy", np.ones(40))
+            dataset.create_table(name, columns, chunks=10, shards=10).close()
+
+
+@pytest.mark.parametrize("kind", ["array", "table"])
+@pytest.mark.parametrize("verb", ["append", "diff", "show"])
+def test_one_state_is_read_beside_a_writer(capfd, monkeypatch, kind, verb):
+    make_source(kind)
+    change_after_reads(monkeypatch, 2, 3)
+    if verb == "append":
+        run("append", "target", "source")
+        new = dataset.open("target")[40:]
+        new = new if kind == "array" else np.concatenate([new["x"], new["y"]])
+        assert {3} == set(new.tolist())
+    elif verb == "diff":
+        found = json.loads(said(capfd, "diff", "--json", "source", "target", code=1))
+        assert {40} == {each["differing"] for each in found["items"]}
+    else:
+        found = json.loads(said(capfd, "show", "--json", "--stats", "source"))
+        assert {(3, 3)} == {(each["min"], each["max"]) for each in found["stats"]}
+
+
+@pytest.mark.parametrize("verb", ["append", "diff", "convert"])
+def test_a_dataset_that_changes_all_the_time(capfd, monkeypatch, verb):
+    make_source("array")
+    monkeypatch.setattr(dataset_folder, "RELOAD_SECONDS", -1)
+    change_after_reads(monkeypatch, 2)
+    names = ("target", "source") if verb == "append" else ("source", "target.zarr")
+    if verb == "diff":
+        assert 2 == run("diff", "source", "target")
+        text = capfd.readouterr().err
+    else:
+        with pytest.raises(StorageError) as caught:
+            run(verb, *names)
+        text = message_of(caught.value)
+    assert "it was changed while it was read: " in text
+    assert text.rstrip().endswith("'blpk snapshot' makes a copy of one moment")
+    assert 40 == len(dataset.open("target"))
 
 
 # cat

@@ -18,7 +18,7 @@ from dataset.layouts import LAYOUTS
 import bloscpack
 from bloscpack import dataset
 from bloscpack.cli import main
-from bloscpack.dataset import conversion
+from bloscpack.dataset import conversion, folder
 from bloscpack.dataset.conversion import array_formats, contents, datasets
 from bloscpack.exceptions import (
     DamageError,
@@ -124,9 +124,9 @@ def test_a_source_that_changes_meanwhile(kind, target):
 
 
 def test_a_source_that_changes_all_the_time(monkeypatch):
-    monkeypatch.setattr(conversion, "RELOAD_SECONDS", 0)
+    monkeypatch.setattr(folder, "RELOAD_SECONDS", 0)
     change = make_one_state("table")
-    with pytest.raises(StorageError, match="convert a copy of one moment"):
+    with pytest.raises(StorageError, match="a copy of one moment"):
         dataset.convert("a.zarr", "b.npy", progress=lambda _: change(1))
     assert ["a.zarr"] == os.listdir()
 

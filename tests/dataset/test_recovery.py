@@ -19,6 +19,8 @@ from dataset.shard_index import index_size
 
 import bloscpack
 from bloscpack import dataset
+from bloscpack.dataset import folder as dataset_folder
+from bloscpack.dataset.recovery import _Saver
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 
@@ -479,3 +481,28 @@ def test_the_members_of_a_group_whose_document_is_damaged(tmp_path, commits, dam
     assert new.attrs["bloscpack_recovered"]["metadata_lost"]
     assert [1, 2] == new["a"][:].tolist()
     assert [3] == new["in/t"]["x"][:].tolist()
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_member_is_replaced_meanwhile(tmp_path, monkeypatch, repeats):
+    with dataset.create_group(tmp_path / "g") as group:
+        group["a"] = [1, 2]
+    save_rows, left = _Saver._save_rows, [[3, 4]]
+
+    def replace_and_save(self, *arguments):
+        with dataset.open(tmp_path / "g", "r+") as group:
+            for value in left:
+                del group["a"]
+                group["a"] = value
+        left.clear()
+        save_rows(self, *arguments)
+
+    monkeypatch.setattr(_Saver, "_save_rows", replace_and_save)
+    if repeats:
+        assert dataset.recover(tmp_path / "g", tmp_path / "new").complete
+        assert [3, 4] == dataset.open(tmp_path / "new")["a"][:].tolist()
+    else:
+        monkeypatch.setattr(dataset_folder, "RELOAD_SECONDS", -1)
+        with pytest.raises(StorageError, match="snapshot makes a copy of one"):
+            dataset.recover(tmp_path / "g", tmp_path / "new")
+        assert not (tmp_path / "new").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ... import log
@@ -218,6 +218,7 @@ def _append_to_dataset(args: Namespace) -> None:
 
     The dataset keeps its settings; with --create, those given are for a new one.
     """
+    from ...dataset.folder import until_unchanged
     from ..contents import new_rows
 
     settings = {name for name in BLOSC_SETTINGS if getattr(args, name) is not None}
@@ -231,14 +232,18 @@ def _append_to_dataset(args: Namespace) -> None:
                 "%s is for files: '%s' is a dataset" % (option, args.original_file)
             )
     refuse_auto(args)
-    with (
-        opened_rows(
-            args.original_file, "r+", args.wait, sync=args.sync is not False
-        ) as found,
-        new_rows(args, args.new_file, found) as (rows, lost),
-    ):
-        found.append(rows)
-    warn_of_loss(args.original_file, lost, args.new_file)
+
+    def append() -> Sequence[str]:
+        with (
+            opened_rows(
+                args.original_file, "r+", args.wait, sync=args.sync is not False
+            ) as found,
+            new_rows(args, args.new_file, found) as (rows, lost),
+        ):
+            found.append(rows)
+        return lost
+
+    warn_of_loss(args.original_file, until_unchanged(append), args.new_file)
 
 
 def _check_original_name(args: Namespace) -> None:

@@ -11,6 +11,7 @@ import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy
@@ -27,8 +28,15 @@ from ...log import printable
 from .. import exit_codes
 from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import STREAM, console, warn_of_rest_in, warn_of_unread
-from ..contents import BYTES, Opened, bytes_of, check_options, opened
-from ..progress import shown
+from ..contents import (
+    BYTES,
+    Opened,
+    bytes_of,
+    check_options,
+    opened,
+    read_in_one_state,
+)
+from ..progress import Bar, shown
 from ..row_text import MISSING, json_values
 from ..text import json_text, say_json, shorten, table
 
@@ -70,25 +78,32 @@ def run(args: Namespace) -> int:
     if args.a == args.b == STREAM:
         raise exit_codes.WrongUsage("one of two files can be standard input, not both")
     try:
-        with shown(args.a, None, args.progress) as bar, ExitStack() as stack:
-            a, b = _open_both(stack, args)
-            found = Comparison(
-                a.holds_attributes and b.holds_attributes, args.quiet, bar
+        with shown(args.a, None, args.progress) as bar:
+            found, a, b = read_in_one_state(
+                partial(_compare, args, bar), args.a, args.b
             )
-            if bar is not None:
-                bar.expect(a.content.nbytes)
-            found.compare(a.content, b.content)
-            for each in (a, b):
-                warn_of_unread(each.name, each.lost)
-                if not each.member:
-                    warn_of_rest_in(each.name, each.path)
-            _show(args, found, a, b)
+        for each in (a, b):
+            warn_of_unread(each.name, each.lost)
+            if not each.member:
+                warn_of_rest_in(each.name, each.path)
+        _show(args, found, a, b)
     except (BloscpackError, OSError) as error:
         if exit_codes.exit_code(error) != exit_codes.EXIT_COULD_NOT:
             raise
         console.report(exit_codes.message_of(error, printable))
         return exit_codes.EXIT_USAGE  # the other code means a difference
     return exit_codes.EXIT_OK if found.is_equal else EXIT_DIFFERENT
+
+
+def _compare(args: Namespace, bar: Bar | None) -> tuple[Comparison, Opened, Opened]:
+    with ExitStack() as stack:
+        a, b = _open_both(stack, args)
+        has_attributes = a.holds_attributes and b.holds_attributes
+        found = Comparison(has_attributes, args.quiet, bar)
+        if bar is not None:
+            bar.expect(a.content.nbytes)
+        found.compare(a.content, b.content)
+        return found, a, b
 
 
 def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:

@@ -22,7 +22,15 @@ from ...dataset.frames import time_texts
 from ...log import printable
 from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import console, shown_input, warn_of_unread
-from ..contents import check_options, describe, opened, rows_of, selected
+from ..contents import (
+    Opened,
+    check_options,
+    describe,
+    opened,
+    read_in_one_state,
+    rows_of,
+    selected,
+)
 from ..progress import shown
 from ..row_text import MOST_ROWS, fitted, json_rows, row_lines, shown_spans
 from ..text import UNKNOWN, member_lines, say_json, short, size_text
@@ -62,43 +70,48 @@ def run(args: Namespace) -> None:
     rows = None if args.rows is None else parse_rows(args.rows)
     options = reading_options(args)
     fields = None if args.fields is None else args.fields.split(",")
-    with (
-        shown(args.file_, None, args.progress) as bar,
-        opened(args.file_, args.nthreads, options) as found,
-    ):
-        check_options(options, found)
-        lines: Iterable[str]
-        content, described = found.content, describe(found)
-        if rows or fields:
-            content = selected(rows_of(found), rows or slice(None), fields)
-        if args.stats:
-            if bar is not None:
-                bar.expect(content.nbytes)
-            described["stats"] = [_statistics(each) for each in summaries(content, bar)]
-            columns = [["", *(each["name"] for each in described["stats"])]]
-            for key in COLUMNS:
-                texts = [_shown(each[key]) for each in described["stats"]]
-                columns.append([key, *texts])
-            lines = fitted(columns)
-        elif content.kind == "group":
-            lines = member_lines(described)
-        else:
-            source = rows_of(found)
-            spans = shown_spans(source, rows)
-            is_cut = len(spans[0]) > MOST_ROWS
-            spans[0] = spans[0][:MOST_ROWS]
-            keys = [slice(span.start, span.stop, span.step) for span in spans]
-            pieces = [selected(source, key, fields) for key in keys]
-            parts = [*zip(spans, pieces, strict=True)]
-            lines = row_lines(parts, is_cut)
-            if args.json:
-                described["parts"] = [_part(*part) for part in parts]
-                described["is_cut"] = is_cut
-        if args.json:
-            say_json(described)
-        else:
-            console.say_all(chain(_head(described), [""], lines))
-        warn_of_unread(found.name, found.lost)
+
+    def read() -> tuple[Opened, JsonObject, list[str]]:
+        with opened(args.file_, args.nthreads, options) as found:
+            check_options(options, found)
+            lines: Iterable[str]
+            content, described = found.content, describe(found)
+            if rows or fields:
+                content = selected(rows_of(found), rows or slice(None), fields)
+            if args.stats:
+                if bar is not None:
+                    bar.expect(content.nbytes)
+                described["stats"] = [
+                    _statistics(each) for each in summaries(content, bar)
+                ]
+                columns = [["", *(each["name"] for each in described["stats"])]]
+                for key in COLUMNS:
+                    texts = [_shown(each[key]) for each in described["stats"]]
+                    columns.append([key, *texts])
+                lines = fitted(columns)
+            elif content.kind == "group":
+                lines = member_lines(described)
+            else:
+                source = rows_of(found)
+                spans = shown_spans(source, rows)
+                is_cut = len(spans[0]) > MOST_ROWS
+                spans[0] = spans[0][:MOST_ROWS]
+                keys = [slice(span.start, span.stop, span.step) for span in spans]
+                pieces = [selected(source, key, fields) for key in keys]
+                parts = [*zip(spans, pieces, strict=True)]
+                lines = row_lines(parts, is_cut)
+                if args.json:
+                    described["parts"] = [_part(*part) for part in parts]
+                    described["is_cut"] = is_cut
+            return found, described, [] if args.json else [*lines]
+
+    with shown(args.file_, None, args.progress) as bar:
+        found, described, lines = read_in_one_state(read, args.file_)
+    if args.json:
+        say_json(described)
+    else:
+        console.say_all(chain(_head(described), [""], lines))
+    warn_of_unread(found.name, found.lost)
 
 
 def _part(span: range, part: Rows) -> JsonObject:

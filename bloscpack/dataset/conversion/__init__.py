@@ -9,12 +9,12 @@ import errno
 import os
 import shutil
 import stat
-import time
 import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from operator import index
 from typing import Any
@@ -41,7 +41,6 @@ from ...args import known_settings
 from ...constants import MAGIC
 from ...exceptions import (
     FileNotFound,
-    FormatError,
     NotReadable,
     StorageError,
     UsageError,
@@ -50,7 +49,7 @@ from ...exceptions import (
 )
 from ...log import printable
 from ..columns import MASK_OF
-from ..folder import RELOAD_SECONDS, Folder
+from ..folder import Folder, until_unchanged
 from ..layouts import LAYOUTS, find_any
 from . import contents
 from .array_formats import UNKNOWN_LENGTH
@@ -566,16 +565,9 @@ def convert(
         missing=missing,
         pins=not is_url(in_name),
     )
-    end = time.monotonic() + RELOAD_SECONDS
-    while True:
-        try:
-            return _converted(request, found, wanted, in_name, members, expect)
-        except (FormatError, StorageError, FileNotFoundError):
-            has_changed = request.pin is not None and request.pin.has_changed
-            if not has_changed or streamed or time.monotonic() > end:
-                raise
-        expect = None
-        request = replace(request, resources=ExitStack(), lost=[], masked=[], pin=None)
+    expects = [] if expect is None else [expect]
+    convert = partial(_converted, request, found, wanted, in_name, members, expects)
+    return convert() if streamed else until_unchanged(convert)
 
 
 def _converted(
@@ -584,10 +576,11 @@ def _converted(
     wanted: Format,
     in_name: str,
     members: Sequence[str],
-    expect: Callable[[int], object] | None,
+    expects: list[Callable[[int], object]],
 ) -> Conversion:
     """Convert once; `convert` calls it again if the source has changed."""
-    with request.resources:
+    request = replace(request, resources=ExitStack(), lost=[], masked=[])
+    with request.telling_change(), request.resources:
         content = inner_content(found.read(in_name, request), in_name, members)
         notes = _notes(content, found, wanted, request)
         if "group" not in wanted.holds:
@@ -599,8 +592,8 @@ def _converted(
         wanted.check_names(content, request)
         for what in _not_held(content, wanted):
             request.note_loss(what)
-        if expect is not None:
-            expect(content.nbytes)
+        if expects:
+            expects.pop()(content.nbytes)
         if not contents.is_streamed(request.target):
             _check_room(content.nbytes, wanted, in_name, request.target)
         wanted.write(content, request)

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 import numpy
 
 from ..._commit.ownership import AccessLimits
-from ..._commit.pin import Pin
+from ..._commit.pin import Pin, ReadChanged
 from ..._commit.replacing import replacing
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
@@ -36,6 +36,8 @@ from ..._types import Json, JsonObject
 from ...abstract_io import Progress
 from ...exceptions import (
     DamageError,
+    FormatError,
+    StorageError,
     UsageError,
     UsageTypeError,
     UsageValueError,
@@ -48,7 +50,7 @@ from ..rows import joined
 Columns = dict[str, Array]
 Content: TypeAlias = "Rows | Members"
 Block = TypeVar("Block", Array, Columns)
-Target = TypeVar("Target")
+Result = TypeVar("Result")
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
@@ -339,11 +341,21 @@ class Request:
         )
         return self.compared(target)
 
+    def telling_change(self) -> errors_to:
+        """Raise `ReadChanged` for an error of a source that has changed meanwhile."""
+
+        def translate(error: Exception) -> None:
+            may_be = isinstance(error, (FormatError, StorageError, FileNotFoundError))
+            if may_be and self.pin is not None and self.pin.has_changed:
+                raise ReadChanged(self.pin.path) from error
+
+        return errors_to(translate)
+
     @contextmanager
-    def compared(self, target: AbstractContextManager[Target]) -> Iterator[Target]:
+    def compared(self, target: AbstractContextManager[Result]) -> Iterator[Result]:
         """Enter the context of a target; compare the source before it is committed.
 
-        Raises `ConvertedChanged` if another program has changed it meanwhile.
+        Raises `ReadChanged` if another program has changed it meanwhile.
         """
         with target as opened, self.pin.at_end() if self.pin else nullcontext():
             yield opened

@@ -21,7 +21,7 @@ import numpy
 
 from ... import dataset, log
 from ..._commit.new_folder import creating_inside
-from ..._commit.pin import ConvertedChanged, Pin
+from ..._commit.pin import Pin, ReadChanged
 from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
 from ..._format.names import is_safe_name
@@ -82,7 +82,7 @@ def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
     found = open_quietly(path)
     if request.pins:
-        request.pin = Pin(shown_name(path), ConvertedChanged)
+        request.pin = Pin(shown_name(path), ReadChanged)
         found._layout.folder.tree.attach_pin(request.pin)
     content: Content = _content(found, path, request)
     if not isfile(path) or not isinstance(content, Members):
