@@ -488,6 +488,7 @@ def find_version(prefix: bytes, size: int | None = None) -> int:
     if length < BLOSCPACK_HEADER_LENGTH:
         message = "attempting to decode a bloscpack header of length '%d', not '%d'"
         message %= len(prefix), BLOSCPACK_HEADER_LENGTH
+        message += ": the file is empty" * (not prefix)
         raise _not_readable(message, prefix, size)
     version = prefix[4]
     # A file of version 0 has no version byte; its first chunk was recognised above.

@@ -52,9 +52,13 @@ Options of gzip stand in place of a verb where they are clear; no input is remov
   2
   $ blpk -df in.blp
   $ blpk -t 4 in.blp nothing 2>&1 | tail -1
-  blpk: error: there is no subcommand '4'; name it in front: 'blpk compress -t 4 in.blp nothing'
+  blpk: error: there is no subcommand '4'; name the subcommand in front: 'blpk compress -t 4 in.blp nothing'
   $ blpk in 2>&1 | tail -1
-  blpk: error: there is no subcommand 'in'; name it in front: 'blpk compress in'
+  blpk: error: there is no subcommand 'in'; name the subcommand in front: 'blpk compress in'
+  $ blpk --auto compress in 2>&1 | tail -1
+  blpk: error: unrecognized arguments: --auto; name the subcommand in front: 'blpk compress --auto in'
+  $ blpk --wait 3 append in.blp in 2>&1 | tail -1
+  blpk: error: there is no subcommand '3'; name the subcommand in front: 'blpk append --wait 3 in.blp in'
   $ blpk ls in 2>&1 | tail -1
   blpk: error: there is no subcommand 'ls'; did you mean 'list'?
   $ cat in | blpk -d

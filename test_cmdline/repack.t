@@ -79,7 +79,7 @@ An array file becomes a shard of a Zarr array, and an ordinary file again.
   $ blpk repack --no-shard -k adler32 a.blp
   $ cmp a.blp before
   $ blpk repack --shard numbers.blp
-  blpk: error: expected the metadata of an array, found None: the file contains bytes and no array; 'blpk decompress', open and unpack_bytes_from_file read them (file 'numbers.blp', section 'metadata')
+  blpk: error: expected the metadata of an array, found None: the file contains bytes and no array; 'blpk decompress', open and unpack_bytes_from_file read them; 'blpk compress --npy' and 'blpk convert' store the array of a .npy file (file 'numbers.blp', section 'metadata')
   [1]
 
   $ ls -A

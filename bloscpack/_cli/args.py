@@ -756,6 +756,8 @@ class Parser(argparse.ArgumentParser):
 
         text = "unrecognized arguments: %s" % " ".join(words)
         known = (own or self)._option_string_actions
+        if words[0].partition("=")[0] in known:
+            self.error("%s; %s" % (text, _verb_in_front(self.arguments)))
         near = similar(words[0], (o for o in known if o.startswith("--")))
         if near and words[0].startswith("--"):
             text += "; did you mean '%s'?" % near
@@ -810,11 +812,17 @@ def _advice(word: str, arguments: Sequence[str]) -> str:
     verb = OTHER_WORDS.get(word.lower())
     has_options = any(argument.startswith("-") for argument in arguments[:1])
     if verb is None and (has_options or os.path.exists(word)):
-        name = "decompress" if "-d" in arguments else "compress"
-        rest = " ".join(argument for argument in arguments if argument != "-d")
-        return "name it in front: 'blpk %s %s'" % (name, rest)
+        return _verb_in_front(arguments)
     verb = verb or similar(word.lower(), (verb.name for verb in VERBS))
     return "did you mean '%s'?" % verb if verb else "--help shows all"
+
+
+def _verb_in_front(arguments: Sequence[str]) -> str:
+    """Return the advice to name the verb first: the one given, or that of a filter."""
+    usual = "decompress" if "-d" in arguments else "compress"
+    word = next(filter(find, arguments), usual)
+    rest = " ".join(each for each in arguments if each not in (word, "-d"))
+    return "name the subcommand in front: 'blpk %s %s'" % (word, rest)
 
 
 def create_parser() -> Parser:

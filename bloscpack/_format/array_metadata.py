@@ -55,7 +55,8 @@ MAX_ITEM_NBYTES = 2**26
 # Advice in the message for a file without an array.
 BYTES_ARE_READ = (
     "the file contains bytes and no array; 'blpk decompress', open and "
-    "unpack_bytes_from_file read them"
+    "unpack_bytes_from_file read them; 'blpk compress --npy' and 'blpk convert' store "
+    "the array of a .npy file"
 )
 
 
