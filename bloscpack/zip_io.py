@@ -32,6 +32,7 @@ from ._file.archive import (
 )
 from ._file.opened import OpenedFile
 from ._format.dtypes import Array
+from ._format.names import NoSuchName
 from ._format.other_formats import CALLS, ZIP
 from ._format.zarr_metadata import ZARR_JSON
 from ._format.zip_format import MEMBERS
@@ -279,7 +280,7 @@ class LoadedArrays(Closing, Mapping[str, Array]):
             raise self._damage[name]
         if name not in self._arrays:
             if name not in self._names:
-                raise KeyError(name)
+                raise NoSuchName(name, self._archive._file.name, self)
             with self._reading:  # another thread may read the last one
                 if name not in self._arrays:
                     self._arrays[name] = self._archive[name].read()

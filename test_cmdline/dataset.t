@@ -95,7 +95,7 @@ Damage is named, and the exit code is 3.
   $ blpk cat --rows 8:12 saved | od -A n -t d4
    -2147483647 -2147483647          10          11
   $ blpk recover day saved
-  blpk: error: '*saved': File exists (glob)
+  blpk: error: '*saved': File exists; --force replaces it (glob)
   [1]
   $ blpk -f recover --drop day saved | tail -n 1
     lost: rows 30 to 60
@@ -106,7 +106,7 @@ A copy of one moment; each of the two can be changed by itself.
 
   $ blpk snapshot saved kept
   $ blpk snapshot saved kept
-  blpk: error: '*kept': File exists (glob)
+  blpk: error: '*kept': File exists; --force replaces it (glob)
   [1]
   $ blpk append saved more.npy && blpk cat kept | wc -c && blpk verify kept | head -n 1
   92

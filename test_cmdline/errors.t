@@ -43,6 +43,11 @@ Errors and exit codes.
   $ blpk c folder
   blpk: error: 'folder': Is a directory; -r is for the files in a folder
   [1]
+  $ mkdir -p folder/inner && printf 'DTYPE: <i4\nNMEMB: 1\nNFILE: 0\n' > folder/inner/header
+  $ touch folder/other
+  $ blpk c folder
+  blpk: error: 'folder': Is a directory; -r is for the files in a folder
+  [1]
   $ blpk -f c numbers folder
   blpk: error: 'folder': Is a directory; --output-dir names a folder for outputs
   [1]
@@ -133,5 +138,5 @@ behind.
   text.blp
   usage
   $ rm before damaged.blp numbers numbers.blp short.blp shorter.blp text.blp usage
-  $ rmdir folder
+  $ rm -r folder
   $ ls -A

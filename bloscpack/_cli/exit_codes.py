@@ -65,6 +65,7 @@ OTHER_COMMAND = "'%s' is %s, which '%s' reads"
 ADVICE = {
     "open the dataset again": "'blpk snapshot' makes a copy of one moment",
     "dataset.snapshot makes": "'blpk snapshot' makes",
+    "mode='w' or force=True replaces it": "--force replaces it",
     "; 'timeout' waits for it": "",
     "drop=True leaves": "--drop leaves",
 }
@@ -171,10 +172,13 @@ def _other_format(error: BaseException) -> str | None:
     return name_format(error.prefix, error.size)
 
 
-def kind_of_folder(name: str) -> str | None:
-    """Return what a folder is that verbs for files refuse, or None."""
+def kind_of_folder(name: str, *, strict: bool = True) -> str | None:
+    """Return what a folder is that verbs for files refuse, or None.
+
+    Unless it is `strict`, a folder with a tree somewhere in it is a tree.
+    """
     from ..dataset import find
-    from ..dataset.conversion.bigfile_trees import is_tree
+    from ..dataset.conversion.bigfile_trees import is_only_tree, is_tree
 
     try:
         found = find(name)
@@ -182,7 +186,7 @@ def kind_of_folder(name: str) -> str | None:
             return DATASET
         if not os.path.isdir(name):
             return None
-        return BIGFILE_TREE if is_tree(name) else None
+        return BIGFILE_TREE if (is_only_tree if strict else is_tree)(name) else None
     except (exceptions.BloscpackError, OSError):
         return None
 

@@ -217,7 +217,7 @@ class NamedTree(Named):
     @classmethod
     def is_at(cls, path: str) -> bool:
         """Return whether a path is a tree."""
-        return os.path.isdir(path) and kind_of_folder(path) == cls.kind
+        return os.path.isdir(path) and kind_of_folder(path, strict=False) == cls.kind
 
     def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
         """Raise `Refusal`, which names other commands."""

@@ -14,14 +14,13 @@ Trust
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
 from .._storage.disk import NO_ROOM, disk
-from .._storage.paths import is_url, local_path, shown_name
+from .._storage.paths import is_url, local_path, name_is_taken, shown_name
 from .._storage.stream import is_stream, open_stream, standard_stream
 from .._types import Path, StorageOptions
 from ..exceptions import UsageError, UsageValueError
@@ -100,7 +99,7 @@ def replacing(
         return
     name = os.fsdecode(path)
     if exclusive and os.path.lexists(name):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        raise name_is_taken(name)
     real = os.path.realpath(name)
     # With `exclusive` a file that has been made since then is not replaced either.
     if exclusive or not os.path.exists(name):

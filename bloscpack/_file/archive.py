@@ -25,7 +25,7 @@ from .._format.array_metadata import describe, grid_for
 from .._format.chunks import compress
 from .._format.dtypes import Array, DType, exact_array
 from .._format.grid import Grid
-from .._format.names import is_safe_name, is_short
+from .._format.names import NoSuchName, is_safe_name, is_short
 from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
 from .._format.sections import encode_offsets, encode_section
 from .._format.shard import Trailer, count_slots, row_nbytes, trailer_of, with_rows
@@ -172,6 +172,8 @@ class ArchiveFile(Directory):
         At a URL both are requested together. Raises ``KeyError`` if there is no array
         of this name.
         """
+        if name not in self.arrays:
+            raise NoSuchName(name, self.name, self.arrays)
         chunks = self.arrays[name]
         if chunks == document_name(name):
             raise DamageError(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import lru_cache
 
-from ..exceptions import DamageError
+from ..exceptions import BloscpackError, DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import TypeGuard
 
 
@@ -46,6 +47,27 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     """Return the first names in quotes, and the number of others, for a message."""
     more = " and %d more" % (len(names) - most) if len(names) > most else ""
     return ", ".join(map("'%s'".__mod__, names[:most])) + more
+
+
+class NoSuchName(KeyError):
+    """There is nothing of a name in `path`; its message has the first of `names`.
+
+    These are read when the message is shown, by a process that can read them.
+    """
+
+    def __init__(self, name: str, path: str | None, names: Iterable[str]) -> None:
+        super().__init__(name)
+        self._path, self._names = path or "the archive", names
+
+    def __str__(self) -> str:
+        found = ""
+        with suppress(BloscpackError, OSError):
+            found = listed([*self._names])
+        text = "there is no '%s' in '%s': expected one of %s"
+        return text % (self.args[0], self._path, found or "no names")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return KeyError, (str(self),)
 
 
 def is_safe_name(name: object) -> bool:

@@ -47,6 +47,8 @@ MARKERS = (
     ("a TIFF image", b"II*\x00", b"MM\x00*"),
     ("a PDF file", b"%PDF-"),
 )
+# Those of which `convert` reads more than their bytes.
+CONVERTED = "a .npy file", "a Parquet file", "an HDF5 file"
 # The ends of the names of files and folders of other formats, and the calls that write
 # them.
 _CONVERT = "bloscpack.dataset.convert(source, file)"

@@ -30,6 +30,12 @@ HIDDEN = "?..."
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
+def name_is_taken(path: str) -> FileExistsError:
+    """Return the error for a name under which something new can't be written."""
+    text = os.strerror(errno.EEXIST) + "; mode='w' or force=True replaces it"
+    return FileExistsError(errno.EEXIST, text, path)
+
+
 def is_url(name: object) -> TypeGuard[str]:
     """Return whether a name is a URL, or a chain of URLs, and not a local file."""
     if not isinstance(name, str) or MARK not in name:

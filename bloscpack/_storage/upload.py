@@ -6,7 +6,6 @@ gets a large file in parts: the object appears with the request that completes t
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from .._engine.forks import Owner
 from .._types import StorageOptions
 from ..exceptions import UsageError
 from .file_systems import Location
-from .paths import public_name
+from .paths import name_is_taken, public_name
 from .urls import scheme_of
 
 if TYPE_CHECKING:
@@ -76,4 +75,4 @@ def _check_free(fs: AbstractFileSystem, path: str, location: Location) -> None:
         fs.invalidate_cache()
         exists = fs.exists(path)
     if exists:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location.name)
+        raise name_is_taken(location.name)

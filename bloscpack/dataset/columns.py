@@ -55,16 +55,16 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
                     "leaves the index out" % (name, other)
                 )
         return found
-    if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
-        raise UsageTypeError(
-            "expected a structured array, a dictionary or a sequence of columns, found "
-            "%.200r" % (rows,)
-        )
     if hasattr(rows, "to_pandas"):
         raise UsageTypeError(
             "expected a DataFrame of pandas or a dictionary of columns, found '%s.%s', "
             "whose method to_pandas makes a DataFrame"
             % (type(rows).__module__, type(rows).__name__)
+        )
+    if isinstance(rows, (str, bytes)) or not (names and hasattr(rows, "__len__")):
+        raise UsageTypeError(
+            "expected a structured array, a dictionary of columns, or a sequence of "
+            "columns with 'names', found %.200r" % (rows,)
         )
     if len(rows) != len(names):
         raise DoesNotFit("expected '%d' columns, found '%d'" % (len(names), len(rows)))

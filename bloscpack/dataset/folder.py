@@ -28,12 +28,14 @@ from .._commit.tree import COPY, Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.names import MAX_PART, check_name, is_safe_part, is_too_long
+from .._format.other_formats import CONVERTED, FILE_CALLS, PREFIX_LENGTH, name_format
 from .._format.zarr_metadata import OLD_CONSOLIDATED
 from .._storage.base import Storage
 from .._storage.folder_store import AboutPath, FolderStore, StaleDataset
 from .._storage.paths import is_url, local_path
 from .._storage.store import FOUND_FILE, Store
 from .._types import Json, JsonObject, Path, StorageOptions
+from ..constants import MAGIC
 from ..exceptions import DamageError, FormatError, StorageError, UsageValueError
 
 Result = TypeVar("Result")
@@ -115,6 +117,22 @@ def attempts(path: str) -> Iterator[None]:
         yield
 
 
+def _file_kind(path: str) -> str:
+    """Return what a file is that is no dataset, and what reads it; '' if unknown."""
+    begin, size = b"", 0
+    with suppress(OSError), open(path, "rb") as fp:
+        begin, size = fp.read(PREFIX_LENGTH), os.fstat(fp.fileno()).st_size
+    if begin.startswith(MAGIC):
+        return ": a .blp file, which bloscpack.load, open_ndarray and open read"
+    name = (name_format(begin, size) or "").partition(";")[0]
+    suffix = next(filter(path.lower().endswith, FILE_CALLS), "")
+    if suffix or name in CONVERTED:
+        name = (
+            name or "a %s file" % suffix
+        ) + ", which bloscpack.dataset.convert reads"
+    return name and ": " + name
+
+
 class Folder:
     """A dataset or a part of it.
 
@@ -168,7 +186,8 @@ class Folder:
                     os.stat(path)
                 store.hold()
         except NotADirectoryError as error:
-            raise NotADirectoryError(errno.ENOTDIR, FOUND_FILE, store.root) from error
+            text = FOUND_FILE + _file_kind(store.root)
+            raise NotADirectoryError(errno.ENOTDIR, text, store.root) from error
         except FileNotFoundError as error:
             error.filename = os.fspath(local_path(path))
             raise

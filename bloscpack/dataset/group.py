@@ -31,7 +31,7 @@ from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
-from .._format.names import is_within
+from .._format.names import NoSuchName, is_within
 from .._storage.base import on_error
 from .._storage.descriptors import NO_MORE
 from .._storage.folder_store import FolderStore, StaleDataset
@@ -412,7 +412,7 @@ class Group(Node, Mapping[str, Node]):
         """
         first, _, rest = self._checked_key(key).partition("/")
         if not is_member_name(first):
-            raise KeyError(key)
+            raise NoSuchName(key, self.path, self)
         folder, writer = self._layout.folder, self._writer
         address = folder.address_of(first)[0]
 
@@ -434,13 +434,13 @@ class Group(Node, Mapping[str, Node]):
         with nullcontext() if writer is None else self._members.at(address):
             member = open_found(lambda: layouts.find_member(folder, first), open_it)
         if member is None or (rest and isinstance(member, Array)):
-            raise KeyError(key)
+            raise NoSuchName(key, self.path, self)
         if not rest:
             return member
         try:
             inner = member[rest]
         except KeyError:
-            raise KeyError(key) from None
+            raise NoSuchName(key, self.path, self) from None
         if isinstance(member, Table):
             return inner._detached(member)
         return inner
@@ -836,13 +836,13 @@ class Group(Node, Mapping[str, Node]):
         outer, _, last = self._checked_key(key).rpartition("/")
         owner = self[outer] if outer else self
         if isinstance(owner, Array):
-            raise KeyError(key)
+            raise NoSuchName(key, self.path, self)
         if isinstance(owner, Table):
             owner.remove_column(last)
         elif owner is not self:
             del owner[last]
         elif last not in self:
-            raise KeyError(key)
+            raise NoSuchName(key, self.path, self)
         elif self._layout.folder.full(last) in self._committed():
             self._remove_part(last)
         else:
@@ -851,7 +851,7 @@ class Group(Node, Mapping[str, Node]):
             try:
                 with self._members.closed_at(folder.address_of(last)[0]):
                     if last not in self:  # another thread has removed it
-                        raise KeyError(key)
+                        raise NoSuchName(key, self.path, self)
                     drop_copies(folder)
                     remove = partial(remove_dataset, folder, last, sync)
                     waiting(remove, DROPPED_WAIT)
@@ -1010,7 +1010,7 @@ class Group(Node, Mapping[str, Node]):
         with self._joined():
             full = self._layout.folder.full(name)
             if full not in self._committed():  # another thread has removed it
-                raise KeyError(name)
+                raise NoSuchName(name, self.path, self)
             self._retire(name)
             with self._check_writer().change() as change:
                 change.remove_member(full)

@@ -153,7 +153,7 @@ def _no_text(item: object) -> str:
     """Return a message about an object that is no text, with advice."""
     hint = ""
     if is_missing(item):
-        hint = ": only columns of tables have missing text"
+        hint = ": only columns of tables have missing text; NaN is a missing number"
     elif isinstance(item, bytes):
         hint = ": a dtype such as 'S8' is for bytes"
     elif isinstance(item, date):

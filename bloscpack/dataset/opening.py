@@ -16,7 +16,7 @@ from .._commit.writer import WAIT
 from .._format.dtypes import Array as Items
 from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
-from .._storage.paths import check_is_path
+from .._storage.paths import check_is_path, shown_name
 from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
@@ -253,19 +253,20 @@ def create_array(
     """
     check_is_path(path, "create_array(path, data)")
     check_new_path(path)
-    found, new, blocks = new_array(
-        path,
-        data,
-        layout,
-        shape,
-        dtype,
-        chunks=chunks,
-        shards=shards,
-        fill_value=fill_value,
-        dims=dims,
-        attrs=attrs,
-        **settings,
-    )
+    with naming_column(shown_name(path), "array"):
+        found, new, blocks = new_array(
+            path,
+            data,
+            layout,
+            shape,
+            dtype,
+            chunks=chunks,
+            shards=shards,
+            fill_value=fill_value,
+            dims=dims,
+            attrs=attrs,
+            **settings,
+        )
 
     def create(change: Change, prefix: str) -> None:
         found.create(change, prefix, new, blocks)
@@ -411,7 +412,8 @@ def create_table(
     check_new_path(path)
     found = table_class(layout)
     found.check_layout()
-    columns, labels = _new_columns(data, dtype, names, found.array_class.has_text)
+    with naming_column(shown_name(path), "table"):
+        columns, labels = _new_columns(data, dtype, names, found.array_class.has_text)
     new = {}
     stored = column_dims(
         found.array_class,

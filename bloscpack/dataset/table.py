@@ -17,6 +17,7 @@ from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType, Key
+from .._format.names import NoSuchName
 from .._format.text import TEXT
 from .._types import Json, JsonObject
 from . import frames
@@ -241,6 +242,8 @@ class Table(StoredRows, ItemsNode):
             If a chunk that holds some of the items is damaged or missing.
         """
         if isinstance(key, str):
+            if key not in self._columns:
+                raise NoSuchName(key, self.path, self.names)
             return self._columns[key]
         if isinstance(key, list) and is_names(key):
             return Selection(self, key)
@@ -552,7 +555,7 @@ class Table(StoredRows, ItemsNode):
         removed = name, self._masks().get(name)
         names = [other for other in self._columns if other not in removed]
         if name not in self._columns:
-            raise KeyError(name)
+            raise NoSuchName(name, self.path, self.names)
         if not names:
             raise exceptions.UsageValueError("a table must have a column")
         self._change_columns(names, {})

@@ -571,6 +571,10 @@ def detect(folder: Folder) -> Found:
         if folder.is_remote and not (folder.store.lists and folder.names("")):
             raise folder.store.no_dataset()
         known = name_folder(folder.names("") if folder.store.lists else ())
+        if not (folder.is_remote or folder.store.can_rename):
+            known = (
+                "a ZIP file without 'zarr.json': dataset.convert reads those of NumPy"
+            )
         missing = "expected a dataset, found %s" % (known or NO_DATASET)
         if folder.is_leftover:
             missing = (
