@@ -172,7 +172,7 @@ def opened(
             yield Opened(*texts, content, used, request.lost)
 
 
-def read_in_one_state(read: Callable[[], Result], *names: str) -> Result:
+def in_one_state(read: Callable[[], Result], *names: str) -> Result:
     """Return what a function returns, which opens what has these names.
 
     It is called again if a dataset changes meanwhile: a pipe can be read only once.

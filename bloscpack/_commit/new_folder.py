@@ -33,7 +33,7 @@ from .._format.zarr_metadata import ZARR_JSON
 from .._storage.base import on_error
 from .._storage.disk import NAME_PART, disk
 from .._storage.folder_store import FolderStore, LinkFound, NoFileFound, StaleDataset
-from .._storage.paths import name_is_taken
+from .._storage.paths import taken_error
 from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
 from .change import PRIVATE, PRIVATE_FOLDER, Datasets, check_mode, not_replaced
@@ -211,7 +211,7 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
         target.datasets.check_group(target.parent)
         return None
     if mode == "x":
-        raise name_is_taken(target.path)
+        raise taken_error(target.path)
     if not target.parent.is_folder(target.name):
         what = "a symbolic link" if os.path.islink(target.path) else "not a folder"
         text = "it is %s, and is not replaced by a dataset" % what

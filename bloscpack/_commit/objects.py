@@ -33,7 +33,7 @@ from .._engine.forks import Owner
 from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.base import on_error
-from .._storage.paths import name_is_taken
+from .._storage.paths import taken_error
 from .._storage.store import Conflict, Store
 from .._storage.upload import check_writable
 from ..exceptions import StorageError
@@ -398,7 +398,7 @@ class Claim:
         version = store.object_version(ZARR_JSON)
         if (version or store.names()) and not is_leftover(store):
             if self._mode == "x":
-                raise name_is_taken(store.root)
+                raise taken_error(store.root)
             if self._datasets.kind_of(store) is None:
                 raise not_replaced(store.root)
             self._datasets.check_independent(store)

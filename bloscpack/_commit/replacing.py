@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from .._storage.disk import NO_ROOM, disk
-from .._storage.paths import is_url, local_path, name_is_taken, shown_name
+from .._storage.paths import is_url, local_path, shown_name, taken_error
 from .._storage.stream import is_stream, open_stream, standard_stream
 from .._types import Path, StorageOptions
 from ..exceptions import UsageError, UsageValueError
@@ -99,7 +99,7 @@ def replacing(
         return
     name = os.fsdecode(path)
     if exclusive and os.path.lexists(name):
-        raise name_is_taken(name)
+        raise taken_error(name)
     real = os.path.realpath(name)
     # With `exclusive` a file that has been made since then is not replaced either.
     if exclusive or not os.path.exists(name):

@@ -159,26 +159,29 @@ def array_of(values: object) -> Array:
     """Return values as an array; raise `UsageError` for lists of different lengths."""
     if isinstance(values, numpy.ndarray):
         return values
-    with errors_to(raise_usage_error):
+    with foreign_items():
         return numpy.asanyarray(values)
 
 
-def raise_usage_error(error: Exception) -> None:
-    """Raise `UsageError` for an error of NumPy, or of a library that has the items.
+def foreign_items() -> errors_to:
+    """Raise `UsageError` for the errors of NumPy and of libraries that have the items.
 
     Arrow and pandas raise subclasses of `ValueError`, `NotImplementedError`, and
     `OverflowError` for times.
     """
-    if isinstance(error, OverflowError):
-        text = "a time does not fit the unit of others: %s"
-        raise DoesNotFit(text % error) from error
-    if isinstance(error, (ValueError, NotImplementedError)) and not isinstance(
-        error, UsageError
-    ):
-        text = "no array can have the items"
-        if type(error) is ValueError:  # of NumPy
-            text = "expected items of one shape"
-        raise UsageValueError("%s: %s" % (text, error)) from error
+
+    def translate(error: Exception) -> None:
+        if isinstance(error, OverflowError):
+            text = "a time does not fit the unit of others: %s"
+            raise DoesNotFit(text % error) from error
+        is_ours = isinstance(error, UsageError)
+        if isinstance(error, (ValueError, NotImplementedError)) and not is_ours:
+            text = "no array can have the items"
+            if type(error) is ValueError:  # of NumPy
+                text = "expected items of one shape"
+            raise UsageValueError("%s: %s" % (text, error)) from error
+
+    return errors_to(translate)
 
 
 def exact_array(values: object) -> Array:

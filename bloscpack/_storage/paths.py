@@ -30,7 +30,7 @@ HIDDEN = "?..."
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
-def name_is_taken(path: str) -> FileExistsError:
+def taken_error(path: str) -> FileExistsError:
     """Return the error for a name under which something new can't be written."""
     text = os.strerror(errno.EEXIST) + "; mode='w' or force=True replaces it"
     return FileExistsError(errno.EEXIST, text, path)

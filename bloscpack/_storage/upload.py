@@ -15,7 +15,7 @@ from .._engine.forks import Owner
 from .._types import StorageOptions
 from ..exceptions import UsageError
 from .file_systems import Location
-from .paths import name_is_taken, public_name
+from .paths import public_name, taken_error
 from .urls import scheme_of
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ def _check_free(fs: AbstractFileSystem, path: str, location: Location) -> None:
         fs.invalidate_cache()
         exists = fs.exists(path)
     if exists:
-        raise name_is_taken(location.name)
+        raise taken_error(location.name)

@@ -12,13 +12,7 @@ from typing import Any
 
 import numpy
 
-from .._format.dtypes import (
-    Array,
-    DType,
-    check_least_time,
-    exact_array,
-    raise_usage_error,
-)
+from .._format.dtypes import Array, DType, check_least_time, exact_array, foreign_items
 from .._format.text import TEXT, empty_item
 from .._types import JsonObject
 from ..exceptions import (
@@ -131,7 +125,7 @@ def with_missing(items: Any) -> Any:
     and ``pandas.NA`` are missing. It has the text ``''`` in their place. So are bytes.
     """
     is_lazy = hasattr(items, "divisions")  # of Dask
-    with errors_to(raise_usage_error):
+    with foreign_items():
         if hasattr(items, "isna") and hasattr(items, "dtype") and not is_lazy:
             items = items_of_pandas(items)
         elif hasattr(items, "is_null"):

@@ -25,13 +25,7 @@ from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import ZARR_JSON, encode_json
 from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
-from .._storage.paths import (
-    check_ending,
-    is_url,
-    local_path,
-    name_is_taken,
-    without_url,
-)
+from .._storage.paths import check_ending, is_url, local_path, taken_error, without_url
 from .._storage.store import Store
 from .._types import Path, StorageOptions
 from ..constants import MAGIC
@@ -224,7 +218,7 @@ def creating_member(
     found = find_member(folder, name)
     if found is not None:
         if mode == "x":
-            raise name_is_taken(path)
+            raise taken_error(path)
         close()
     with writer.change() as change:
         if not change.make_room(full):

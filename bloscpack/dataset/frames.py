@@ -15,8 +15,8 @@ import numpy
 
 from .._engine.threads import ordered
 from .._format.dtypes import Array as Items
-from .._format.dtypes import Key, check_text, raise_usage_error
-from ..exceptions import UsageTypeError, UsageValueError, errors_to
+from .._format.dtypes import Key, check_text, foreign_items
+from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type, fitting_unit, metadata_of, native
 from .columns import check_different, dtype_of_rows, items_of_pandas, naming_column
@@ -90,7 +90,7 @@ def items_by_name(
     check_different([column.name for column in series])
     found = {}
     for column in series:
-        with naming_column(column.name), errors_to(raise_usage_error):
+        with naming_column(column.name), foreign_items():
             found[column.name] = items_of_pandas(column)
     return found
 

@@ -26,7 +26,7 @@ from .._compat import import_extra
 from .._format.dtypes import Array as Items
 from .._format.zarr_metadata import MASK, encode_mask, with_mask
 from .._storage.base import on_error
-from .._storage.paths import is_url, local_path, name_is_taken
+from .._storage.paths import is_url, local_path, taken_error
 from .._types import JsonObject, Path, StorageOptions
 from ..args import known_settings
 from ..exceptions import DoesNotFit, StorageError, UsageTypeError, UsageValueError
@@ -186,7 +186,7 @@ def from_xarray(
             if mode != "a" and not changes:
                 if where in whole and mode == "x":
                     name = os.path.join(whole.path, where)
-                    raise name_is_taken(name)
+                    raise taken_error(name)
                 computed = {name: node.compute() for name, node in nodes.items()}
                 new = _all_encoded(computed, given)
                 if where in whole:

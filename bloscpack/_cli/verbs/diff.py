@@ -28,14 +28,7 @@ from ...log import printable
 from .. import exit_codes
 from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import STREAM, console, warn_of_rest_in, warn_of_unread
-from ..contents import (
-    BYTES,
-    Opened,
-    bytes_of,
-    check_options,
-    opened,
-    read_in_one_state,
-)
+from ..contents import BYTES, Opened, bytes_of, check_options, in_one_state, opened
 from ..progress import Bar, shown
 from ..row_text import MISSING, json_values
 from ..text import json_text, say_json, shorten, table
@@ -79,9 +72,7 @@ def run(args: Namespace) -> int:
         raise exit_codes.WrongUsage("one of two files can be standard input, not both")
     try:
         with shown(args.a, None, args.progress) as bar:
-            found, a, b = read_in_one_state(
-                partial(_compare, args, bar), args.a, args.b
-            )
+            found, a, b = in_one_state(partial(_compare, args, bar), args.a, args.b)
         for each in (a, b):
             warn_of_unread(each.name, each.lost)
             if not each.member:

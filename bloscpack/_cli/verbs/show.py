@@ -7,7 +7,7 @@ rows of the text.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy
@@ -22,15 +22,7 @@ from ...dataset.frames import time_texts
 from ...log import printable
 from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import console, shown_input, warn_of_unread
-from ..contents import (
-    Opened,
-    check_options,
-    describe,
-    opened,
-    read_in_one_state,
-    rows_of,
-    selected,
-)
+from ..contents import check_options, describe, in_one_state, opened, rows_of, selected
 from ..progress import shown
 from ..row_text import MOST_ROWS, fitted, json_rows, row_lines, shown_spans
 from ..text import UNKNOWN, member_lines, say_json, short, size_text
@@ -71,7 +63,7 @@ def run(args: Namespace) -> None:
     options = reading_options(args)
     fields = None if args.fields is None else args.fields.split(",")
 
-    def read() -> tuple[Opened, JsonObject, list[str]]:
+    def read() -> tuple[JsonObject, Sequence[str], list[str]]:
         with opened(args.file_, args.nthreads, options) as found:
             check_options(options, found)
             lines: Iterable[str]
@@ -103,15 +95,15 @@ def run(args: Namespace) -> None:
                 if args.json:
                     described["parts"] = [_part(*part) for part in parts]
                     described["is_cut"] = is_cut
-            return found, described, [] if args.json else [*lines]
+            return described, found.lost, [] if args.json else [*lines]
 
     with shown(args.file_, None, args.progress) as bar:
-        found, described, lines = read_in_one_state(read, args.file_)
+        described, lost, lines = in_one_state(read, args.file_)
     if args.json:
         say_json(described)
     else:
         console.say_all(chain(_head(described), [""], lines))
-    warn_of_unread(found.name, found.lost)
+    warn_of_unread(described["file"], lost)
 
 
 def _part(span: range, part: Rows) -> JsonObject:
