@@ -119,6 +119,8 @@ def attempts(path: str) -> Iterator[None]:
 
 def _file_kind(path: str) -> str:
     """Return what a file is that is no dataset, and what reads it; '' if unknown."""
+    if not os.path.isfile(path):
+        return ""  # opening a named pipe would wait
     begin, size = b"", 0
     with suppress(OSError), open(path, "rb") as fp:
         begin, size = fp.read(PREFIX_LENGTH), os.fstat(fp.fileno()).st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from pathlib import Path
@@ -27,6 +28,8 @@ FOREIGN = {
         "an HDF5 file, which .*convert",
     ),
 }
+if hasattr(os, "mkfifo"):
+    FOREIGN["a"] = os.mkfifo, "found a file: "
 
 
 @pytest.mark.parametrize("name", FOREIGN)
