@@ -38,6 +38,10 @@ Result = TypeVar("Result")
 LOCKS = "/proc/locks"
 # Maximum number of characters of the name of a process.
 MAX_NAME = 64
+# Number of seconds that opening, replacing or removing a member waits: another thread
+# may have dropped the last reference to it, and not unlocked it yet, or may be letting
+# its group commit it.
+DROPPED_WAIT = 1.0
 # Shortest and longest pause between two attempts to take a lock, in seconds.
 PAUSE = 0.01
 MAX_PAUSE = 0.1

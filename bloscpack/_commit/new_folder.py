@@ -38,7 +38,7 @@ from ..exceptions import StorageError, UsageValueError
 from .access import Model, NewAccess
 from .change import PRIVATE, PRIVATE_FOLDER, Datasets, check_mode, not_replaced
 from .folder_change import FolderChange, naming_dataset
-from .locking import FolderLock
+from .locking import DROPPED_WAIT, FolderLock, waiting
 from .ownership import AccessLimits
 
 # Says whether a folder that is no dataset may be replaced. The attributes of an input.
@@ -166,7 +166,7 @@ def unfinished(
     The block makes the dataset there, which gets its name when the block ends; the one
     that it replaces is locked until then.
     """
-    lock = check_target(target, mode, is_old)
+    lock = waiting(lambda: check_target(target, mode, is_old), DROPPED_WAIT)
     with nullcontext() if lock is None else closing(lock):
         if lock is None:
             os.makedirs(target.parent.root, exist_ok=True)
@@ -217,11 +217,11 @@ def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock
         text = "it is %s, and is not replaced by a dataset" % what
         raise StorageError(errno.EEXIST, text, target.path)
     folder = target.folder()
+    target.datasets.check_independent(folder)
+    target.datasets.check_group(target.parent)  # whose writer may be making the folder
     is_other = bool(folder.names()) and target.datasets.kind_of(folder) is None
     if is_other and (is_old is None or not is_old(target.path)):
         raise not_replaced(target.path)
-    target.datasets.check_independent(folder)
-    target.datasets.check_group(target.parent)
     lock = FolderLock(folder)
     with on_error(lock.close):
         _check_no_writer(folder, target.datasets)

@@ -28,10 +28,10 @@ from ..log import notice
 from .array import Array as Array
 from .dask_write import from_dask as from_dask
 from .folder import Folder, store_at
-from .group import NOT_BUFFERED, make_group, open_found, open_node
+from .group import NOT_BUFFERED, make_group, open_at
 from .group import Group as Group
 from .group import create_group as create_group
-from .layouts import detect, find_any
+from .layouts import find_any
 from .node import Attributes as Attributes
 from .node import Node
 from .opening import Options
@@ -309,10 +309,7 @@ def _open(
         creation |= {"mode": "w" if mode == "w" else "x", "sync": options.sync}
         creation |= {"buffered": True} if options.buffered else {}
         return create(path, storage_options=storage_options, **creation)
-    found: Any = open_found(
-        lambda: detect(Folder.open(path, storage_options)),
-        lambda found: open_node(found, options),
-    )
+    found: Any = open_at(path, storage_options, options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

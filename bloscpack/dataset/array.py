@@ -142,9 +142,9 @@ class Array(StoredArray, ItemsNode):
             return self.reopens
         return super().__reduce__()
 
-    def _take_layout(self, layout: ArrayLayout) -> None:
+    def _take_layout(self, layout: ArrayLayout, writer: Writer | None = None) -> None:
         old = self._layout
-        super()._take_layout(layout)
+        super()._take_layout(layout, writer)
         old.close_files()
 
     # Reading
@@ -182,13 +182,14 @@ class Array(StoredArray, ItemsNode):
             If a chunk that holds some of the items is damaged or missing.
         """
         opened = self._opened
-        if opened.writer is None and not (opened.closed or opened.layout.by_field):
+        view = opened.view
+        if view.writer is None and not (opened.closed or view.layout.by_field):
             # Reading one array of files compares them: no `_read`, for speed.
             try:  # `suppress` takes longer
-                return opened.layout.reader.get(key)
+                return view.layout.reader.get(key)
             except Joined:
                 pass
-        return self._read(lambda: self._now.layout.reader.get(key))
+        return self._read(lambda: self._layout.reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.

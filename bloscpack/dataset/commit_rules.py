@@ -29,8 +29,8 @@ from .._storage.paths import check_ending, is_url, local_path, taken_error, with
 from .._storage.store import Store
 from .._types import Path, StorageOptions
 from ..constants import MAGIC
-from ..exceptions import FormatError, StorageError, UsageValueError
-from .folder import Folder, store_at
+from ..exceptions import FormatError, UsageValueError
+from .folder import Folder, Joined, store_at
 from .layouts import LAYOUTS, Found, committing, document_of, find, find_member, load
 
 
@@ -142,17 +142,12 @@ def writer_for(
     call = None if by_name is None else load(by_name)
 
     def check() -> None:
-        """Raise `StorageError` if a group has got one writer, which changes this.
+        """Raise `Joined` if a group has got one writer, which changes this.
 
         Called when the dataset is locked: until then, another program may do that.
         """
         if layout == "zarr" and committing(found) is not None:
-            raise StorageError(
-                errno.ESTALE,
-                "another program has changed it as a whole since it was opened, so "
-                "that it has one writer: open it again",
-                folder.path(),
-            )
+            raise Joined(folder.path())
 
     def prepare(change: Change) -> None:
         if is_shared:
@@ -192,12 +187,13 @@ def _group_writer(folder: Folder) -> Writer:
 
 
 class Member(os.PathLike[str]):
-    """The place of a new member in a group whose document commits it.
+    """The place of a new member in a group.
 
-    `add` creates it there and opens it: `Group._add` with its name.
+    If the document of the group commits it, `add` creates it there and opens it:
+    `Group._add` with its name. None means that it is a dataset of its own.
     """
 
-    def __init__(self, path: str, add: Callable[..., Any]) -> None:
+    def __init__(self, path: str, add: Callable[..., Any] | None) -> None:
         self._path, self.add = path, add
 
     def __fspath__(self) -> str:

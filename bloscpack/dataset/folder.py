@@ -79,9 +79,12 @@ def check_member_name(what: str, name: object) -> None:
 
 
 class Joined(AboutPath):
-    """The document of a group commits a dataset since it was opened."""
+    """The document of a group commits a dataset since it was found or opened."""
 
-    text = "a group commits it since it was opened: open it again"
+    text = (
+        "another program has changed it as a whole since it was opened, so that it has "
+        "one writer: open it again"
+    )
 
 
 def rows_removed(path: str) -> StorageError:

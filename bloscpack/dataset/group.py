@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from numpy.typing import DTypeLike
 
 from .._commit.change import Change
-from .._commit.locking import waiting
+from .._commit.locking import DROPPED_WAIT, waiting
 from .._commit.new_folder import remove_leftovers
 from .._commit.pin import DatasetChanged, Pin
 from .._commit.tree import Tree, TreeState
@@ -56,7 +56,7 @@ from .commit_rules import (
     replacing_member,
     writer_for,
 )
-from .folder import Folder, attempts, check_member_name, is_member_name
+from .folder import Folder, Joined, attempts, check_member_name, is_member_name
 from .items import checked_shape
 from .labels import given_attrs
 from .layouts.base import GroupLayout
@@ -65,9 +65,6 @@ from .table import Table
 
 Kind = TypeVar("Kind", bound=Node)
 
-# Number of seconds that opening or removing a member waits: another thread may
-# have dropped the last reference to it, and not unlocked it yet.
-DROPPED_WAIT = 1.0
 # Maximum number of members that the repr of a group shows, those inside of members
 # included.
 SHOWN_MEMBERS = 100
@@ -128,12 +125,17 @@ def open_found(
 ) -> Any:
     """Return what `open_it` makes of what `find` returns; None for None.
 
-    Both are called again if another program has replaced it in between.
+    Both are called again if another thread or program has replaced it in between, or
+    has let a group commit it.
     """
-    seen: object = None
+    seen, left = object(), layouts.MAX_REPLACED
     while found := find():
+        left -= 1
         try:
             return open_it(found)
+        except (StaleDataset, Joined):
+            if not left:
+                raise
         except (FormatError, FileNotFoundError):
             if found.folder.is_remote:
                 raise
@@ -142,6 +144,16 @@ def open_found(
             if before == seen:
                 raise
     return None
+
+
+def open_at(
+    path: Path, storage_options: StorageOptions | None, options: opening.Options
+) -> Any:
+    """Open the dataset at a path or a URL."""
+    return open_found(
+        lambda: layouts.detect(Folder.open(path, storage_options)),
+        lambda found: open_node(found, options),
+    )
 
 
 def _tidy_up(folder: Folder) -> None:
@@ -316,7 +328,7 @@ class OpenMembers(NamedLocks):
         if before is None or before.root.content != now.root.content:
             changed.add("")  # the group itself
         for member in self._all().values():
-            if member._opened.folder.tree is tree and not member._opened.closed:
+            if member._opened.view.folder.tree is tree and not member._opened.closed:
                 member._renew(changed)
 
     def _all(self) -> dict[str, Any]:
@@ -372,9 +384,9 @@ class Group(Node, Mapping[str, Node]):
 
     def flush(self) -> None:
         """Write what waits in memory of all members that are open for changes."""
-        writer = self._check_writer("flush")
+        writer, folder = self._check_writer("flush"), self._opened.view.folder
         with ExitStack() as stack:  # an error of one does not stop the others
-            for member in self._members.inside(self._opened.folder.address_of()[0]):
+            for member in self._members.inside(folder.address_of()[0]):
                 if member._writer is not writer:
                     stack.callback(Node.flush, member)
             writer.flush()
@@ -384,11 +396,12 @@ class Group(Node, Mapping[str, Node]):
 
         The changes of other threads are made first.
         """
-        writer, call = self._writer, "leave" if self._part else "close"
+        view = self._opened.view
+        writer, call = view.writer, "leave" if view.folder.prefix else "close"
         with nullcontext() if writer is None else writer.closing(call):
             self._now.closed = True
         if writer is not None:
-            self._members.close(self._opened.folder.address_of()[0])
+            self._members.close(view.folder.address_of()[0])
         super().close()
 
     # Members
@@ -448,8 +461,12 @@ class Group(Node, Mapping[str, Node]):
     def _look(self) -> None:
         """Read what other programs have changed, if they may have changed it."""
         if self._writer is not None and self._block is None and self.commits_members:
-            tree = self._opened.folder.tree
-            (tree.read if tree.store.is_remote else tree.renew)()
+            self._present()
+
+    def _present(self) -> TreeState:
+        """Return the documents as they are now."""
+        tree = self._opened.view.folder.tree
+        return tree.read() if tree.store.is_remote else tree.renew()
 
     def _checked_key(self, key: object) -> str:
         self._ask("read")
@@ -462,9 +479,7 @@ class Group(Node, Mapping[str, Node]):
         writer, own = self._writer, member._writer
         part = member._layout.folder.prefix[:-1]  # makes its draft, too
         if own is not None and own is not writer:
-            tree = self._opened.folder.tree
-            now = tree.read() if part and tree.store.is_remote else tree.renew()
-            if part and now.members is not None:  # the group commits it now
+            if part and self._present().members is not None:  # the group commits it now
                 member.close()
                 return cast(Kind, self[name])
             own.outer = writer
@@ -764,10 +779,14 @@ class Group(Node, Mapping[str, Node]):
             return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
         folder.check_name()  # another group may have got it
-        with (
-            self._members.closed_at(address) if replaces else self._members.at(address)
-        ):
-            created = self._adopted(last, create(address, *data, **options))
+        members, place = self._members, Member(address, None)
+        try:
+            with members.closed_at(address) if replaces else members.at(address):
+                created = self._adopted(last, create(place, *data, **options))
+        except CommitsMembers:
+            if self._present().members is None:
+                raise
+            return self._created(create, last, *data, **options)  # it does so by now
         if self.closed:
             created.close()
         return created
@@ -921,12 +940,12 @@ class Group(Node, Mapping[str, Node]):
 
     def _end_block(self, block: Block) -> None:
         """Let all that is open have the state after a block."""
-        tree, settled = self._opened.layout.folder.tree, set[int]()
+        tree, settled = self._opened.view.folder.tree, set[int]()
         known = list(block.drafts.values())
         for node, draft in sorted(known, key=lambda pair: isinstance(pair[0], Array)):
             if id(node._opened) not in settled:
                 node._settle(block, draft, tree)
-            columns = (node._opened.columns or {}).values()  # those of a table
+            columns = (node._opened.view.columns or {}).values()  # those of a table
             settled.update(id(column._opened) for column in columns)
         for address, member in block.opened.items():
             if not member.closed:
@@ -976,13 +995,14 @@ class Group(Node, Mapping[str, Node]):
                     held.enter_context(closing(writer_for(member, sync)))
                     return
                 try:
-                    held.enter_context(known._check_writer().turn(holds=False))
+                    held.enter_context(known._check_writer("info").turn(holds=False))
                 except UsageValueError:
                     if not known.closed:
                         raise
                     take(member)  # another thread has closed it
                     return
                 locked.append(known)  # this program has locked it
+                member.folder.check_name()  # and not one that it has replaced
                 known.flush()
 
             def hold(member: layouts.Found) -> None:
@@ -1001,7 +1021,7 @@ class Group(Node, Mapping[str, Node]):
                 folder.address_of(n)[0]: n for n in folder.tree.state.members or ()
             }
             for node in self._members.inside(address):
-                path = members.get(node._opened.folder.address_of()[0])
+                path = members.get(node._opened.view.folder.address_of()[0])
                 if path is not None and node._writer is not writer:
                     node._join(writer, folder.child(path))
 

@@ -77,65 +77,93 @@ def one_call(method: Method) -> Method:
     return cast(Method, called)
 
 
-class Opened:
-    """What is known of an open array, table or group; its objects share it.
+def _refuse(folder: Folder) -> object:
+    """Raise the error of a dataset that is closed, instead of opening its files."""
+    return ask("read", None, folder.path(), is_closed=True)
+
+
+class View:
+    """What is known of an open array, table or group at one moment.
+
+    Another one replaces it as a whole, so that no thread takes parts of two states
+    for one: the files of a member, with the writer of the group that commits it now.
 
     Attributes
     ----------
     writer
         The right to change it; None for reading.
-    open
-        Opens its files in a folder.
     folder
         Its folder.
+    open
+        Opens its files in a folder.
     layout
-        Its files.
+        Its files, which are opened when they are used.
     columns
         The columns of a table, when they have been used.
     values
         The attributes under the key "known", once they are read. `setdefault` does not
         replace the values of a change by another thread.
-    closed
-        Whether it was closed.
     """
 
     layout: Any
     columns: Any = None
+
+    def __init__(
+        self, writer: Writer | None, folder: Folder, open_it: Any, layout: Any = None
+    ) -> None:
+        self.writer, self.folder, self.open = writer, folder, open_it
+        self.values: dict[str, JsonObject] = {}
+        if layout is not None:
+            self.layout = layout
+
+    @property
+    def has_layout(self) -> bool:
+        """Whether the files were used."""
+        return "layout" in vars(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """Open the files; of two threads, the first one does it for both."""
+        if name != "layout":
+            raise AttributeError(name)
+        return vars(self).setdefault(name, self.open(self.folder))
+
+
+class Opened:
+    """What is open of an array, a table or a group; its objects share it.
+
+    Attributes
+    ----------
+    view
+        What is known of it now.
+    closed
+        Whether it was closed.
+    """
+
     closed = False
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
-        self.writer = writer
-        self.values: dict[str, JsonObject] = {}
-        self.open: Any = layout.__reduce__()[0]
-        self.take(layout)
+        self.view = View(writer, layout.folder, layout.__reduce__()[0], layout)
 
-    def take(self, layout: NodeLayout) -> None:
-        """Have these files from now on."""
-        self.layout, self.folder = layout, layout.folder
-
-    def __getattr__(self, name: str) -> Any:
-        """Open the files, of which `open_again` has dropped the former ones."""
-        if name != "layout" or "folder" not in vars(self):
-            raise AttributeError(name)
-        ask("read", None, self.folder.path(), self.closed)
-        return vars(self).setdefault(name, self.open(self.folder))
-
-    def open_again(self, like: NodeLayout, tree: Tree) -> None:
-        """Let `layout` open the files of the state that a tree has, when it is used."""
-        self.folder = Folder(like.folder.store, like.folder.prefix, tree)
-        self.folder.node = like.folder.node  # another one is not taken for it
-        old = vars(self).pop("layout", None)
-        if old is not None and old is not like:
-            old.close_files()
+    def open_again(self, like: NodeLayout, tree: Tree, draft: View) -> None:
+        """Open the files of the state that a tree has, when they are used."""
+        before, folder = self.view, Folder(like.folder.store, like.folder.prefix, tree)
+        folder.node = like.folder.node  # another one is not taken for it
+        view = View(before.writer, folder, before.open)
+        view.values = draft.values
+        if draft.columns is not None:
+            view.columns = {**(before.columns or {}), **draft.columns}
+        self.view = view
+        if before.has_layout and before.layout is not like:
+            before.layout.close_files()
 
     def close(self) -> None:
         """Let its objects be closed, and close the files."""
-        self.closed = True
-        layout = vars(self).get("layout")
-        for array in () if layout is None else layout.arrays().values():
+        self.closed, view = True, self.view
+        view.open = _refuse
+        for array in view.layout.arrays().values() if view.has_layout else ():
             array.reader.closed = True
             array.close_files()
-        for column in (self.columns or {}).values():
+        for column in (view.columns or {}).values():
             column._now.close()
 
 
@@ -146,7 +174,7 @@ class Node:
         self._opened = Opened(layout, writer)
         tree = layout.folder.tree
         if isinstance(tree, Draft):  # others must not see this state
-            self._opened.open_again(layout, tree.before)
+            self._opened.open_again(layout, tree.before, self._opened.view)
             if self._block is not None:
                 self._block.layouts[layout.folder.prefix] = layout
         self.path: str = layout.folder.path()
@@ -158,7 +186,7 @@ class Node:
     @property
     def _now(self) -> Opened:
         """What this thread knows: in a block, as the block leaves it."""
-        opened, writer = self._opened, self._opened.writer
+        opened, writer = self._opened, self._opened.view.writer
         if writer is None or writer.current is None:
             return opened
         block = writer.block
@@ -172,22 +200,22 @@ class Node:
 
     def _open_draft(self, block: Block) -> Opened:
         """Return what a block knows that uses this for the first time."""
-        opened = self._opened
-        folder = opened.folder.within(block.change)
+        view = self._opened.view
+        folder = view.folder.within(block.change)
         known = block.layouts.get(folder.prefix)
         if known is None:
-            known = block.layouts[folder.prefix] = opened.open(folder)
-        return Opened(known, opened.writer)
+            known = block.layouts[folder.prefix] = view.open(folder)
+        return Opened(known, view.writer)
 
     def _join(self, writer: Writer, folder: Folder) -> None:
         """Be a member of a group that commits it from now on, with one writer."""
-        before, opened = self._writer, self._opened
-        opened.folder, opened.writer = folder, writer
-        self._take_layout(opened.open(folder))
-        if before is not None and before is not writer:
-            before.close()
-            if before.buffers:
-                self._let_wait()
+        before, view = self._writer, self._opened.view
+        assert before is not None
+        with before.replacing():
+            self._take_layout(view.open(folder), writer)
+        before.close()
+        if before.buffers:
+            self._let_wait()
 
     def _renew(self, changed: Collection[str]) -> None:
         """Take over what another writer has changed.
@@ -196,37 +224,35 @@ class Node:
         ones.
         """
         opened = self._opened
-        layout, folder = vars(opened).get("layout"), opened.folder
-        if layout is not None:
-            layout.close_files()
+        view, folder = opened.view, opened.view.folder
+        if view.has_layout:
+            view.layout.close_files()
         if not any((path + "/").startswith(folder.prefix) for path in changed):
             return
-        opened.values = {}
         with suppress(FormatError, FileNotFoundError, StaleDataset):
-            new = opened.open(folder)
-            if layout is None or layout.is_same(new):
+            new = view.open(folder)
+            if not view.has_layout or view.layout.is_same(new):
                 self._take_layout(new)
                 return
         opened.close()
 
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         """Take over the state after a block, in which it was `draft`."""
-        opened, path = self._opened, draft.layout.folder.prefix
+        opened, path = self._opened, draft.view.folder.prefix
         if block.change.is_committed and not draft.closed:
-            opened.open_again(draft.layout, tree)
-            opened.values = draft.values
+            opened.open_again(draft.view.layout, tree, draft.view)
         elif block.change.is_committed or block.has_created(path):
             opened.close()
 
     @property
     def _layout(self) -> Any:
         """Its files."""
-        return self._now.layout
+        return self._now.view.layout
 
     @property
     def _writer(self) -> Writer | None:
         """The right to change it; None if it was opened for reading."""
-        return self._opened.writer
+        return self._opened.view.writer
 
     @property
     def _block(self) -> Block | None:
@@ -285,7 +311,7 @@ class Node:
                     folder.check_name()  # a writer removes the files one by one
                     raise
                 self._take_layout(layout)
-            self._now.values = {}
+            self._now.view.values = {}
 
     def _reopened(self) -> Any:
         """Return the layout, opened again, as a member of a group that commits it now.
@@ -302,12 +328,23 @@ class Node:
             raise StaleDataset(self.path)
         return new
 
-    def _take_layout(self, layout: Any) -> None:
-        self._now.take(layout)
+    def _take_layout(self, layout: Any, writer: Writer | None = None) -> None:
+        """Have these files, and this writer, if there is another one."""
+        view = self._now.view
+        self._now.view = View(writer or view.writer, layout.folder, view.open, layout)
 
-    def _ask(self, call: str) -> Does:
-        """Return what a call does now; raise its error if it is refused."""
-        return ask(call, self._writer, self.path, self.closed)
+    def _ask(self, call: str, closed: bool | None = None) -> Does:
+        """Return what a call does now; raise its error if it is refused.
+
+        `closed` says whether it was closed; None to look.
+        """
+        writer, is_closed = self._writer, self.closed if closed is None else closed
+        try:
+            return ask(call, writer, self.path, is_closed)
+        except UsageError:
+            if self._writer is writer:
+                raise
+            return self._ask(call, closed)  # with the writer of its group
 
     def _check_writer(self, call: str = "change") -> Writer:
         """Return the writer; raise the error of a call if it is refused."""
@@ -322,6 +359,7 @@ class Node:
             if writer is not None and self.closed:
                 writer.flush_rows(self._part)  # if another one has removed it: an error
             raise
+        writer = self._writer  # perhaps that of its group, since it was asked
         assert writer is not None
         return writer
 
@@ -360,16 +398,20 @@ class Node:
         What waits in memory is written, after the change of another thread. If that
         fails, it stays open, unless there can be no second attempt.
         """
-        writer, part = self._writer, self._part
+        view = self._opened.view
+        writer, part = view.writer, view.folder.prefix[:-1]
         call = "leave" if part else "close"
         with nullcontext() if writer is None else writer.closing(call):
+            if self._writer is not writer:  # a group commits it now
+                self.close()
+                return
             try:
                 if writer is not None and part:
                     writer.buffers.pop(part, None)
                 elif writer is not None:
                     writer.close()
                 if not part:
-                    self._opened.folder.close()
+                    view.folder.close()
                 if self._around is not None and self._closes_around:
                     self._closes_around = False  # it closes this
                     self._around.close()
@@ -378,13 +420,13 @@ class Node:
 
     def _let_wait(self) -> None:
         """Let changes wait in memory, as with ``buffered=True``."""
-        writer, opened = self._check_writer(), self._opened
-        writer.buffers[self._part] = WriteBuffer(writer, opened.folder, opened.open)
+        writer, view = self._check_writer(), self._opened.view
+        writer.buffers[self._part] = WriteBuffer(writer, view.folder, view.open)
 
     @property
     def _part(self) -> str:
         """Its path in the table or group with which it has its writer; '' for none."""
-        return self._opened.folder.prefix[:-1]
+        return self._opened.view.folder.prefix[:-1]
 
     def __enter__(self: Self) -> Self:
         return self
@@ -439,25 +481,22 @@ class ItemsNode(Node):
         this writer has failed after its commit point. `ShardFiles.load` compares the
         files of one array.
         """
-        writer = self._opened.writer
-        try:  # columns ask themselves
-            sees = ask(call, writer, self.path, self._now.closed)
-        except UsageError:
-            if self._opened.writer is writer:
-                raise
-            return self._read(function, call)  # with the writer of its group
+        writer = self._writer
+        sees = self._ask(call, self._now.closed)  # columns ask themselves
         if sees is FRESH:
             self._layout.renew()
             if self._ask("info") is not sees:  # another thread has closed it
                 self._now.close()
         try:
             is_one = sees in (NOW, FRESH) or not self._has_parts
-            if is_one or self._layout.folder.is_remote:
-                return function() if writer is None else writer.read(function)
-            return self._read_parts(function)
+            if not (is_one or self._layout.folder.is_remote):
+                return self._read_parts(function)
+            result = function() if writer is None else writer.read(function)
+            if self._writer is writer:
+                return result
         except Joined:
             self._follow()
-            return self._read(function, call)
+        return self._read(function, call)
 
     def _read_parts(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads files, all of one epoch."""
@@ -466,7 +505,7 @@ class ItemsNode(Node):
             if self._read_epoch != epoch:
                 self._follow()
                 self._layout.close_files()
-                self._check_rows()
+                super()._read(self._check_rows)
                 self._read_epoch = epoch
             result = function()
             if self._layout.folder.tree.renew().root.epoch == epoch:
@@ -479,7 +518,12 @@ class ItemsNode(Node):
         If it was opened for changes, the first change of the group has failed: it reads
         its own documents.
         """
-        if self._layout.folder.tree.state.is_committed_around:
+        writer = self._writer
+        if not self._layout.folder.tree.state.is_committed_around:
+            return
+        with nullcontext() if writer is None else writer.replacing():
+            if self._writer is not writer:  # it has joined the group meanwhile
+                return
             new = self._reopened()
             for name, array in self._layout.arrays().items():
                 now = new.arrays().get(name, array)
@@ -517,10 +561,10 @@ class Attributes(MutableMapping[str, "Json"]):
         self._node = node
 
     def _loaded(self) -> JsonObject:
-        values = self._node._now.values
-        known = values.get("known")
+        view = self._node._now.view
+        known = view.values.get("known")
         if known is None:
-            known = values.setdefault("known", self._node._layout.read_attributes())
+            known = view.values.setdefault("known", view.layout.read_attributes())
         return known
 
     def _change(self, edit: Callable[[JsonObject], JsonObject]) -> None:
@@ -531,7 +575,7 @@ class Attributes(MutableMapping[str, "Json"]):
             renews = isinstance(layout, ArrayLayout) and layout.changed_elsewhere
 
             def take_over() -> None:
-                node._now.values["known"] = values
+                node._now.view.values["known"] = values
                 if isinstance(layout, ArrayLayout) and renews:
                     layout.committed(layout.shape)
 

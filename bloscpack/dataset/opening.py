@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from .._commit.change import Change
-from .._commit.locking import waiting
+from .._commit.locking import DROPPED_WAIT, waiting
 from .._commit.writer import WAIT
 from .._format.dtypes import Array as Items
 from .._storage.base import on_error
@@ -286,16 +286,20 @@ def created_at(
 ) -> Any:
     """Return a new dataset, open for changes, which `create` writes.
 
-    If the document of the group around it commits its members, it is one of them.
+    If the document of the group around it commits its members, it is one of them; for
+    a member of an open group that does so by now, the error is `CommitsMembers`.
     """
+    is_member = isinstance(path, Member)
     if isinstance(path, Member):
-        return path.add(layout, mode, create, options.buffered)
+        if path.add is not None:
+            return path.add(layout, mode, create, options.buffered)
+        path = os.fspath(path)
     group: Any = import_module(__package__ + ".group")  # which imports this module
     try:
         with new_dataset(path, layout, mode, options.sync, storage_options) as change:
             create(change, "")
     except CommitsMembers as error:
-        if error.path is None:
+        if is_member or error.path is None:
             raise
         around = detect(Folder.open(error.path, storage_options))
         name = os.path.basename(os.fsdecode(path).rstrip("/" + os.sep))
@@ -304,7 +308,8 @@ def created_at(
             options,
             lambda owner: owner._add(name, layout, mode, create, options.buffered),
         )
-    return group.open_node(detect(Folder.open(path, storage_options)), options)
+    open_it = partial(group.open_at, path, storage_options, options)
+    return waiting(open_it, DROPPED_WAIT)
 
 
 def new_array(

@@ -35,11 +35,10 @@ from .columns import (
     naming_column,
     with_masks,
 )
-from .folder import Folder
 from .items import checked_shape, items_of
 from .labels import given_attrs
 from .layouts.base import NewArray, NewColumn, TableLayout
-from .node import ItemsNode, Opened, Result, import_dask, one_call
+from .node import ItemsNode, Opened, Result, View, import_dask, one_call
 from .rows import append_rows, as_columns
 
 if TYPE_CHECKING:
@@ -104,61 +103,29 @@ class Table(StoredRows, ItemsNode):
     @property
     def _columns(self) -> dict[str, Array]:
         """The columns by name: a dictionary that is replaced, and never changed."""
-        now = self._now
-        if now.columns is None:
-            vars(now).setdefault("columns", self._made_of(now.layout, {}))
-        found: dict[str, Array] = now.columns
+        view = self._now.view
+        if view.columns is None:
+            made = _made_of(view.layout, {}, view.writer)
+            vars(view).setdefault("columns", made)
+        found: dict[str, Array] = view.columns
         return found
-
-    def _made_of(
-        self, layout: TableLayout, known: Mapping[str, Array]
-    ) -> dict[str, Array]:
-        """Return objects for the columns of a layout: those that are known, or new."""
-        return {
-            name: known.get(name) or Array(column, self._writer, is_column=True)
-            for name, column in layout.columns.items()
-        }
 
     def _open_draft(self, block: Block) -> Opened:
         draft = super()._open_draft(block)
-        columns = draft.layout.columns
+        view, known = draft.view, self._opened.view.columns or {}
+        columns = view.layout.columns
         for name, layout in columns.items():  # a column may be open without its table
             columns[name] = block.layouts.setdefault(layout.folder.prefix, layout)
-        draft.columns = self._made_of(draft.layout, self._opened.columns or {})
+        view.columns = _made_of(view.layout, known, view.writer)
         return draft
-
-    def _join(self, writer: Writer, folder: Folder) -> None:
-        super()._join(writer, folder)
-        for column in self._columns.values():
-            column._opened.writer = writer
 
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         super()._settle(block, draft, tree)
-        opened = self._opened
-        if not block.change.is_committed or opened.closed:
+        if not block.change.is_committed or self._opened.closed:
             return
-        opened.columns = {**(opened.columns or {}), **draft.columns}
-        for column in draft.columns.values():
-            column._opened.values = {}
-        self._set_columns()
-
-    def _set_columns(self) -> None:
-        """Make objects for new columns; the other columns keep their objects.
-
-        Those of removed columns are closed when the table does not have them any more:
-        a table with a closed column is closed, and another thread would open it again.
-        """
-        old, layout = self._columns, self._layout
-        if self._block is not None:
-            inside = layout.columns.values()
-            self._block.layouts.update({each.folder.prefix: each for each in inside})
-        new = self._made_of(layout, old)
-        for name, column in new.items():
-            if column._layout is not layout.columns[name]:
-                column._take_layout(layout.columns[name])
-        self._now.columns = new
-        for name in old.keys() - new.keys():
-            old[name]._now.close()
+        for column in draft.view.columns.values():
+            column._opened.view.values = {}
+        self._take_layout(self._layout)
 
     # Description
 
@@ -201,7 +168,7 @@ class Table(StoredRows, ItemsNode):
     @property
     def closed(self) -> bool:
         """Whether the table was closed."""
-        known = self._now.columns or {}  # those of which there are objects
+        known = self._now.view.columns or {}  # those of which there are objects
         return super().closed or any(column.closed for column in known.values())
 
     def __repr__(self) -> str:
@@ -215,9 +182,25 @@ class Table(StoredRows, ItemsNode):
 
     # Closing and opening again
 
-    def _take_layout(self, layout: TableLayout) -> None:
-        super()._take_layout(layout)
-        self._set_columns()
+    def _take_layout(self, layout: TableLayout, writer: Writer | None = None) -> None:
+        """Have these files; make objects for new columns, the others keep theirs.
+
+        Those of removed columns are closed when the table does not have them any more:
+        a table with a closed column is closed, and another thread would open it again.
+        """
+        now, old = self._now, self._columns
+        if self._block is not None:
+            inside = layout.columns.values()
+            self._block.layouts.update({each.folder.prefix: each for each in inside})
+        new = _made_of(layout, old, writer or now.view.writer)
+        for name, column in new.items():
+            if column._layout is not layout.columns[name]:
+                column._take_layout(layout.columns[name], writer)
+        view = View(writer or now.view.writer, layout.folder, now.view.open, layout)
+        view.columns = new
+        now.view = view
+        for name in old.keys() - new.keys():
+            old[name]._now.close()
 
     # Reading
 
@@ -590,7 +573,7 @@ class Table(StoredRows, ItemsNode):
 
         def take_over() -> None:
             layout.columns_committed(names)
-            self._set_columns()
+            self._take_layout(layout)
 
         with self._check_writer().change(take_over) as change:
             for name, column in new.items():
@@ -641,6 +624,16 @@ class Selection(Table):
 
     def __reduce__(self) -> tuple[object, ...]:
         return Selection, (self.table, self.names)
+
+
+def _made_of(
+    layout: TableLayout, known: Mapping[str, Array], writer: Writer | None
+) -> dict[str, Array]:
+    """Return objects for the columns of a layout: those that are known, or new."""
+    return {
+        name: known.get(name) or Array(column, writer, is_column=True)
+        for name, column in layout.columns.items()
+    }
 
 
 def read_partition(

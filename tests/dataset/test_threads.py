@@ -16,9 +16,12 @@ from dataset.layouts import LAYOUTS
 from support import run_silently
 
 from bloscpack import bigfile, dataset
+from bloscpack._commit.locking import FolderLock
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset import group as groups
-from bloscpack.dataset import node
+from bloscpack.dataset import node, opening
 from bloscpack.dataset.commit_rules import building
+from bloscpack.dataset.layouts.zarr import ZarrTable
 from bloscpack.dataset.node import Node
 from bloscpack.exceptions import UsageError
 
@@ -589,6 +592,134 @@ def test_a_reader_of_a_member_during_the_first_change(plain_group, monkeypatch):
     unite = partial(let_a_thread_unite, plain_group)
     call_before_next(monkeypatch, "ask", unite, where=node)
     assert [1, 2] == member[:].tolist()
+
+
+def test_a_change_of_a_member_during_the_first_change(plain_group, monkeypatch):
+    member = plain_group["a"]
+    unite = partial(let_a_thread_unite, plain_group)
+    call_before_next(monkeypatch, "ask", unite, where=node)
+    member.append([3])
+    assert [1, 2, 3] == member[:].tolist()
+
+
+def test_a_read_while_a_member_joins_its_group(tmp_path, monkeypatch):
+    """The object must not get the files that it had before, with the new writer."""
+    path, reading, joined = tmp_path / "g", threading.Event(), threading.Event()
+    init, reopened = ZarrTable.__init__, dataset.Table._reopened
+    with dataset.create_group(path) as group:
+        table = group.create_table("t", {"a": [1, 2], "b": [3, 4]})
+        thread = threading.Thread(target=lambda: table[:])
+
+        def late(node):
+            found = reopened(node)
+            reading.set()
+            joined.wait()
+            return found
+
+        def joins(layout, folder, **options):
+            if folder.prefix:
+                monkeypatch.setattr(ZarrTable, "__init__", init)
+                thread.start()
+                reading.wait(0.2)
+            init(layout, folder, **options)
+
+        monkeypatch.setattr(dataset.Table, "_reopened", late)
+        monkeypatch.setattr(ZarrTable, "__init__", joins)
+        with group.change():
+            pass
+        joined.set()
+        thread.join()
+        monkeypatch.undo()
+        table.append({"a": [5], "b": [6]})
+    assert [1, 2, 5] == dataset.open(path)["t"]["a"][:].tolist()
+    assert ["t", "zarr.json"] == sorted(os.listdir(path))
+    assert [] == dataset.verify(path).findings
+
+
+def test_a_member_that_is_replaced_when_the_first_change_comes_to_it(
+    plain_group, monkeypatch
+):
+    def replace():
+        dataset.create_array(plain_group.path + "/a", [7, 8], mode="w").close()
+
+    call_before_next(monkeypatch, "writer_for", replace)
+    with plain_group.change():
+        plain_group["a"].append([9])
+    assert [7, 8, 9] == dataset.open(plain_group.path)["a"][:].tolist()
+
+
+def test_a_member_that_a_thread_begins_to_commit_while_it_is_opened(
+    tmp_path, monkeypatch
+):
+    """It is looked up again, by its path and through its group."""
+    path = str(tmp_path / "g")
+    for count, open_it in enumerate(
+        [lambda: dataset.open(path + "/a", "r+"), lambda: group["a"]], 1
+    ):
+        with dataset.create_group(path, mode="w") as group:
+            group.create_array("a", [1, 2]).close()
+            unite = partial(let_a_thread_unite, group)
+            call_before_next(monkeypatch, "writer_for", unite, where=opening)
+            with open_it() as member:
+                member.append([3])
+        assert [1, 2, 3] == dataset.open(path)["a"][:].tolist(), count
+
+
+def test_a_member_that_is_created_while_a_thread_begins_to_commit_it(
+    tmp_path, monkeypatch
+):
+    """The thread that changes the group creates a member of the same name, too."""
+    changing = threading.Event()
+
+    def change():
+        with group.change():
+            changing.set()
+            group.create_array("n", [1], mode="w")
+
+    thread = threading.Thread(target=change)
+    with dataset.create_group(tmp_path / "g") as group:
+        call_before_next(
+            monkeypatch,
+            "new_dataset",
+            lambda: (thread.start(), changing.wait(), time.sleep(0.05)),
+            where=opening,
+        )
+        group._writer.rule.wait = 0.2
+        group.create_array("n", [2], mode="w").append([3])
+        thread.join()
+    assert [2, 3] == dataset.open(tmp_path / "g")["n"][:].tolist()
+
+
+def test_a_member_that_is_replaced_while_another_thread_has_locked_it(plain_group):
+    """As long as that lets the group commit it."""
+    lock = FolderLock(FolderStore(plain_group.path + "/a"))
+    timer = threading.Timer(0.1, lock.close)
+    timer.start()
+    plain_group.create_array("a", [5], mode="w")
+    timer.join()
+    assert [5] == plain_group["a"][:].tolist()
+
+
+def test_rows_that_are_appended_while_a_read_compares_their_number(
+    tmp_path, monkeypatch
+):
+    """No other program has removed any."""
+    with dataset.create_group(tmp_path / "g") as group:
+        table = group.create_table("t", {"a": [1, 2]})
+        with group.change():
+            pass
+        reopened = dataset.Array._reopened
+
+        def late(column):
+            monkeypatch.undo()
+            found = reopened(column)
+            in_threads(lambda number: table.append({"a": [3]}), 1)
+            return found
+
+        with group.change():
+            table[0] = {"a": 7}
+        monkeypatch.setattr(dataset.Array, "_reopened", late)
+        assert [7, 2, 3] == table[:]["a"].tolist()
 
 
 @pytest.mark.parametrize("buffered", [False, True])

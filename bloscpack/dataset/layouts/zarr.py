@@ -831,7 +831,7 @@ def unite(
     `hold` keeps other writers away from a member until the change is made. With `only`,
     the name of a member, the document commits that, and all other ones already.
     """
-    from . import find_members
+    from . import find_member, find_members
 
     if not only:
         node = read_node(folder)
@@ -839,8 +839,18 @@ def unite(
         change.stage(ZARR_JSON, encode_node(document, node.identity))
     groups = [(folder.prefix, folder)]
     for prefix, group in groups:
+        found: Found | None
         for name, found in find_members(group):
             if only and only != name and group is folder:
+                continue
+            # A member of its own may be replaced until it is held.
+            while found and found.layout == "zarr" and not found.folder.prefix:
+                try:
+                    hold(found)
+                    break
+                except StaleDataset:
+                    found = find_member(group, name)
+            if found is None:
                 continue
             full, inner = prefix + name, found.folder
             # Other programs see the copies only; those of format 2 are not theirs.
@@ -848,8 +858,6 @@ def unite(
                 change.stage(full + "/" + ZARR_JSON, inner.read(ZARR_JSON))
             if found.layout != "zarr":
                 continue
-            if not inner.prefix:  # else an inner group commits it, which is held
-                hold(found)
             if found.kind == "array":
                 own = ZarrArray(inner)._read_for_change(inner)
                 own.identity = _member_identity(full, own.identity)
