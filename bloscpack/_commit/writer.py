@@ -152,8 +152,8 @@ class Writer(OwnLock):
     """
 
     outer: Writer | None = None
-    # What is open of the dataset, and the state that it has; `renew` takes over what
-    # others have changed.
+    # What is open of the dataset, and the state that it has between two turns; `renew`
+    # takes over what others have changed.
     views: Any = None
     seen: TreeState | None = None
 
@@ -214,6 +214,7 @@ class Writer(OwnLock):
                     if self.views is not None:
                         with self.replacing():
                             self.views.renew(tree, self.seen)
+                            self.seen = None
                     try:
                         yield does
                     finally:
@@ -363,6 +364,16 @@ class Writer(OwnLock):
                 yield
             finally:
                 self._nchanges = number
+
+    @contextmanager
+    def refreshing(self) -> Iterator[bool]:
+        """Let no thread take over a change in the block.
+
+        The value says whether that is not needed: a thread that has its turn has taken
+        over the changes of others. Its turn may be long, or wait for this thread.
+        """
+        with self.replacing():
+            yield self.is_here and self.views is not None and self.seen is None
 
     def read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state.

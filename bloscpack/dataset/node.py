@@ -297,10 +297,8 @@ class Node:
         it was opened with ``shared=True``.
         """
         writer = self._writer
-        has_threads = writer is not None and writer.is_here
-        # A change of another thread must not come in between.
-        with writer.lock if writer and has_threads else nullcontext():
-            if self._ask("refresh") is FRESH:
+        with nullcontext() if writer is None else writer.refreshing() as is_present:
+            if self._ask("refresh") is FRESH and not is_present:
                 folder = self._layout.folder
                 try:
                     folder.tree.read()

@@ -745,6 +745,34 @@ def test_refresh_beside_appends_of_another_thread(tmp_path, buffered):
     assert [*range(60)] == dataset.open(tmp_path / "g")["x"][:].tolist()
 
 
+@pytest.mark.parametrize("kind", ["x", "t", "t/a", ""])
+def test_refresh_beside_a_block_that_waits_for_it(plain_group, kind):
+    """It takes the state that is committed, in which the group is until the end."""
+    group = plain_group
+    group["x"], group["t"] = [1], {"a": [1]}
+    with group.change():
+        group.attrs["a"] = 1
+    with dataset.open(group.path, "r+") as other:
+        other["x"].append([2])
+        other["t"].append({"a": [2]})
+    found = group[kind] if kind else group
+
+    def check(count, value):
+        assert count == len(group["x"]) == len(group["t"])
+        assert value == group.attrs["a"]
+
+    with group.change():
+        group["x"].append([3])
+        group["t"].append({"a": [3]})
+        group.attrs["a"] = 2
+        thread = threading.Thread(target=found.refresh, daemon=True)
+        thread.start()
+        thread.join(5)
+        assert not thread.is_alive()
+        in_threads(lambda number: check(2, 1), 1)
+    check(3, 2)
+
+
 @pytest.mark.parametrize("kind", ["array", "table"])
 def test_a_member_that_is_closed_when_the_first_change_comes_to_it(
     tmp_path, monkeypatch, kind
