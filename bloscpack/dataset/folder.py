@@ -171,11 +171,9 @@ class Folder:
         self.tree = Tree(store) if tree is None else tree
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A part is read as the document of the whole dataset says.
-        document = self.tree.state.name if self.prefix else ""
         if self.tree.pin is not None:
             self.tree.pin.refuse_copy()
-        return _reopen, (*self.store.address, self.prefix, document)
+        return _reopen, (*self.store.address, self.prefix, self.tree.state.name)
 
     @classmethod
     def open(cls, path: Path, storage_options: StorageOptions | None = None) -> Folder:
@@ -197,6 +195,10 @@ class Folder:
             error.filename = os.fspath(local_path(path))
             raise
         return cls(store)
+
+    def again(self) -> Folder:
+        """Return the same folder, wherever it is now; its documents are read again."""
+        return _part(Folder(self.store), self.prefix, self.tree.state.name)
 
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
@@ -484,7 +486,11 @@ def _reopen(
     address: str, options: StorageOptions | None, prefix: str, document: str
 ) -> Folder:
     """Return a folder that was pickled, as it is now."""
-    folder = Folder.open(address, options)
-    if document:
-        folder.tree.read(document)
-    return folder.child(prefix[:-1]) if prefix else folder
+    return _part(Folder.open(address, options), prefix, document)
+
+
+def _part(whole: Folder, prefix: str, document: str) -> Folder:
+    """Return a part of a dataset, which is read as its document says."""
+    if prefix:
+        whole.tree.read(document)
+    return whole.child(prefix[:-1]) if prefix else whole

@@ -580,16 +580,14 @@ class Group(Node, Mapping[str, Node]):
         folder, allow_pickle = self._layout.folder, self._options.allow_pickle
         options = opening.Options(allow_pickle, pinned=True)
         for _ in attempts(self.path):
-            group: Any = None
+            pin: Pin | None = None
+            found = layouts.detect(folder.again())
             try:
-                found = layouts.detect(Folder.open(*folder.address_of()))
-                with (
-                    open_node(found, options) as group,
-                    group._layout.folder.tree.pin.at_end(),
-                ):
+                group: Any = open_node(found, options)
+                pin = group._layout.folder.tree.pin
+                with pin.at_end():
                     return {name: _items(group[name]) for name in names}
             except (BloscpackError, OSError, KeyError) as error:
-                pin = None if group is None else group._layout.folder.tree.pin
                 has_changed = pin is not None and (
                     isinstance(error, FileNotFoundError) or pin.has_changed
                 )

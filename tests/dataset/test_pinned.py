@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -337,3 +338,27 @@ def test_many_members_are_compared_once(tmp_path, monkeypatch):
         found = group.read(names)
     assert names == [*found]
     assert len(calls) < 12 * len(names)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_members_of_a_group_that_was_moved_are_read_together(tmp_path, mode, inside):
+    """As one by one: another group that has got the path since is none of it."""
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group["in/a"], group["a"] = [1], [1]
+        if inside:
+            with group.change():
+                pass
+    with dataset.open_group(path, mode) as group:
+        found = group["in"] if inside else group
+        member = found["a"]
+        path.rename(tmp_path / "moved")
+        with dataset.create_group(path) as other:
+            other["in/a"], other["a"] = [2], [2]
+        assert [1] == member[:].tolist() == found.read(["a"])["a"].tolist()
+        assert [1] == found.read(["a"])["a"].tolist()
+        if mode == "r":
+            shutil.rmtree(tmp_path / "moved")
+            with pytest.raises(StaleDataset):
+                found.read(["a"])
