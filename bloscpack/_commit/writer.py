@@ -306,6 +306,7 @@ class Writer(OwnLock):
                         raise failure  # the next error gets it as its context
                 finally:
                     if buffer.count:
+                        buffer.check_present()
                         with self.turn():
                             buffer.flush(self)
             except Exception as error:
@@ -408,7 +409,8 @@ class Writer(OwnLock):
             try:
                 self.flush()
             except BaseException as error:
-                if FAILED not in states_of(self):
+                can_retry = any(buffer.count for buffer in self.buffers.values())
+                if can_retry and FAILED not in states_of(self):
                     raise
                 failure = error
                 for buffer in self.buffers.values():

@@ -252,6 +252,12 @@ class FolderStore(Reopenable, Store):
             return bool(self.status.st_mode & stat.S_ISVTX)
         return False
 
+    @property
+    def was_removed(self) -> bool:  # type: ignore[override]
+        """Whether the folder itself was removed since it was opened."""
+        held = self._held
+        return held is not None and held.was_removed
+
     def has(self, name: str, folder: FolderStore) -> bool:
         """Return whether `name` in this folder is `folder` itself, and no link."""
         found = self.status_of(name)

@@ -67,6 +67,8 @@ class Store:
         can store it in between.
     is_sticky
         Whether users who do not trust each other may make files in it, as in ``/tmp``.
+    was_removed
+        Whether the folder itself was removed since it was opened; False if unknown.
     """
 
     root: str
@@ -76,6 +78,7 @@ class Store:
     can_rename = False
     compares_versions = False
     is_sticky = False
+    was_removed = False
 
     @property
     def address(self) -> tuple[str, StorageOptions | None]:

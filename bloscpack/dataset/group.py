@@ -342,8 +342,9 @@ class OpenMembers(NamedLocks):
 
     def close(self, address: str) -> None:
         """Close the members at a path and inside of it."""
-        for member in self.inside(address):
-            member.close()
+        with ExitStack() as stack:
+            for member in reversed(self.inside(address)):
+                stack.callback(member.close)
 
 
 class Group(Node, Mapping[str, Node]):
@@ -398,11 +399,12 @@ class Group(Node, Mapping[str, Node]):
         """
         view = self._opened.view
         writer, call = view.writer, "leave" if view.folder.prefix else "close"
-        with nullcontext() if writer is None else writer.closing(call):
+        closing = nullcontext() if writer is None else writer.closing(call)
+        with ExitStack() as stack, closing:  # an error of one does not stop the others
             self._now.closed = True
-        if writer is not None:
-            self._members.close(view.folder.address_of()[0])
-        super().close()
+            stack.callback(super().close)
+            if writer is not None:
+                stack.callback(self._members.close, view.folder.address_of()[0])
 
     # Members
 

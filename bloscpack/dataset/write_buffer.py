@@ -40,7 +40,7 @@ from .rows import RowStream, append_rows, stream_of
 BUFFER_NBYTES = 64 * 2**20
 LOST = (
     "another writer has removed or replaced it, or changed its columns or the shape of "
-    "its rows: '%d' appended rows that waited in memory are lost"
+    "its rows: %s that waited in memory are lost"
 )
 # Writers whose changes may wait when the program ends.
 _writers: WeakSet[Writer] = WeakSet()
@@ -134,12 +134,26 @@ class WriteBuffer:
         """The number of rows and of chunks that wait."""
         return self.nrows + len(self._sizes)
 
+    def __str__(self) -> str:
+        what = "appended rows" if self.nrows else "chunks with assigned items"
+        return "'%d' %s" % (self.count, what)
+
     def __del__(self) -> None:
         if self.count:
-            what = "appended rows" if self.nrows else "chunks with assigned items"
-            text = "'%s' was not closed: '%d' %s were not written"
-            text %= self._folder.path(), self.count, what
+            text = "'%s' was not closed: %s were not written"
+            text %= self._folder.path(), self
             warnings.warn(text, ResourceWarning, 2, self)
+
+    def check_present(self) -> None:
+        """Raise `StorageError`, and forget what waits, if the folder was removed."""
+        if self._folder.store.was_removed:
+            raise self._lost()
+
+    def _lost(self) -> StorageError:
+        """Forget what waits; return the error that says so."""
+        text = LOST % self
+        self.clear()
+        return StorageError(errno.ESTALE, text, self._folder.path())
 
     def flush(self, writer: Writer) -> None:
         """Write what waits; if that fails, it goes on waiting."""
@@ -194,9 +208,7 @@ class WriteBuffer:
         ):
             self._memory = {new[path]: self._memory[a] for path, a in old.items()}
             return
-        count = self.nrows
-        self._clear_rows()
-        raise StorageError(errno.ESTALE, LOST % count, self._folder.path())
+        raise self._lost()
 
     def put(self, writer: Writer, rows: Mapping[ArrayLayout, RowStream]) -> bool:
         """Collect rows for arrays of one length; return whether that was possible.

@@ -8,6 +8,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -789,6 +790,40 @@ def test_rows_that_another_program_makes_impossible(group, name):
     group.close()
     assert before == [*dataset.open(group.path)]
     assert dataset.verify(group.path).ok
+
+
+@pytest.mark.parametrize("what", ["array", "table", "items", "member", "united"])
+def test_closing_when_the_folder_was_removed(tmp_path, what):
+    """It says once what is lost, and leaves nothing open: no second try can succeed."""
+    path = tmp_path / "g"
+    if what in ("member", "united"):
+        opened = dataset.create_group(path)
+        found = opened.create_array("m", [1, 2], buffered=True)
+        kept = opened.create_array("kept", [1])
+        if what == "united":
+            with opened.change():
+                pass
+    else:
+        create = dataset.create_table if what == "table" else dataset.create_array
+        opened = kept = found = create(
+            path, {"a": [1, 2]} if what == "table" else [1, 2], buffered=True
+        )
+    if what == "items":
+        found[0] = 3
+    else:
+        found.append({"a": [3]} if what == "table" else [3])
+    shutil.rmtree(path)
+    expected = "chunks with assigned items" if what == "items" else "appended rows"
+    with pytest.raises(StorageError, match="'1' %s that waited in .* lost" % expected):
+        opened.close()
+    assert opened.closed
+    assert kept.closed
+    assert found.closed
+    for each in opened, found, kept:
+        each.close()
+    with pytest.raises(FileNotFoundError):
+        dataset.open(path)
+    assert not open_files_in(path)
 
 
 def test_the_errors_of_several_members(group):
