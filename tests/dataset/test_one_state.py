@@ -17,6 +17,7 @@ from dataset.inside import FolderChange, FolderStore
 from bloscpack import dataset
 from bloscpack.dataset import layouts
 from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.layouts.shard_files import ShardFiles
 from bloscpack.exceptions import DamageError, StorageError
 
 CHANGES = """
@@ -643,3 +644,37 @@ def test_a_file_of_a_change_that_is_not_committed_yet(tmp_path, monkeypatch):
             writer["x"][:] = 2
     reading.end()
     assert [{2}] == [values_in(found) for found in reading.found]
+
+
+def test_a_file_that_is_read_while_it_is_renamed_and_then_removed(
+    tmp_path, monkeypatch
+):
+    """That it was opened twice with the same result does not hide the second change."""
+    path, opened = tmp_path / "a", []
+    dataset.create_array(path, shape=8, dtype="i8", chunks=2, shards=4).close()
+    with dataset.open(path, "r+") as writer:
+        writer[:] = 1
+    reader, open_now = dataset.open(path), ShardFiles._open_now
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    def changing(files, number, chunks):
+        if files is reader._layout._source:
+            opened.append(number)
+            if len(opened) == 1:
+                with (
+                    pytest.MonkeyPatch.context() as crash,
+                    contextlib.suppress(ZeroDivisionError),
+                    dataset.open(path, "r+") as writer,
+                ):
+                    crash.setattr(FolderChange, "_complete", fail)
+                    writer[:] = 2
+            if len(opened) == 4:
+                with dataset.open(path, "r+") as writer:
+                    writer[:] = 0
+        return open_now(files, number, chunks)
+
+    monkeypatch.setattr(ShardFiles, "_open_now", changing)
+    assert [0] * 8 == reader[:].tolist()
+    assert [0, 1, 0, 1] == opened[:4]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import repeat
@@ -340,22 +340,19 @@ class ShardFiles(ChunkFiles):
                 self._work_on(wanted, *how)
             # The document first: after it, no name gets what it has not committed.
             now = tree.renew()
-            moving: set[str] = set()
+            moved: set[int] = set()
             if now.pending != before.pending:
-                moving = {n for n, new in now.pending.items() if new}
+                full, names = self.folder.full, self.names
+                found = used.keys() | absent
+                moved = {n for n in found if now.pending.get(full(names(n)))}
             is_new = now.version != self._version
-            changed = {
+            changed = moved | {
                 n
-                for n in used
-                if self._is_replaced(
-                    n, used[n], moving, is_new and replaced.get(n) != used[n]
-                )
+                for n in used.keys() - moved
+                if self._is_replaced(n, used[n], is_new and replaced.get(n) != used[n])
             }
             if absent:  # they may be there now
                 changed |= absent.intersection(self.stored())
-            if absent and moving:
-                full, names = self.folder.full, self.names
-                changed |= {n for n in absent if full(names(n)) in moving}
             if not changed:
                 if now.version in (self._version, self._checked):
                     return
@@ -365,24 +362,19 @@ class ShardFiles(ChunkFiles):
                     return
             before = now
             self._open.drop(changed)
-            replaced |= {n: used[n] for n in changed & used.keys()}
+            replaced |= {n: used[n] for n in used.keys() & changed - moved}
             absent -= changed
             for number in changed & used.keys():
                 del used[number]
             wanted = [number for number in numbers if number // slots in changed]
 
-    def _is_replaced(
-        self, number: int, versions: set[object], moving: Container[str], is_new: bool
-    ) -> bool:
+    def _is_replaced(self, number: int, versions: set[object], is_new: bool) -> bool:
         """Return whether a file is no longer the one that was read.
 
         `is_new` says that the document is another one than when the array was opened,
         and that the file was not opened again with the same result.
         """
-        name = self.names(number)
-        if self.folder.full(name) in moving:
-            return True
-        now = self.folder.version_of(name)
+        now = self.folder.version_of(self.names(number))
         # A file of a dataset that was removed can be read while it is open. But a
         # change may have removed its rows, or given all of them the fill value.
         return versions != {now} and (now is not None or len(versions) > 1 or is_new)
