@@ -12,7 +12,8 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import TypeVar
 
 from .._engine.forks import ForkSafeLock
 from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
@@ -31,6 +32,9 @@ from .pin import Pin
 Result = TypeVar("Result")
 # A document, and the value in it.
 Document = tuple[bytes, Json]
+# Number of documents, and maximum size in bytes of one, that stay decoded: those of few
+# datasets, which are opened again and again.
+KEPT, MAX_KEPT = 32, 2**14
 
 
 def decode_json(text: bytes, path: str) -> Json:
@@ -57,12 +61,6 @@ class TreeState:
     """One state of the documents of a tree; it is never changed.
 
     Raises `FormatError` if the document has a wrong list of files or of members.
-
-    Parameters
-    ----------
-    file
-        The open file of the document. As long as it is open, no other file gets its
-        inode: a file of the same `version` is the same file.
 
     Attributes
     ----------
@@ -92,11 +90,10 @@ class TreeState:
         content: bytes = b"",
         value: Json = None,
         version: object = None,
-        file: object = None,
         copies: Mapping[str, Json] | None = None,
     ) -> None:
         self.pending: Mapping[str, str | None] = decode_pending(value, content)
-        self.name, self.version, self._file = name, version, file
+        self.name, self.version, self._file = name, version, None
         self.root = Root(content, value) if content else NO_DOCUMENT
         self.members = decode_members(value, content)
         stored = value.get(CONSOLIDATED) if isinstance(value, dict) else None
@@ -110,7 +107,11 @@ class TreeState:
         return " column=" in self.root.epoch
 
     def again(self, version: object, file: object) -> TreeState:
-        """Return the same state, after the same document was read from another file."""
+        """Return the same state, after the same document was read from another file.
+
+        As long as this `file` is open, no other one gets its inode: a file of the same
+        `version` is the same file.
+        """
         found = TreeState.__new__(TreeState)
         vars(found).update(vars(self), version=version, _file=file)
         return found
@@ -134,6 +135,14 @@ class TreeState:
 NOT_READ = TreeState()
 
 
+def _decode(name: str, content: bytes) -> TreeState:
+    """Return the state with a document, of no file; errors have no path."""
+    return TreeState(name, content, decode_json(content, name))
+
+
+_decode_short = lru_cache(KEPT)(_decode)
+
+
 class Tree:
     """The present state of the documents of a tree, in a store.
 
@@ -148,9 +157,6 @@ class Tree:
         ``zarr.consolidate_metadata`` does. At a URL they count instead of the documents
         themselves, as for other readers of Zarr: the document of the group tells all
         about its members. A writer, and a check, read the documents themselves.
-    seen
-        The value of a document, and the node that `layouts.zarr` has decoded from it
-        last.
     is_draft
         Whether it is a `Draft`.
     pin
@@ -160,7 +166,6 @@ class Tree:
 
     is_draft = False
     pin: Pin | None = None
-    seen: tuple[object, Any] = (object(), None)
 
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
         self.store = store
@@ -204,7 +209,7 @@ class Tree:
         with self._lock:
             found = self.state.again(None, None)
             found.root = NO_DOCUMENT
-            self._others, self.state, self.seen = {}, found, Tree.seen
+            self._others, self.state = {}, found
 
     def ignore_copies(self) -> None:
         """Let the documents themselves count from now on, also those of members."""
@@ -240,13 +245,15 @@ class Tree:
         is_known = before.root is not NO_DOCUMENT and before.version is not COPY
         if is_same and is_known:
             return before.again(version, file)
-        inherited, path = None if before.name else before.copies, self.store.path(name)
-        value = decode_json(content, path)
+        decode = _decode_short if len(content) <= MAX_KEPT else _decode
         try:
-            return TreeState(name, content, value, version, file, inherited)
+            found = decode(name, content).again(version, file)
         except FormatError as error:
-            error.filename = path
+            error.filename = self.store.path(name)
             raise
+        if not before.name and before.copies:
+            found.copies = before.copies
+        return found
 
     def _load(self, name: str) -> tuple[bytes, object, object]:
         """Return the content of a document, its version, and the open file."""
@@ -483,7 +490,7 @@ class Draft(Tree):
         staged: Mapping[str, set[str]],
     ) -> None:
         self.store, self.before = before.store, before
-        self.uses_copies, self.seen = before.uses_copies, before.seen
+        self.uses_copies = before.uses_copies
         self._documents, self._files = documents, files
         self._values: dict[str, Json] = {}
         self._staged = staged

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 from json.encoder import encode_basestring_ascii
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .._engine.forks import cached_property
 from .._types import Json, JsonObject
@@ -191,7 +191,12 @@ class Root:
     epoch
         A text that changes when a change of several files is committed: the identity in
         the document, and its token, which each document keeps from the one before.
+    seen
+        The value of this document or of a member's, and the node that `layouts.zarr`
+        has decoded from it last.
     """
+
+    seen: tuple[object, Any] = (object(), None)
 
     def __init__(
         self,

@@ -21,10 +21,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -162,8 +162,9 @@ def detect(folder: Folder) -> str | None:
     return kind or None  # for another layout
 
 
-class NodeDocument(NamedTuple):
-    """The document of a group, or of another node whose attributes matter.
+@dataclass(eq=False)
+class NodeDocument:
+    """The document of a node, which nothing may change: all that read it have it.
 
     Attributes
     ----------
@@ -172,8 +173,12 @@ class NodeDocument(NamedTuple):
     document, attributes
         The document and the attributes in it, without the identity and the list of an
         archive.
-    identity, is_own
-        What `read_identity` returns.
+    identity
+        The identity in it, which is uncertain unless `is_own`; None if there is none.
+    is_own
+        Whether the digest is right: no other program has changed the document.
+    array
+        The document of an array, if `read_array_document` has read it.
     """
 
     kind: str
@@ -181,11 +186,16 @@ class NodeDocument(NamedTuple):
     attributes: JsonObject
     identity: Identity | None
     is_own: bool
+    array: ArrayDocument = field(init=False)
 
     @property
     def name(self) -> str:
         """The name in the identity; empty if another program may have written it."""
         return self.identity.name if self.identity and self.is_own else ""
+
+    def encode_array(self) -> bytes:
+        """Return the content of the file of an array."""
+        return encode_node(self.array.document(), self.identity)
 
 
 def read_node(folder: Folder) -> NodeDocument:
@@ -210,9 +220,10 @@ def _seen_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
 
     The last one is kept: a document is looked at to find out what it is, and opened.
     """
-    tree, seen = folder.tree, folder.tree.seen
+    root = folder.tree.state.root
+    seen = root.seen
     if seen[0] is not value:
-        seen = tree.seen = value, decode_node(folder, content, value)
+        seen = root.seen = value, decode_node(folder, content, value)
     node: NodeDocument = seen[1]
     return node
 
@@ -256,34 +267,13 @@ def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes
     return identified(document, identity or Identity(), encode_json, key=key)
 
 
-@dataclass(eq=False)
-class OwnDocument:
-    """The document of an array, and whether Bloscpack wrote it.
-
-    Attributes
-    ----------
-    array
-        The document, without the identity.
-    identity
-        The identity in it, which is uncertain unless `is_own`; None if there is none.
-    is_own
-        Whether the digest is right: no other program has changed the document.
-    """
-
-    array: ArrayDocument
-    identity: Identity | None
-    is_own: bool
-
-    def encode(self) -> bytes:
-        """Return the content of the file."""
-        return encode_node(self.array.document(), self.identity)
-
-
-def read_array_document(folder: Folder) -> OwnDocument:
+def read_array_document(folder: Folder) -> NodeDocument:
     """Return the document of an array that is in its file now; see `read_node`."""
     node = read_node(folder)
     try:
-        return OwnDocument(decode_array(node.document), node.identity, node.is_own)
+        if not hasattr(node, "array"):
+            node.array = decode_array(node.document)
+        return node
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
@@ -300,7 +290,7 @@ def read_array_document(folder: Folder) -> OwnDocument:
         ) from error
 
 
-def is_stored_alike(one: OwnDocument, other: OwnDocument) -> bool:
+def is_stored_alike(one: NodeDocument, other: NodeDocument) -> bool:
     """Return whether two documents are of the same array, with items stored alike.
 
     An identity that a change has given to the array since, or that another program has
@@ -318,7 +308,7 @@ def _storage_of(array: ArrayDocument) -> tuple[object, ...]:
 
 def check_present(
     folder: Folder,
-    known: OwnDocument,
+    known: NodeDocument,
     shape: Shape,
     is_member: bool,
     stops: Sequence[int] | None = None,
@@ -348,7 +338,8 @@ def check_present(
 
 def mark_sparse(document: ArrayDocument) -> None:
     """Note in the document that some shards are missing because none was written."""
-    document.others[OWN] = {**document.others[OWN], MISSING_SHARDS: MISSING_READ_AS}
+    own = {**document.others[OWN], MISSING_SHARDS: MISSING_READ_AS}
+    document.others = {**document.others, OWN: own}
 
 
 # Arrays
@@ -477,9 +468,8 @@ class ZarrArray(ArrayLayout):
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
         document = _document_of(new)
         identity = _member_identity(prefix) if prefix else Identity()
-        own = OwnDocument(document, identity, True)
         # Wrong attributes are an error before anything is written.
-        content, shape = own.encode(), document.grid.shape
+        content, shape = encode_node(document.document(), identity), document.grid.shape
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         sharding = sharding_of(document, identity)
@@ -492,7 +482,7 @@ class ZarrArray(ArrayLayout):
         if is_sparse:
             mark_sparse(document)
         if is_sparse or document.grid.shape != shape:
-            content = own.encode()
+            content = encode_node(document.document(), identity)
         change.stage(prefix + ZARR_JSON, content)
 
     def check_writable(self) -> None:
@@ -505,16 +495,17 @@ class ZarrArray(ArrayLayout):
         check_attributes(values, OF_ARRAYS, " of an array")
         own = self._read_for_change(self.folder.within(change))
         own.array.attributes = with_mask(values, self.dtype, encode_mask)
-        change.stage(self.folder.full(ZARR_JSON), own.encode())
+        change.stage(self.folder.full(ZARR_JSON), own.encode_array())
 
-    def _read_for_change(self, folder: Folder) -> OwnDocument:
+    def _read_for_change(self, folder: Folder) -> NodeDocument:
         """Return the document that is in a folder, `self.folder.within(change)`.
 
         If another program has written it, it gets an identity, and it gets the mark of
         a sparse array if rows are missing: they are no damage. Raises `FormatError` if
         its shards are those of several arrays, of which only one could be read then.
         """
-        own = read_array_document(folder)
+        own = copy(read_array_document(folder))  # which is changed
+        own.array = copy(own.array)
         if own.is_own:
             return own
         stored = self._stored_shards()
@@ -547,7 +538,7 @@ class ZarrArray(ArrayLayout):
             mark_sparse(own.array)
         return own
 
-    def _read_of_same_shape(self, change: Change) -> OwnDocument:
+    def _read_of_same_shape(self, change: Change) -> NodeDocument:
         """Return the document, of which the shape is to be changed.
 
         Raises `StorageError` if another program has changed the shape since: its rows
@@ -626,13 +617,13 @@ class ZarrArray(ArrayLayout):
             marked = MISSING_SHARDS in own.array.others[OWN]
             if not marked and self._lacks_shards(own.array.grid, shards):
                 mark_sparse(own.array)
-            change.stage(self.folder.full(ZARR_JSON), own.encode())
+            change.stage(self.folder.full(ZARR_JSON), own.encode_array())
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
         own = self._read_of_same_shape(change)
         own.array.grid = self.grid.resized((length, *self.shape[1:]))
-        change.stage(self.folder.full(ZARR_JSON), own.encode())
+        change.stage(self.folder.full(ZARR_JSON), own.encode_array())
 
     def _lacks_shards(self, grid: Grid, written: ShardWriter) -> bool:
         """Return whether a shard with new items has no file, also not from before.
@@ -773,11 +764,9 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
         for name in attributes[COLUMN_ORDER]:
             full = folder.full(name + "/" + ZARR_JSON)
             with suppress(FileNotFoundError):  # of a column that is going to be written
-                own = read_array_document(folder.child(name))
-                own.identity = replace(
-                    own.identity or Identity(), column=column_word(name)
-                )
-                change.stage(full, own.encode())
+                own = copy(read_array_document(folder.child(name)))
+                own.identity = _member_identity(name, own.identity)
+                change.stage(full, own.encode_array())
     identity = node.identity
     if identity is not None and is_root and not node.is_own:
         identity = replace(identity, column=None)  # it may be a copy of a member
@@ -861,7 +850,7 @@ def unite(
             if found.kind == "array":
                 own = ZarrArray(inner)._read_for_change(inner)
                 own.identity = _member_identity(full, own.identity)
-                change.stage(full + "/" + ZARR_JSON, own.encode())
+                change.stage(full + "/" + ZARR_JSON, own.encode_array())
                 continue
             node = read_node(inner)
             document = {**node.document}
