@@ -500,8 +500,8 @@ def _stated(shape: tuple[int, ...]) -> bytes:
 def encode_compactly(document: ArrayDocument) -> bytes:
     """Return the content of the document of an array.
 
-    It is compact JSON: ten times as fast as `ArrayDocument.encode`, and without
-    attributes it can't exceed the limits.
+    It is compact JSON: ten times as fast as `encode_json`, and without attributes it
+    can't exceed the limits.
     """
     content = document.document()
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()

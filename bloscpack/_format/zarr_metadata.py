@@ -180,10 +180,6 @@ class ArrayDocument:
         )
         return document | self.others
 
-    def encode(self) -> bytes:
-        """Return the content of ``zarr.json``; raises the errors of `encode_json`."""
-        return encode_json(self.document())
-
 
 def array_document(
     shape: Sequence[int],
