@@ -16,7 +16,6 @@ import stat
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from .._engine.forks import cached_property
@@ -292,9 +291,10 @@ class FolderStore(Reopenable, Store):
         held = None if fresh else self._inside.get(name)
         if held is None:
             folder, _, last = name.rpartition("/")
-            held = self._hold_inside(folder, fresh).subfolder(last)
-            if len(self._inside) >= KEPT_INSIDE:
-                self._inside = {}
+            around = self._hold_inside(folder, fresh)
+            held = around.subfolder(last)
+            if len(self._inside) >= KEPT_INSIDE:  # the next one may be beside it
+                self._inside = {folder: around} if folder else {}
             self._inside[name] = held
         return held
 
@@ -383,7 +383,12 @@ class FolderStore(Reopenable, Store):
 
     def descriptor(self, name: str, flags: int = FILE_FLAGS) -> int:
         """Open a file, and return its descriptor."""
-        return self._call(name, partial(_open_file, flags))
+
+        def opened(held: Held, last: str) -> int:
+            last, folder = held.name(last), held.number
+            return with_room(os.open, last, flags | _NO_LINK, dir_fd=folder)
+
+        return self._call(name, opened)
 
     def open(self, name: str, end: int = 0) -> OpenFile:
         """Open a file for reading at any position."""
@@ -657,11 +662,6 @@ class OpenFile(Reopenable, Storage):
 def identity_of(status: os.stat_result) -> tuple[int, ...]:
     """Return a value that changes when a file is replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _open_file(flags: int, held: Held, last: str) -> int:
-    name, folder = held.name(last), held.number
-    return with_room(os.open, name, flags | _NO_LINK, dir_fd=folder)
 
 
 def _status(held: Held, last: str) -> os.stat_result:

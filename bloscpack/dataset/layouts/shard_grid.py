@@ -356,7 +356,7 @@ class ShardIndex:
         found: Array = numpy.frombuffer(self._index, "<u8", 2 * used)
         starts, end = found[::2], storage.size - index_size(slots)
         _check_extents(starts, found[1::2], end, sharding.largest_frame)
-        self.foreign = not starts.all() or not used
+        self.foreign = not (used and starts.min())
         self.blocks = BlockTable(table, sharding.chunk_nbytes)
         self.shape: Shape | None = None
         if check_front is not None and checks:
