@@ -157,9 +157,9 @@ def missing_files(
     """Return the finding about files, [start, stop), that do not exist."""
     start, stop = files
     full, names = source.folder.full, source.names
-    numbers = source.chunks_of(start)
+    numbers = source.cut.chunks_of(start)
     if stop - start > 1:
-        numbers = range(numbers[0], source.chunks_of(stop - 1)[-1] + 1)
+        numbers = range(numbers[0], source.cut.chunks_of(stop - 1)[-1] + 1)
     check = FileCheck(full(names(start)), numbers, layout)
     message = "the file is missing"
     if stop - start > 1:
@@ -203,7 +203,7 @@ def check_file(
     Enter `own_settings` first.
     """
     folder, name = source.folder, name or source.names(number)
-    check = FileCheck(folder.full(name), source.chunks_of(number), layout)
+    check = FileCheck(folder.full(name), source.cut.chunks_of(number), layout)
     try:
         check.cbytes = folder.size(name)
         if isinstance(source, ShardFiles):

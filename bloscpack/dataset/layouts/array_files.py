@@ -186,10 +186,6 @@ class ChunkFiles(ChunkLoader):
         """Return the numbers of the files that exist, ascending."""
         return self.names.stored(self.folder, self.nfiles)
 
-    def chunks_of(self, number: int) -> Sequence[int]:
-        """Return the numbers of the chunks in a file, in their order there."""
-        return self.cut.chunks_of(number)
-
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes, or among full chunks."""
         start = number * self.chunk_size

@@ -146,7 +146,7 @@ class ShardFiles(ChunkFiles):
         end = index_size(self.slots)
         if folder.is_remote:
             end += self.sharding.table_nbytes
-            nchunks = len(self.chunks_of(number))
+            nchunks = len(self.cut.chunks_of(number))
             # The whole file, in one request; it may have a chunk twice.
             most = self.chunk_size + FRAME_EXTRA
             whole = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
