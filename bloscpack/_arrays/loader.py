@@ -319,17 +319,16 @@ class ChunkLoader(ChunkSource):
         that is needed may have its bytes; None for all. Raises `FormatError`.
         """
         chunk = verified_chunk(frame, checksum, size)  # before memory is allocated
-        cache, is_again = self._cache, False
-        if key is not None:
-            # Reading it again from afar would take a request.
-            is_again = self.is_far or cache.count_read(key, size) > 1
-        memory = cache.memory(size, is_new=is_again)
-        is_all = is_again or key == cache.latest.wanted
-        is_whole = decompress_verified(chunk, memory, None if is_all else part)
-        if is_again:
+        cache, latest = self._cache, self._cache.latest
+        # Reading it again from afar would take a request.
+        if key is not None and (self.is_far or cache.count_read(key, size) > 1):
+            memory = cache.memory(size, is_new=True)
+            decompress_verified(chunk, memory)
             cache.put(key, memory.toreadonly())
-        elif is_whole and key is not None:
-            cache.note(key, size)
+            return memory
+        memory = cache.memory(size)
+        if decompress_verified(chunk, memory, None if key == latest.wanted else part):
+            latest.key, latest.size = key, size  # it is found there again
         return memory
 
     # Blocks of chunks
@@ -585,7 +584,3 @@ class ChunkCache:
         latest = self.latest
         latest.key = None
         return latest.view(size)
-
-    def note(self, key: Hashable, size: int) -> None:
-        """Note that a whole chunk is in the `memory` of this thread."""
-        self.latest.key, self.latest.size = key, size

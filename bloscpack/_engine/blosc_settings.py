@@ -95,5 +95,5 @@ class _OwnSettings:
         self.__exit__()
 
 
-#: Every call of Blosc is inside ``with own_settings``.
+#: Calls of Blosc are inside ``with own_settings`` (but see `chunks.needs_settings`).
 own_settings = _OwnSettings()

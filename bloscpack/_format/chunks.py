@@ -1,8 +1,9 @@
 """Chunks of Blosc 1: compressed, decompressed, and read from start to end of a file.
 
-This is the only module that calls Blosc. Every size is checked before that, and all
-calls happen inside `own_settings`, so that the compressed bytes do not depend on the
-number of threads or on the settings that the process gave to Blosc.
+This is the only module that calls Blosc. Every size is checked before that. The calls
+happen inside `own_settings`, so that the compressed bytes do not depend on the number
+of threads or on the settings that the process gave to Blosc; decompressing some chunks
+does not need them (`needs_settings`).
 
 A *frame* is a chunk with the digest behind it (docs/format.rst, Chunks). Frames are
 read through a `Cursor`; errors name the chunk and its position in the file.
@@ -31,6 +32,7 @@ from .block_table import blocks_of
 from .blosc_header import (
     BLOCK_SIZE,
     BLOCK_START_LENGTH,
+    BLOSC_CODEC_SHIFT,
     BLOSC_FLAG_SPLIT,
     BLOSC_HEADER,
     PLAIN_SIZE,
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
     Part = Callable[[], Iterable[tuple[int, int]]]
 
 
+# Maximum plain size in bytes of a chunk that may need no settings.
+MAX_QUICK = 2**16
 # Settings that Blosc has checked. It checks all arguments again for each chunk, which
 # takes a part of the time of a small one; its C functions check none, and may crash.
 _accepted: set[tuple[object, ...]] = set()
@@ -222,6 +226,17 @@ def decompress_into(
     decompress_verified(compressed, destination)
 
 
+def needs_settings(chunk: Buffer, nbytes: int) -> bool:
+    """Return whether to enter `own_settings` to decompress a chunk of `nbytes` bytes.
+
+    One thread decompresses a single block, whatever the settings. If it is short, and
+    the codec fast, releasing the GIL for it would be of no use.
+    """
+    is_single = nbytes <= MAX_QUICK and BLOCK_SIZE.unpack_from(chunk)[0] >= nbytes
+    is_fast = chunk[2] < 2 << BLOSC_CODEC_SHIFT  # blosclz and lz4
+    return not (is_single and is_fast) or own_settings.functions is None
+
+
 def decompress_verified(
     compressed: Buffer, destination: memoryview, part: Part | None = None
 ) -> bool:
@@ -232,9 +247,9 @@ def decompress_verified(
     undefined. These chunks are made in `compressed` during the call, if that is
     writable: no other thread may use it.
 
-    Return whether all bytes were written. Enter `own_settings` first. Raises
-    `FormatError` if the chunk is damaged, or its codec is missing; the content of
-    `destination` is undefined then.
+    Return whether all bytes were written. Enter `own_settings` first, if the chunk
+    `needs_settings`. Raises `FormatError` if the chunk is damaged, or its codec is
+    missing; the content of `destination` is undefined then.
     """
     if not len(destination):
         return True

@@ -144,14 +144,14 @@ def read_into(number: int, view: memoryview, offset: int, name: object) -> int:
 
     An error of the system gets the `name` of the file.
     """
-    done = 0
-    while done < len(view):
-        try:
+    try:
+        done = os.preadv(number, [view], offset)
+        while done < len(view):
             found = os.preadv(number, [view[done:]], offset + done)
-        except OSError as error:
-            error.filename = name if isinstance(name, str) else None
-            raise
-        if not found:
-            break
-        done += found
+            if not found:
+                break
+            done += found
+    except OSError as error:
+        error.filename = name if isinstance(name, str) else None
+        raise
     return done

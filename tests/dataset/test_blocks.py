@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 
+import blosc
 import numpy
 import pytest
 from dataset.inside import block_table, checked_bytes
@@ -251,3 +252,19 @@ def test_zarr(path):
     array = zarr.open_array(path, mode="r")
     assert numpy.array_equal(ROWS, array[...])
     assert array[5, 7] == ROWS[5, 7]
+
+
+@pytest.mark.parametrize("cname", ["lz4", "zlib"])
+@pytest.mark.parametrize("settings", [(3, False), (1, True)])
+def test_short_chunks_are_read_with_any_settings_of_blosc(tmp_path, cname, settings):
+    """They are read in a program with other settings, which stay."""
+    rows, options = ROWS[:64], {**OPTIONS, "cname": cname, "chunks": 8, "shards": 32}
+    dataset.create_array(tmp_path / "a", rows, **options).close()
+    before = blosc.set_nthreads(settings[0]), blosc.set_releasegil(settings[1])
+    try:
+        with dataset.open(tmp_path / "a") as array:
+            assert rows[9, 5] == array[9, 5]
+            assert numpy.array_equal(rows[30:50], array[30:50])
+    finally:
+        found = blosc.set_nthreads(before[0]), blosc.set_releasegil(before[1])
+    assert settings == found

@@ -32,7 +32,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._format.block_table import blocks_of
 from ..._format.blosc_header import chunk_damage, decode_header
-from ..._format.chunks import decompress, verified_chunk
+from ..._format.chunks import decompress, needs_settings, verified_chunk
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, lengths
 from ..._format.shard import CHECKSUM, index_size
@@ -520,24 +520,22 @@ class ShardFiles(ChunkFiles):
         They are valid until this thread reads another one. Return None if they can't be
         read.
         """
-        size, storage, row = self.chunk_size, file.storage, None
+        size, key = self.chunk_size, (number, file.storage.identity)
+        row = file.row(number) if self.sharding.has_blocks else None
+        if row is not None:
+            runs = blocks_of([(low, high)], row.header.blocksize, row.header.nblocks)
+            if runs and not self._is_read_whole(key, row, runs):
+                with own_settings:
+                    return self._read_blocks(file.storage, row, runs)
         start, nbytes = file.extent(number)
-        if not nbytes:
+        frame = self._cache.stored.view(nbytes)
+        if not nbytes or file.storage.read_into(frame, start) < nbytes:
             return None
-        if self.sharding.has_blocks:
-            slot = number % self.slots
-            row = file.blocks.row(slot, start, nbytes - CHECKSUM.size)
-        key, spans = (number, storage.identity), [(low, high)]
+        how = frame, CHECKSUM, size, key if size <= self._cache.limit else None
+        if not needs_settings(frame, size):
+            return self._plain_of(*how)
         with own_settings:
-            if row is not None:
-                runs = blocks_of(spans, row.header.blocksize, row.header.nblocks)
-                if runs and not self._is_read_whole(key, row, runs):
-                    return self._read_blocks(storage, row, runs)
-            frame = self._cache.stored.view(nbytes)
-            if storage.read_into(frame, start) < nbytes:
-                return None
-            kept = key if size <= self._cache.limit else None
-            return self._plain_of(frame, CHECKSUM, size, kept, lambda: spans)
+            return self._plain_of(*how, lambda: [(low, high)])
 
     def _content(
         self, file: ShardIndex | None, run: Sequence[int]
