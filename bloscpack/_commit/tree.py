@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from .._engine.forks import ForkSafeLock
 from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
-from .._format.identity import CONSOLIDATED, is_copy_of
+from .._format.identity import CONSOLIDATED, as_member, is_copy_of
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
 from .._storage.base import Storage
@@ -416,7 +416,7 @@ class Tree:
                         value = decode_json(content, store.path(name))
                     is_copied = self._compare(path, content, value, identity)
                     if not is_copied and isinstance(value, dict):
-                        replaced[path] = content
+                        replaced[path] = as_member(content, value, own)
             if self.is_stale(path):
                 stale[name] = known.root.in_own_file(path, own)
         return replaced, stale

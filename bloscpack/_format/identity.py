@@ -13,6 +13,7 @@ Identities).
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from binascii import crc32
@@ -227,15 +228,44 @@ def is_copy_of(content: bytes, document: Json, member: Json) -> bool:
     """
     if document == member or is_copy(content, document):
         return True
-    known, own = find_identity(content, document), stated_identity(member)
-    if known is None or not own.startswith("id=%s " % known.name):
-        return False
-    found: list[JsonObject] = []
-    for each in (document, member):
-        assert isinstance(each, dict)
-        found.append(take_identity(each)[0])
-        found[-1].pop(CONSOLIDATED, None)  # the columns of a table are members, too
-    return found[0] == found[1]
+    known = find_identity(content, document)
+    is_same = known is not None and known.name in stated_identity(member)
+    return is_same and _plain(document) == _plain(member)
+
+
+def _plain(document: JsonObject) -> JsonObject:
+    """Return the document of a member without its identity, and those of its columns.
+
+    If a program has put something else in these places, it is returned itself.
+    """
+    if not all(isinstance(document.get(key, {}), dict) for key in ("attributes", OWN)):
+        return document
+    plain = take_identity(document)[0]
+    plain.pop(CONSOLIDATED, None)
+    return plain
+
+
+def belongs_to(content: bytes, document: Json, copy: Json) -> bool:
+    """Return whether the group that has a copy of a member's document commits it.
+
+    The copy says so, whatever another program has made of the document since. A dataset
+    of Bloscpack that somebody has put in the place of the member commits itself.
+    """
+    known, stated = find_identity(content, document), stated_identity(copy)
+    is_part = known is None or known.column is not None or known.name in stated
+    return is_part and says_committed(copy)
+
+
+def as_member(content: bytes, document: JsonObject, copy: Json) -> bytes:
+    """Return the document of a member that another program has written, for a copy.
+
+    It says that the group commits it, as the `copy` before did.
+    """
+    plain, is_marked = _plain(document), says_committed(document)
+    if plain is document or is_marked or not belongs_to(content, document, copy):
+        return content
+    plain[holder_of(plain)][KEY] = stated_identity(copy)
+    return json.dumps(plain).encode()
 
 
 def stated_identity(document: Json) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import subprocess
 import sys
 import threading
@@ -492,6 +493,11 @@ def add_row(member, number):
     member.append([number] if hasattr(member, "dims") else {"x": [number]})
 
 
+def add(member, number):
+    is_array = isinstance(member, dataset.Array)
+    member.append([number] if is_array else {"x": [number], "y": [number]})
+
+
 @pytest.mark.parametrize("way", ["change", "append", "path"])
 @pytest.mark.parametrize("name", ["a", "t", "in/t"])
 @pytest.mark.parametrize("store", ["folder", "memory"])
@@ -527,4 +533,79 @@ def test_rows_after_a_first_change_that_was_interrupted(tmp_path, store, name, w
         for member in dataset.open(path)[name], dataset.open(path + "/" + name):
             found = member[:] if name == "a" else member["x"][:]
             assert [0, 1, 7, 8] == found.tolist()
+        assert dataset.verify(path).ok
+
+
+def rewritten(path, value):
+    """Let another program write a document again, and add an attribute.
+
+    Of a group, such programs drop what they do not know beside the attributes.
+    """
+    document = json.loads((path / "zarr.json").read_bytes())
+    document["attributes"]["q"] = value
+    document.pop("consolidated_metadata", None)
+    (path / "zarr.json").write_text(json.dumps(document))
+
+
+def of_each_kind(path):
+    with dataset.create_group(path, sync=False) as group:
+        for inner in "", "in/":
+            group[inner + "a"] = [0, 1]
+            group[inner + "t"] = {"x": [0, 1], "y": [0, 1]}
+        group["other"] = [0, 1]
+
+
+def interrupt(path, count, *names):
+    """Let a change of members fail after `count` files have got their names."""
+    group = dataset.open_group(path, "r+", sync=False)
+    with group, pytest.MonkeyPatch.context() as context:
+        fail_renames(context, count)
+        with suppress(OSError), group.change():
+            for name in names:
+                add(group[name], 7)
+
+
+# The document that another program writes, and the member that gets rows.
+WRITTEN_AGAIN = {
+    **{name: name for name in ("a", "t", "in/a", "in/t")},
+    "t/x": "t",
+    "in": "in/t",
+    "in/t/x": "in/t",
+}
+
+
+@pytest.mark.parametrize("when", ["before", "after", "before and after"])
+@pytest.mark.parametrize("name", WRITTEN_AGAIN)
+def test_a_document_written_again_beside_a_first_change_that_was_interrupted(
+    tmp_path, name, when
+):
+    """The member has one writer, which keeps what the other program has written."""
+    row = WRITTEN_AGAIN[name]
+    for count in 0, 1, 2, 5, 9:
+        path = tmp_path / str(count)
+        of_each_kind(path)
+        if "before" in when:
+            rewritten(path / name, 1)
+        interrupt(path, count)
+        if "after" in when:
+            rewritten(path / name, 2)
+        with ExitStack() as opened:
+            member = opened.enter_context(dataset.open(path / row, "r+", sync=False))
+            add(member, 7)
+            group = opened.enter_context(dataset.open_group(path, "r+", sync=False))
+            if not group.commits_members:  # the member is locked
+                member.close()
+            add(group[row], 8)
+            if group.commits_members:
+                add(member, 9)
+            else:
+                add(group[row], 9)
+            with group.change():
+                add(group[row], 10)
+                group["other"].append([10])
+        for found in dataset.open(path)[row], dataset.open(path / row):
+            rows = found[:] if row.endswith("a") else found["y"][:]
+            assert [0, 1, 7, 8, 9, 10] == rows.tolist()
+        for found in dataset.open(path)[name], dataset.open(path / name):
+            assert (2 if "after" in when else 1) == found.attrs["q"]
         assert dataset.verify(path).ok

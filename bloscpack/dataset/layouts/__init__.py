@@ -15,12 +15,12 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._format.committed import STAGING
-from ..._format.identity import is_copy, is_copy_of, says_committed
+from ..._format.identity import belongs_to, is_copy, says_committed
 from ..._format.names import is_safe_name
 from ..._format.other_formats import name_folder
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.folder_store import NoFileFound, StaleDataset
+from ..._types import Json
 from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..folder import Folder, is_member_name
@@ -269,15 +269,15 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     options["is_member"] = True
     members = folder.tree.state.members
     copy = None if members is None else members.get(folder.full(name))
-    if copy is not None and says_committed(copy):
-        inner = folder.child(name)
+    inner = folder.child(name)
+    if copy is not None and _belongs_to(inner, copy):
         try:
             kind = load("zarr.detect")(inner)
         except NoFileFound:
             kind = "array"
         if kind:
             return Found(inner, "zarr", kind)
-        copy = None  # another program has replaced it by an array of its own
+    # Another program may have replaced it by an array of its own.
     inner = folder.dataset(name)
     found = find_any(inner, **options)
     if found is None:
@@ -385,8 +385,9 @@ def committing(found: Found) -> tuple[Found, str] | None:
     if found.layout != "zarr":
         return None
     says_so, is_copied = _stated_commit(folder)
-    if not says_so:
-        return _united_around(folder)
+    united = _united_around(folder, says_so)
+    if united is not None or not says_so:
+        return united
     is_trusted, around = True, folder
     while says_so:
         outer = around.around()
@@ -398,32 +399,22 @@ def committing(found: Found) -> tuple[Found, str] | None:
         is_trusted = is_trusted and around.is_trusted
         says_so, _ = _stated_commit(around)
     kind = None if outer is None else find(around)
-    path = "/".join(names[::-1])
-    # The document of a group in between may be lost.
-    is_lost = is_copied and around.tree.state.root.document is None
-    copied = _uniting(folder, is_part=True) if is_lost else None
-    if copied is not None and copied[2]:
-        around, path, is_trusted = copied
-        kind = find(around)
-    members = around.tree.state.members
-    if not is_copied and (kind is None or path not in (members or ())):
-        return None
-    if kind is None or kind[1] in ("array", ""):
-        raise folder.damage(
-            "expected the document that commits it in a folder around it, found none: "
-            "it is a copy of a column, or of a member of a group"
-        )
-    if kind[1] == "group" and members is None:
-        # Another program has written its document again, or the copy was not yet made.
-        return _united_around(folder)
-    if path not in (members or _columns_without_copies(around)):
-        raise folder.damage(
-            "expected a copy of its document in that of '%s' around it, found none: it "
-            "is a copy of a column, or of a member of a group" % around.path()
-        )
-    if not is_trusted:
-        raise _not_trusted(folder, around)
-    return Found(around, *kind), path
+    known, path = around.tree.state.members, "/".join(names[::-1])
+    if known is None and kind == ("zarr", "table"):
+        known = _columns_without_copies(around)
+    if kind is not None and path in (known or ()):
+        if not is_trusted:
+            raise _not_trusted(folder, around)
+        return Found(around, *kind), path
+    if not is_copied or (kind is not None and kind[1] == "group" and known is None):
+        return None  # another program has written its document, or that of the group
+    wanted = "the document that commits it in a folder around it"
+    if kind is not None and kind[1] not in ("array", ""):
+        wanted = "a copy of its document in that of '%s' around it" % around.path()
+    raise folder.damage(
+        "expected %s, found none: it is a copy of a column, or of a member of a group"
+        % wanted
+    )
 
 
 def _has_column(layout: str, folder: Folder, name: str) -> bool:
@@ -435,11 +426,11 @@ def _has_column(layout: str, folder: Folder, name: str) -> bool:
     return True
 
 
-def _columns_without_copies(folder: Folder) -> list[str]:
+def _columns_without_copies(folder: Folder) -> dict[str, None]:
     """Return the columns of a table of an older version, which has no copies."""
     attributes = folder.read_object(ZARR_JSON).get("attributes", {})
     names = attributes.get(load("zarr.COLUMN_ORDER"))
-    return names if isinstance(names, list) else []
+    return dict.fromkeys(names if isinstance(names, list) else ())
 
 
 def _not_trusted(folder: Folder, outer: Folder) -> PermissionError:
@@ -461,10 +452,13 @@ def as_part(found: Found) -> Found:
     if found.layout != "zarr":
         if folder.depth:
             return found
-    elif not folder.tree.state.is_committed_around or (
-        folder.depth and folder.is_remote
-    ):
+    elif folder.is_remote and folder.depth:
         return found
+    elif not folder.tree.state.is_committed_around:
+        # Another program may have written the document of a table, not its columns.
+        is_usual = folder.is_remote or found.kind != "table"
+        if is_usual or load("zarr.read_node")(folder).is_own:
+            return found
     with suppress(FormatError, PermissionError):
         whole = Folder(folder.store, tree=folder.tree)
         outer = committing(found._replace(folder=whole))
@@ -490,56 +484,57 @@ def _stated_commit(folder: Folder) -> tuple[bool, bool]:
         return False, False
 
 
-def _united_around(folder: Folder) -> tuple[Found, str] | None:
-    """Return the group that commits a dataset, whose document does not say so yet.
+def _united_around(folder: Folder, is_part: bool) -> tuple[Found, str] | None:
+    """Return the group that commits a dataset, also if its own document is silent.
 
-    A writer has died that let the group commit its members, or it is still working.
+    A writer has died, or is still working, that let the group commit its members; or
+    another program has written the document again. The copy in the group decides.
     """
-    around, names = folder, list[str]()
+    outer, path, has_copy = _uniting(folder, is_part) or (folder, "", False)
+    members = outer.tree.state.members or {}
+    if not (has_copy and _belongs_to(folder, members[path])):
+        return None
+    united = _united_around(outer, False)
+    if united is not None:  # since then
+        return united[0], "%s/%s" % (united[1], path)
+    return Found(outer, *(find(outer) or ("zarr", "group"))), path
+
+
+def _belongs_to(folder: Folder, copy: Json) -> bool:
+    """Return whether a group commits the member in a folder, of which it has a copy."""
+    with suppress(FormatError, OSError):
+        return belongs_to(*folder.read_document(ZARR_JSON), copy)
+    return says_committed(copy)
+
+
+def _uniting(folder: Folder, is_part: bool) -> tuple[Folder, str, bool] | None:
+    """Return the folder around a dataset whose document commits all that is in it.
+
+    Also the path of the dataset in that folder, and whether the document has it: then
+    it is the innermost that does. The own document of a member or a column is written
+    after the commit, and is not on the disk for certain: a crash may lose it. If the
+    dataset says that it `is_part`, the documents of the groups in between may be lost,
+    too. Otherwise nothing is looked for where the folder around has no document.
+    """
+    around, names, found = folder, list[str](), None
     while (outer := around.around()) is not None:
         around = outer[0]
         names.insert(0, outer[1])
-        try:
-            if not (around.is_remote or around.exists(ZARR_JSON)):
-                return None
-            if around.is_remote or (around.is_folder(STAGING) and around.is_trusted):
-                around.read_document(ZARR_JSON)
-                path, members = "/".join(names), around.tree.state.members or {}
-                content, own = folder.read_document(ZARR_JSON)
-                if path in members and is_copy_of(content, own, members[path]):
-                    return Found(around, "zarr", "group"), path
-        except (FormatError, OSError):
-            return None
-    return None
-
-
-def _uniting(
-    folder: Folder, *, is_part: bool = False
-) -> tuple[Folder, str, bool] | None:
-    """Return the folder around a dataset whose document commits all that is in it.
-
-    Also the path of the dataset in that folder, and whether the document has it. The
-    own document of a member or a column is written after the commit, and is not on the
-    disk for certain: a crash may lose it. If the dataset says that it `is_part`, the
-    documents of the groups in between may be lost, too. Otherwise nothing is looked for
-    where the folder around has no document.
-    """
-    around, names = folder, list[str]()
-    outer = None if folder.is_remote else folder.around()
-    while outer is not None and outer[0].is_trusted:
-        around = outer[0]
-        names.insert(0, outer[1])
-        with suppress(FormatError, OSError):
-            if not says_committed(around.read_document(ZARR_JSON)[1]):
-                path, members = "/".join(names), around.tree.state.members
-                if members is None or not is_safe_name(path):
-                    return None
-                return around, path, path in members
-            is_part = True
-        if not is_part:
+        # Most often there is no document, and no owner has to be looked up.
+        is_there = around.is_remote or around.exists(ZARR_JSON)
+        if not (is_there or is_part) or not around.is_trusted:
             break
-        outer = around.around()
-    return None
+        try:
+            is_part = says_committed(around.read_document(ZARR_JSON)[1]) or is_part
+        except (FormatError, OSError):
+            if not is_part:
+                break
+        path, members = "/".join(names), around.tree.state.members
+        if members is not None and is_safe_name(path):
+            found = around, path, path in members
+            if path in members:
+                break
+    return found
 
 
 def document_of(layout: str, kind: str) -> str:
@@ -559,7 +554,7 @@ def detect(folder: Folder) -> Found:
     is_lost = found is None or (
         found.layout in ("zarr", "folder") and folder.tree.state.root.document is None
     )
-    around = _uniting(folder) if is_lost else None
+    around = None if folder.is_remote or not is_lost else _uniting(folder, False)
     if around is not None and around[2]:
         part = around[0].child(around[1])
         if kind := load("zarr.detect")(part):

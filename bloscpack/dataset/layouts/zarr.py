@@ -467,7 +467,7 @@ class ZarrArray(ArrayLayout):
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         check_attributes(new.attrs, OF_ARRAYS, " of an array")
         document = _document_of(new)
-        identity = _member_identity(prefix) if prefix else Identity()
+        identity = _member_identity(prefix)
         # Wrong attributes are an error before anything is written.
         content, shape = encode_node(document.document(), identity), document.grid.shape
         if prefix:
@@ -506,6 +506,7 @@ class ZarrArray(ArrayLayout):
         """
         own = copy(read_array_document(folder))  # which is changed
         own.array = copy(own.array)
+        own.identity = _member_identity(self.folder.prefix, own.identity)
         if own.is_own:
             return own
         stored = self._stored_shards()
@@ -515,15 +516,10 @@ class ZarrArray(ArrayLayout):
         if len(names) > 1:
             text = "expected shards of one array, found those of '%s'"
             raise self.folder.damage(text % "' and '".join(sorted(names)), SHARDS)
-        column = None if own.identity is None else own.identity.column
-        if names:
-            own.identity = Identity(names.pop())
-        elif own.identity is None or not self.folder.is_remote:
+        if names or not self.folder.is_remote:
             # Another program may have copied the attributes of another array.
-            own.identity = Identity()
-        # An array that no document commits may be a copy of a column.
-        column = column if self.folder.prefix else None
-        own.identity = replace(own.identity, column=column)
+            name = names.pop() if names else Identity().name
+            own.identity = replace(own.identity, name=name)
         count = self.grid.nshards
         has_all = count == sum(n < count for n in stored)
         is_complete = self.folder.store.lists and has_all
@@ -762,15 +758,18 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     if is_root and COLUMN_ORDER in attributes and CONSOLIDATED not in document:
         document[CONSOLIDATED] = no_members()
         for name in attributes[COLUMN_ORDER]:
-            full = folder.full(name + "/" + ZARR_JSON)
             with suppress(FileNotFoundError):  # of a column that is going to be written
-                own = copy(read_array_document(folder.child(name)))
-                own.identity = _member_identity(name, own.identity)
-                change.stage(full, own.encode_array())
-    identity = node.identity
-    if identity is not None and is_root and not node.is_own:
-        identity = replace(identity, column=None)  # it may be a copy of a member
+                _stage_column(change, folder.child(name), name)
+    identity = _member_identity(folder.prefix, node.identity)
     change.stage(folder.full(ZARR_JSON), encode_node(document, identity))
+
+
+def _stage_column(change: Change, folder: Folder, full: str) -> None:
+    """Let `change` commit the document of a column, which it signs if it can."""
+    content = folder.read_document(ZARR_JSON)[0]
+    with suppress(FormatError):
+        content = ZarrArray(folder)._read_for_change(folder).encode_array()
+    change.stage(full + "/" + ZARR_JSON, content)
 
 
 def prepare(
@@ -863,8 +862,7 @@ def unite(
             content = encode_node(document, identity)
             change.stage(full + "/" + ZARR_JSON, content)
             for column in node.attributes.get(COLUMN_ORDER, ()):
-                content = inner.child(column).read_document(ZARR_JSON)[0]
-                change.stage("%s/%s/%s" % (full, column, ZARR_JSON), content)
+                _stage_column(change, inner.child(column), full + "/" + column)
             if found.kind == "group":
                 groups.append((full + "/", inner))
 
@@ -893,9 +891,12 @@ def release(change: Change, folder: Folder) -> None:
 
 
 def _member_identity(full: str, identity: Identity | None = None) -> Identity:
-    """Return the identity of a member, which says that a group commits it."""
-    word = column_word(full.strip("/").rpartition("/")[2])
-    return replace(identity or Identity(), column=word)
+    """Return the identity of a member, which says that a group commits it.
+
+    That of the dataset itself, whose path is empty, does not.
+    """
+    name = full.strip("/").rpartition("/")[2]
+    return replace(identity or Identity(), column=column_word(name) if name else None)
 
 
 class ZarrNode(NodeLayout):
@@ -946,7 +947,7 @@ class ZarrGroup(ZarrNode, GroupLayout):
         document = group_document(attrs)
         if commits:
             document[CONSOLIDATED] = no_members()
-        content = encode_node(document, _member_identity(prefix) if prefix else None)
+        content = encode_node(document, _member_identity(prefix))
         if prefix:
             change.make_folder(prefix[:-1])
         change.stage(prefix + ZARR_JSON, content)
@@ -998,8 +999,7 @@ class ZarrTable(ZarrNode, TableLayout):
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
         if not prefix:
             document[CONSOLIDATED] = no_members()
-        identity = _member_identity(prefix) if prefix else None
-        content = encode_node(document, identity)
+        content = encode_node(document, _member_identity(prefix))
         # A wrong name is an error before anything is written.
         for folder in (prefix[:-1], *(prefix + name for name in columns)):
             if folder:
