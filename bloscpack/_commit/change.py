@@ -394,6 +394,14 @@ class Change:
             root = Root(staged, texts=texts)
         # Other programs read the copies alone.
         replaced, stale = ({}, {}) if self.tree is None else self.tree.compare_all()
+        own = [n for n in documents if documents[n] and self._member_of(n) in replaced]
+        if own:
+            # These count until they are ours. So the copies become what they are now,
+            # and then they ours: the rest is one step for all members.
+            self._replace(self._root().changed(replaced).content)
+            self._sync()
+            for name in own:
+                self._replace(documents[name] or b"", name)
         members: dict[str, bytes | None] = {**replaced}
         members.update((self._member_of(n), new) for n, new in documents.items())
         token = self._token if files or self.renews_token else ""
@@ -524,8 +532,8 @@ class Change:
         """Give a staged file its name; remove the file if there is none."""
         raise NotImplementedError
 
-    def _replace(self, content: bytes) -> object:
-        """Replace the document; return the `TreeState.version` of the new one."""
+    def _replace(self, content: bytes, name: str = "") -> object:
+        """Replace a document; return the `TreeState.version` of the new one."""
         raise NotImplementedError
 
     def _copy(self, name: str, content: bytes) -> None:

@@ -232,11 +232,11 @@ class FolderChange(Change):
                 self.store.remove_folder(folder)
                 self._folders.discard(folder)
 
-    def _replace(self, content: bytes) -> object:
-        file = self._begin_with(self.document, content)
+    def _replace(self, content: bytes, name: str = "") -> object:
+        file = self._begin_with(name or self.document, content)
         self._close(file, self._does_sync)
         version = self._identity(file)
-        self._move(file.staged, self.document)
+        self._move(file.staged, file.name)
         return version
 
     def _identity(self, file: UnfinishedFile) -> object:

@@ -184,8 +184,8 @@ class ObjectChange(Change):
             # A writer that has opened the dataset meanwhile has completed the change.
             return None
 
-    def _replace(self, content: bytes) -> object:
-        self._put(self.document, content)
+    def _replace(self, content: bytes, name: str = "") -> object:
+        self._put(name or self.document, content)
         return None
 
     def _copy(self, name: str, content: bytes) -> None:

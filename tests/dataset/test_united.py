@@ -609,3 +609,27 @@ def test_a_document_written_again_beside_a_first_change_that_was_interrupted(
         for found in dataset.open(path)[name], dataset.open(path / name):
             assert (2 if "after" in when else 1) == found.attrs["q"]
         assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("name", ["a", "t/x", "in/a"])
+def test_an_interrupted_change_of_a_member_that_was_written_again(tmp_path, name):
+    """All members have changed, or none."""
+    row = WRITTEN_AGAIN[name]
+    for count in range(12):
+        path = tmp_path / str(count)
+        of_each_kind(path)
+        with dataset.open_group(path, "r+", sync=False) as group, group.change():
+            pass
+        rewritten(path / name, 1)
+        interrupt(path, count, "other", row)
+        lengths = set()
+        for step in range(2):
+            group = dataset.open(path)
+            lengths |= {len(group["other"]), len(group[row])}
+            lengths |= {len(dataset.open(path / name)), len(group[name])}
+            assert 1 == group[name].attrs["q"] == dataset.open(path / name).attrs["q"]
+            if not step:  # the next writer completes the change
+                with dataset.open_group(path, "r+", sync=False) as group:
+                    group.attrs["n"] = 1
+        assert 1 == len(lengths)
+        assert dataset.verify(path).ok
