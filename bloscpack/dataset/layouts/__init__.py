@@ -15,7 +15,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._format.identity import belongs_to, is_copy, says_committed
+from ..._format.committed import STAGING
+from ..._format.identity import belongs_to, find_identity, is_copy, says_committed
 from ..._format.names import is_safe_name
 from ..._format.other_formats import name_folder
 from ..._format.zarr_metadata import ZARR_JSON
@@ -490,7 +491,12 @@ def _united_around(folder: Folder, is_part: bool) -> tuple[Found, str] | None:
     A writer has died, or is still working, that let the group commit its members; or
     another program has written the document again. The copy in the group decides.
     """
-    outer, path, has_copy = _uniting(folder, is_part) or (folder, "", False)
+    try:
+        is_own = find_identity(*folder.read_document(ZARR_JSON)) is not None
+    except (FormatError, OSError):
+        is_own = False
+    found = _uniting(folder, is_part, is_silent=is_own and not is_part)
+    outer, path, has_copy = found or (folder, "", False)
     members = outer.tree.state.members or {}
     if not (has_copy and _belongs_to(folder, members[path])):
         return None
@@ -507,14 +513,18 @@ def _belongs_to(folder: Folder, copy: Json) -> bool:
     return says_committed(copy)
 
 
-def _uniting(folder: Folder, is_part: bool) -> tuple[Folder, str, bool] | None:
+def _uniting(
+    folder: Folder, is_part: bool, *, is_silent: bool = False
+) -> tuple[Folder, str, bool] | None:
     """Return the folder around a dataset whose document commits all that is in it.
 
     Also the path of the dataset in that folder, and whether the document has it: then
     it is the innermost that does. The own document of a member or a column is written
     after the commit, and is not on the disk for certain: a crash may lose it. If the
     dataset says that it `is_part`, the documents of the groups in between may be lost,
-    too. Otherwise nothing is looked for where the folder around has no document.
+    too. Otherwise nothing is looked for where the folder around has no document. If its
+    own document, written here, does not (`is_silent`), only a group in whose folder a
+    change is under way may commit it: no other document is read.
     """
     around, names, found = folder, list[str](), None
     while (outer := around.around()) is not None:
@@ -522,7 +532,11 @@ def _uniting(folder: Folder, is_part: bool) -> tuple[Folder, str, bool] | None:
         names.insert(0, outer[1])
         # Most often there is no document, and no owner has to be looked up.
         is_there = around.is_remote or around.exists(ZARR_JSON)
-        if not (is_there or is_part) or not around.is_trusted:
+        if not (is_there or is_part):
+            break
+        if is_silent and not (around.is_remote or around.is_folder(STAGING)):
+            continue
+        if not around.is_trusted:
             break
         try:
             is_part = says_committed(around.read_document(ZARR_JSON)[1]) or is_part
