@@ -12,10 +12,6 @@ Errors).
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 def install_hint(extra: str) -> str:
     """Return the command that installs the packages of an extra, for messages.
@@ -23,24 +19,6 @@ def install_hint(extra: str) -> str:
     This version is in no package index: ``bloscpack[...]`` there is release 0.16.0.
     """
     return "pip install '.[%s]' in a clone of Bloscpack" % extra
-
-
-class errors_to:
-    """Call a function with the error of a block: it may raise another in its place.
-
-    A generator that does this is in a cycle with the first error, from Python 3.12 on.
-    That keeps all that the traceback has: a dataset stays locked, and files stay open.
-    """
-
-    def __init__(self, translate: Callable[[Exception], None]) -> None:
-        self._translate = translate
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, Exception):
-            self._translate(error)
 
 
 class BloscpackError(Exception):

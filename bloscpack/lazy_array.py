@@ -13,11 +13,12 @@ from typing import Any
 
 from ._arrays.loader import CACHE_NBYTES
 from ._arrays.stored import StoredArray
+from ._engine.contexts import on_error
 from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description
 from ._format.dtypes import Array, DType, Key
 from ._format.rows import block_shape
-from ._storage.base import Closing, Storage, naming_errors, on_error, releasing_views
+from ._storage.base import Closing, Storage, naming_errors, releasing_views
 from ._storage.paths import is_url, local_path, shown_name
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .args import AnyLimits

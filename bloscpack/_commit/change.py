@@ -39,12 +39,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import BinaryIO, Protocol
 
+from .._engine.contexts import on_error
 from .._engine.forks import Owner
 from .._format.committed import STAGING, Root
 from .._format.dtypes import shown
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.base import on_error
 from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .ownership import FileAccess

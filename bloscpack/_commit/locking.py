@@ -21,8 +21,8 @@ from numbers import Real
 from typing import TypeVar
 
 from .. import log
+from .._engine.contexts import on_error
 from .._engine.forks import Owner
-from .._storage.base import on_error
 from .._storage.descriptors import with_room
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, StaleDataset

@@ -27,10 +27,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
+from .._engine.contexts import on_error
 from .._engine.forks import Owner
 from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.base import on_error
 from .._storage.disk import NAME_PART, disk
 from .._storage.folder_store import FolderStore, LinkFound, NoFileFound, StaleDataset
 from .._storage.paths import taken_error

@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+from .._engine.contexts import on_error
 from .._engine.forks import Owner
 from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
-from .._storage.base import on_error
 from .._storage.paths import taken_error
 from .._storage.store import Conflict, Store
 from .._storage.upload import check_writable

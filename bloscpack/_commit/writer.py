@@ -25,11 +25,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from .._engine.contexts import on_error
 from .._engine.forks import OwnLock, renew_after_fork
 from .._engine.threads import get_caller
 from .._format.committed import STAGING
 from .._format.names import folders_of
-from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError
 from .change import Change

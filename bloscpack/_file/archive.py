@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from .._engine.blosc_settings import own_settings
+from .._engine.contexts import on_error
 from .._format.array_metadata import describe, grid_for
 from .._format.chunks import compress
 from .._format.dtypes import Array, DType, exact_array
@@ -49,7 +50,7 @@ from .._format.zip_format import (
     join_crc,
     parents_of,
 )
-from .._storage.base import PartStorage, Storage, naming_errors, on_error, write_all
+from .._storage.base import PartStorage, Storage, naming_errors, write_all
 from .._storage.local import whole_file
 from .._storage.paths import shown_name
 from .._storage.zip_store import Directory

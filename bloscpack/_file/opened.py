@@ -54,6 +54,7 @@ from .._arrays.source import ChunkSpans, Needs, Room
 from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
+from .._engine.contexts import on_error
 from .._engine.forks import ForkSafeLock, cached_property
 from .._engine.threads import Ahead, Task, ordered
 from .._format.array_metadata import Description
@@ -69,7 +70,6 @@ from .._storage.base import (
     MemoryStorage,
     Storage,
     naming_errors,
-    on_error,
     refuse_text,
     status_of,
 )

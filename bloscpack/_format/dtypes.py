@@ -21,6 +21,7 @@ from typing import Any, NoReturn, Protocol, SupportsIndex
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
+from .._engine.contexts import errors_to
 from ..constants import MAX_LITERAL_NESTING
 from ..defaults import DEFAULT_DTYPE_LIMIT
 from ..exceptions import (
@@ -31,7 +32,6 @@ from ..exceptions import (
     Unsupported,
     UsageError,
     UsageValueError,
-    errors_to,
 )
 
 Array = NDArray[Any]

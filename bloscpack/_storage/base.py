@@ -26,14 +26,9 @@ import os
 import stat
 from functools import partial, wraps
 
+from .._engine.contexts import errors_to
 from ..constants import BLOSCPACK_HEADER_LENGTH
-from ..exceptions import (
-    FormatError,
-    StorageError,
-    UsageError,
-    UsageTypeError,
-    errors_to,
-)
+from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
 from .paths import shown_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -278,20 +273,6 @@ def add_filename(path: Path | None, error: Exception) -> None:
         return
     if isinstance(error, (FormatError, UsageError)):
         error.filename = error.filename or shown_name(path)
-
-
-class on_error:
-    """Call a function, with arguments, if the block raises an error, which goes on."""
-
-    def __init__(self, call: Callable[..., object], *args: object) -> None:
-        self._call, self._args = call, args
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
-        if error is not None:
-            self._call(*self._args)
 
 
 # File objects and buffers

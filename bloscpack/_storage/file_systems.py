@@ -14,14 +14,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._engine.contexts import errors_to
 from .._types import StorageOptions
-from ..exceptions import (
-    BloscpackError,
-    StorageError,
-    UsageError,
-    errors_to,
-    install_hint,
-)
+from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
 from .http_session import Refused, open_session
 from .paths import public_name
 from .urls import schemes_of, with_lower_schemes

@@ -17,13 +17,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from .._engine.contexts import on_error
 from .._engine.forks import ForkSafeLock
 from .._types import StorageOptions
 from ..args import AnyLimits, effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAX_DOCUMENT
 from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
-from .base import Storage, StorageFile, naming_errors, on_error
+from .base import Storage, StorageFile, naming_errors
 from .file_systems import IgnoresRanges, Location
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .local import storage_of

@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import IO, TYPE_CHECKING, Any
 from weakref import finalize
 
+from .._engine.contexts import errors_to
 from .._engine.forks import cached_property
 from .._format.names import is_safe_name
 from .._format.other_formats import (
@@ -55,13 +56,7 @@ from .._format.zip_format import (
     wrong_local,
 )
 from ..constants import MAX_BUFFERSIZE, MAX_DOCUMENT
-from ..exceptions import (
-    BloscpackError,
-    DamageError,
-    NotReadable,
-    Unsupported,
-    errors_to,
-)
+from ..exceptions import BloscpackError, DamageError, NotReadable, Unsupported
 from .base import MemoryStorage, PartStorage, Storage, StorageFile, naming_errors
 from .local import whole_file
 from .store import NestedStore, too_long

@@ -12,16 +12,11 @@ from typing import Any
 
 import numpy
 
+from .._engine.contexts import errors_to
 from .._format.dtypes import Array, DType, check_least_time, exact_array, foreign_items
 from .._format.text import TEXT, empty_item
 from .._types import JsonObject
-from ..exceptions import (
-    DoesNotFit,
-    UsageError,
-    UsageTypeError,
-    UsageValueError,
-    errors_to,
-)
+from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .items import check_mixture, is_array, is_missing, items_of
 
 # The name of the column of booleans that says which items of a column are missing, and

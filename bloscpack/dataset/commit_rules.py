@@ -19,11 +19,11 @@ from .._commit.folder_change import FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, Rule, Writer
+from .._engine.contexts import on_error
 from .._format.identity import KEY, holder_of, is_copy, signed, take_identity
 from .._format.names import is_checked_name, is_safe_part
 from .._format.other_formats import FILE_CALLS
 from .._format.zarr_metadata import ZARR_JSON, encode_json
-from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from .._storage.paths import check_ending, is_url, local_path, taken_error, without_url
 from .._storage.store import Store

@@ -22,11 +22,11 @@ import numpy
 
 from .._arrays.selection import Selection
 from .._commit.access import NewAccess
+from .._engine.contexts import on_error
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
 from .._format.text import TEXT, empty_item, encode_text, item_nbytes
-from .._storage.base import on_error
 from .._storage.paths import check_is_path
 from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError

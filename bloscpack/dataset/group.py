@@ -29,10 +29,10 @@ from .._commit.pin import DatasetChanged, Pin
 from .._commit.tree import Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
+from .._engine.contexts import on_error
 from .._engine.forks import NamedLocks
 from .._format.grid import Shape
 from .._format.names import NoSuchName, is_within
-from .._storage.base import on_error
 from .._storage.descriptors import NO_MORE
 from .._storage.folder_store import FolderStore, StaleDataset
 from .._types import Json, Path, StorageOptions

@@ -13,8 +13,8 @@ import numpy
 from .._commit.change import Change
 from .._commit.locking import DROPPED_WAIT, waiting
 from .._commit.writer import WAIT
+from .._engine.contexts import on_error
 from .._format.dtypes import Array as Items
-from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from .._storage.paths import check_is_path, shown_name
 from .._storage.upload import check_writable

@@ -34,13 +34,13 @@ from .._commit.new_folder import (
 )
 from .._commit.objects import Claim, ObjectChange, temporary_file
 from .._commit.shared import ParallelChange
+from .._engine.contexts import on_error
 from .._format.committed import STAGING
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Box, Shape
 from .._format.identity import read_identity, stated_identity
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.base import on_error
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
 from .._storage.store import Conflict, MemoryStore, Store

@@ -26,6 +26,7 @@ from .._commit.ownership import AccessLimits
 from .._commit.pin import ReadChanged
 from .._commit.replacing import check_apart
 from .._engine.blosc_settings import own_settings
+from .._engine.contexts import errors_to
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
 from .._format.dtypes import Array
@@ -37,7 +38,7 @@ from .._storage.paths import local_path, without_url
 from .._storage.zip_store import find_zip
 from .._types import JsonObject, Path
 from ..abstract_io import Progress
-from ..exceptions import DamageError, FormatError, UsageError, errors_to
+from ..exceptions import DamageError, FormatError, UsageError
 from ..headers import check_range
 from .changed_blocks import blocks_of
 from .checking import DatasetCheck, joined_name, losses_of, lost_rows

@@ -23,9 +23,9 @@ import numpy
 
 from .._commit.change import Change
 from .._compat import import_extra
+from .._engine.contexts import on_error
 from .._format.dtypes import Array as Items
 from .._format.zarr_metadata import MASK, encode_mask, with_mask
-from .._storage.base import on_error
 from .._storage.paths import is_url, local_path, taken_error
 from .._types import JsonObject, Path, StorageOptions
 from ..args import known_settings

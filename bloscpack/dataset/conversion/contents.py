@@ -27,6 +27,7 @@ import numpy
 from ..._commit.ownership import AccessLimits
 from ..._commit.pin import Pin, ReadChanged
 from ..._commit.replacing import replacing
+from ..._engine.contexts import errors_to
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
 from ..._format.zarr_metadata import MASK
@@ -41,7 +42,6 @@ from ...exceptions import (
     UsageError,
     UsageTypeError,
     UsageValueError,
-    errors_to,
 )
 from ...log import printable
 from ..columns import MASK_NAME, MASK_OF, dtype_of_rows, masks_of

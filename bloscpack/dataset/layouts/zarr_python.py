@@ -31,6 +31,7 @@ from ..._arrays.source import CLOSED
 from ..._commit.change import Change
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
+from ..._engine.contexts import errors_to
 from ..._format.blosc_header import chunk_damage
 from ..._format.chunks import decompress
 from ..._format.dtypes import Array, DType, check_known, shown
@@ -45,7 +46,6 @@ from ...exceptions import (
     Unsupported,
     UsageError,
     UsageValueError,
-    errors_to,
 )
 from ..folder import Folder
 from ..items import check_nbytes
