@@ -592,5 +592,4 @@ def describe(
     If `strict` is False, a first chunk whose size differs from the size in the file
     header is accepted, as `info` does: old releases wrote files like that.
     """
-    found = inspect_file(path, strict=strict, storage_options=storage_options)
-    return found.as_dict()
+    return inspect_file(path, strict=strict, storage_options=storage_options).as_dict()

@@ -161,8 +161,7 @@ class Selection:
                     continue
                 if is_joint and dims:
                     self.joint.append(axis)
-                    points = numpy.broadcast_to(array, joint_shape)
-                    self.axes[axis] = points.reshape(-1)
+                    self.axes[axis] = numpy.broadcast_to(array, joint_shape).reshape(-1)
                 else:
                     own[axis] = dims
                     self._set(axis, _equally_spaced(array.reshape(-1)))

@@ -156,8 +156,7 @@ class ArchiveChecker:
             error.filename = error.filename or self.file.name
             raise
         except FormatError as error:
-            at = info.header_offset
-            self._add("local-header", name, error.message, offset=at)
+            self._add("local-header", name, error.message, offset=info.header_offset)
             return None
         crc = 0
         for block in self.file.storage.read_blocks(start, stop):
@@ -207,8 +206,7 @@ class ArchiveChecker:
         except (KeyError, FormatError):  # there is a finding already
             return
         try:
-            content = PartStorage(file.storage, start, stop)
-            file.check_has_own_chunks(chunks, content)
+            file.check_has_own_chunks(chunks, PartStorage(file.storage, start, stop))
         except Unsupported as error:
             self._add("unsupported", chunks, "not checked: %s" % error, True)
             return

@@ -182,8 +182,7 @@ class Inspection:
         """
         chains = self.numbering.chains
         stops = [self.sections.first, *(chain.stop for chain in chains)]
-        starts = [*(chain.start for chain in chains), size]
-        return zip(stops, starts, strict=True)
+        return zip(stops, [*(chain.start for chain in chains), size], strict=True)
 
     def _examine_damaged(self) -> list[DamagedChunk]:
         """Return the damaged chunks between the chains, each with its problem."""

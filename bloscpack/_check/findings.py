@@ -48,8 +48,7 @@ def failure_kind(error: BaseException) -> str | None:
         return None
     if is_missing(error) or error.errno == errno.EISDIR:
         return None
-    is_refused = error.errno in (errno.EACCES, errno.EPERM)
-    return PERMISSION if is_refused else UNREADABLE
+    return PERMISSION if error.errno in (errno.EACCES, errno.EPERM) else UNREADABLE
 
 
 class Record:

@@ -166,8 +166,7 @@ def opened(
     with request.telling_change(), request.resources:
         found, content = _read(path, request)
         content = inner_content(content, path, members)
-        member = "/".join(members)
-        texts = plain_name(name), path, member, found
+        texts = plain_name(name), path, "/".join(members), found
         with request.compared(nullcontext()) if at_end else nullcontext():
             yield Opened(*texts, content, used, request.lost)
 
@@ -252,8 +251,7 @@ def describe(found: Opened) -> JsonObject:
         described = _described("", found.content, found.format)
         if is_whole and os.path.isfile(path):
             cbytes = os.path.getsize(path)
-            ratio = ratio_of(described["nbytes"], cbytes)
-            described.update(cbytes=cbytes, ratio=ratio)
+            described.update(cbytes=cbytes, ratio=ratio_of(described["nbytes"], cbytes))
     return {**described, "file": found.name}
 
 
@@ -339,8 +337,7 @@ def new_rows(
         olds = {new: old for old, new in options.get("rename", {}).items()}
         masks = masks_of({name: found[name] for name in found.names})
         olds |= {mask: MASK_NAME % olds.get(n, n) for n, mask in masks.items()}
-        types = {olds.get(n, n): found.dtype[n].base for n in found.names}
-        settings["dtypes"] = types
+        settings["dtypes"] = {olds.get(n, n): found.dtype[n].base for n in found.names}
         settings["fixed_text"] = found.layout not in HAVING_TEXT
         settings["masks"] = {olds.get(n, n): olds[masks[n]] for n in masks}
     # The rows are committed before the context ends.

@@ -414,8 +414,7 @@ def _effective_args(
     chunk_size = max(header.chunk_size, 1)
     _, given = fit_settings(keywords, chunk_size, given, sample, typesizes)
     fields = known_settings(keywords, BLOSC_ARGS)
-    found = settings_from(BloscArgs, "blosc_args", given, fields, typesize=None)
-    args = found.copy()
+    args = settings_from(BloscArgs, "blosc_args", given, fields, typesize=None).copy()
     if args.typesize is None:
         args.typesize = header.typesize or DEFAULT_TYPESIZE
     args.check()

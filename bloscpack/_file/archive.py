@@ -537,8 +537,7 @@ class ArchiveWriter:
     def finish(self, attributes: JsonObject | None) -> None:
         """Write the document of the group, and the directory."""
         self._add_bytes(ZARR_JSON, encode_group(attributes, self._sizes))
-        start = self._fp.tell() - self._start
-        directory = encode_directory(self._members, start)
+        directory = encode_directory(self._members, self._fp.tell() - self._start)
         if len(directory) > MAX_DIRECTORY:
             raise UsageValueError(
                 "the directory of the ZIP file would have '%d' bytes, more than '%d': "

@@ -118,8 +118,7 @@ def plan_metadata(
     if old_header is None:
         return None
     old = beginning.metadata
-    nbytes = beginning.header.nbytes or 0
-    new = updated_metadata(old, nbytes, new_size, metadata)
+    new = updated_metadata(old, beginning.header.nbytes or 0, new_size, metadata)
     if metadata is UNCHANGED and new == old:
         return None
     return encode_again(new, old, old_header)

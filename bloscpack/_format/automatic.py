@@ -406,8 +406,7 @@ def choose_for(sample: Buffer | Array, goal: str) -> Setting:
     itemsize = array.itemsize
     typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
     items = array.reshape(-1) if array.flags.c_contiguous else array.flat
-    read = reader_of(items, itemsize)
-    return choose(read, array.nbytes, goal, typesizes)
+    return choose(reader_of(items, itemsize), array.nbytes, goal, typesizes)
 
 
 def reader_of(

@@ -67,8 +67,7 @@ def decode_pending(document: Json, content: bytes) -> dict[str, str | None]:
     """
     if not isinstance(document, dict):
         return {}
-    is_zarr = "zarr_format" in document
-    holder = document.get("attributes") if is_zarr else document
+    holder = document.get("attributes") if "zarr_format" in document else document
     values = holder if isinstance(holder, dict) else {}
     if PENDING not in values:
         is_there = PENDING.encode() in content or any(map(_is_list, values.values()))

@@ -177,8 +177,7 @@ def read_metadata(
         cursor.skip(room, "the room behind the metadata", "metadata")
         size = CHECKSUMS_LOOKUP[header.meta_checksum].size
         digest = cursor.read_exactly(size, "the digest of the metadata", "metadata")
-        value = decode_metadata(header, stored, bytes(digest), limit, max_values)
-        return value, header
+        return decode_metadata(header, stored, bytes(digest), limit, max_values), header
     except FormatError as error:
         error.section = "metadata"
         error.offset = start if error.offset is None else error.offset

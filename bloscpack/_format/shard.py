@@ -310,8 +310,7 @@ class Trailer:
         index = encode_entries(numbers, self._nslots, self._slots)
         crc, slots = CHECKSUM(index), self._slots or range(self._nslots)
         rows = {slots[number]: row for number, row in self.rows.items()}
-        table = encode_table(rows, crc)
-        return [SEPARATOR, copy, table, index + crc]
+        return [SEPARATOR, copy, encode_table(rows, crc), index + crc]
 
     def _padded(self, header: BloscHeader) -> bytes:
         if not header.nbytes:

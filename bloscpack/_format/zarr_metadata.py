@@ -267,8 +267,7 @@ def encode_attributes(
 def unusual_json(value: Json) -> str | None:
     """Return which part of a value only Python has in JSON; None if none is found."""
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=_plain)
-        text.encode()
+        json.dumps(value, allow_nan=False, ensure_ascii=False, default=_plain).encode()
     except UnicodeEncodeError:
         return HALF_PAIR
     except ValueError:

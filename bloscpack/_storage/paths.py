@@ -56,8 +56,7 @@ def local_path(path: Path) -> Path:
     Raises `UsageTypeError` for what is no name.
     """
     if not isinstance(path, (str, bytes, os.PathLike)):
-        found = type(path).__name__
-        raise UsageTypeError("expected a path or a URL, found %r" % found)
+        raise UsageTypeError("expected a path or a URL, found %r" % type(path).__name__)
     if isinstance(path, str) and MARK in path:
         scheme, _, rest = path.partition(MARK)
         if scheme.lower() in ("file", "local") and is_url(path):

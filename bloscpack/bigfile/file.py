@@ -333,8 +333,7 @@ class File(Closing):
 
             ranks.on_all(store)
 
-        new = new_header(dtypes[0], starts[-1], Nfile)
-        return self.create_filled(full, new, fill)
+        return self.create_filled(full, new_header(dtypes[0], starts[-1], Nfile), fill)
 
     def create_filled(
         self,

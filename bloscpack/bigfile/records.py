@@ -100,8 +100,7 @@ class Dataset(StoredRows):
         return (self.size,)
 
     def __repr__(self) -> str:
-        names = ", ".join(self.column_names)
-        return "<Dataset of %d rows: %s>" % (self.size, names)
+        return "<Dataset of %d rows: %s>" % (self.size, ", ".join(self.column_names))
 
     def __getitem__(self, index: Any) -> Any:
         names, rows = _split(index)

@@ -124,8 +124,7 @@ def _describe(name: str, node: NodeLayout) -> JsonObject:
         except (BloscpackError, OSError) as error:
             damage = isinstance(error, (FormatError, OSError))
             is_unread = isinstance(error, Unsupported) or failure_kind(error)
-            is_damaged = damage and not is_unread
-            why = {"error": str(error), "damaged": is_damaged}
+            why = {"error": str(error), "damaged": damage and not is_unread}
             members.append({**_head(full, layout, kind), **why})
     if isinstance(node, TableLayout):
         lengths = (column["shape"][0] for column in members if "shape" in column)

@@ -220,8 +220,7 @@ def check_file(
             kind = LINK if isinstance(error, LinkFound) else NO_FILE
         else:
             check.failure = error
-        message = error.strerror or str(error)
-        check.add("files", kind, message, rows=check.all_rows)
+        check.add("files", kind, error.strerror or str(error), rows=check.all_rows)
     return check
 
 
@@ -274,8 +273,7 @@ def _check_shard(
     try:
         inspection = Inspection(storage, nthreads)
     except (NotReadable, Unsupported) as error:
-        rows = check.all_rows
-        check.add("header", "not-superchunk", error.message, rows=rows)
+        check.add("header", "not-superchunk", error.message, rows=check.all_rows)
         return
     for finding in inspection.report.findings:
         check.add_of_file(finding)

@@ -678,24 +678,21 @@ class Group(Node, Mapping[str, Node]):
 
         Groups that the name contains are created, too.
         """
-        created: Array = self._created(opening.create_array, name, data, **options)
-        return created
+        return self._created(opening.create_array, name, data, **options)
 
     def create_table(self, name: str, data: object = None, **options: object) -> Table:
         """Create a table in the group; `options` are those of ``create_table``.
 
         Groups that the name contains are created, too.
         """
-        created: Table = self._created(opening.create_table, name, data, **options)
-        return created
+        return self._created(opening.create_table, name, data, **options)
 
     def create_group(self, name: str, **options: object) -> Group:
         """Create a group in the group; `options` are those of ``create_group``.
 
         Groups that the name contains are created, too.
         """
-        created: Group = self._created(create_group, name, **options)
-        return created
+        return self._created(create_group, name, **options)
 
     def require_group(self, name: str, **options: object) -> Group:
         """Return the group of this name; create it if there is none.
@@ -759,8 +756,8 @@ class Group(Node, Mapping[str, Node]):
 
     @one_call
     def _created(
-        self, create: Callable[..., Any], name: str, *data: object, **options: object
-    ) -> Any:
+        self, create: Callable[..., Kind], name: str, *data: object, **options: object
+    ) -> Kind:
         """Create a member and return it."""
         *outer, last = name.split("/") if isinstance(name, str) else [""]
         for part in (*outer, last):

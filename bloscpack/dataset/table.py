@@ -643,8 +643,7 @@ def read_partition(
 
     A task of Dask gets the pickled table, which opens the dataset again.
     """
-    stop = min(start + rows, len(table))
-    frame = table.to_pandas(columns, slice(start, stop))
+    frame = table.to_pandas(columns, slice(start, min(start + rows, len(table))))
     frame.index = frame.index + start
     return frame
 

@@ -489,8 +489,7 @@ def _add_nodes(
     for first, inner in new.items():
         around, _, last = first.rpartition("/")
         group: Any = whole[around] if around else whole
-        write = partial(_write, nodes=inner, settings=settings)
-        group._add(last, "zarr", "x", write)
+        group._add(last, "zarr", "x", partial(_write, nodes=inner, settings=settings))
 
 
 def _plans(

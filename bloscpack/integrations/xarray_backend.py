@@ -294,8 +294,7 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
         for key, entry in labels.coords.items()
         if key not in dropped and key != name
     }
-    found = Dataset({} if name in dropped else {name: array})
-    return found.assign_coords(coords)
+    return Dataset({} if name in dropped else {name: array}).assign_coords(coords)
 
 
 def _variable(

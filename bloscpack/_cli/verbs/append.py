@@ -205,8 +205,7 @@ def _append_to_file(args: Namespace) -> None:
             wrong = target.why_no_items(new_file, args)
             if wrong and NamedFile(original_file).is_array():
                 raise WrongUsage(wrong)
-            source = name_of_input(new_file, seekable=True)
-            append(original_file, source, **options)
+            append(original_file, name_of_input(new_file, seekable=True), **options)
             if target.why_not_plain(new_file, args):
                 what = target.other_format(new_file).partition(";")[0]
                 texts = new_file, what or "a Bloscpack file"

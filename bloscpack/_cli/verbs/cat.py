@@ -123,8 +123,7 @@ def _cat_file(
                 fp.seek(start_of_file + reader._end())
                 _cat_pipe(path, fp, slice(None), nthreads)
             else:
-                why = partial(is_left_over, fp, start_of_file)
-                warn_of_rest(path, behind, why)
+                warn_of_rest(path, behind, partial(is_left_over, fp, start_of_file))
 
     parts = bytes_ is not None or rows is not None
     name = name_of_input(path, seekable=rows is not None)

@@ -341,8 +341,7 @@ def target_format(path: str, name: str | None) -> Format:
         problem = "there is no format '%s'" % name
         if name is None:
             problem = "the name '%s' does not say which format to write" % path
-        formats = ", ".join(WRITTEN)
-        raise UsageValueError("%s; the formats are %s" % (problem, formats))
+        raise UsageValueError("%s; the formats are %s" % (problem, ", ".join(WRITTEN)))
     return found
 
 

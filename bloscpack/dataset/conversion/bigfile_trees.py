@@ -130,8 +130,7 @@ def _block(tree: File, name: str, request: Request) -> Rows | Members:
             rows = rows.reshape(len(rows), -1).view("u1")
         return rows
 
-    shape = (column.size, *stored.shape)
-    return Rows(stored.base, shape, ByFunction(get), attrs)
+    return Rows(stored.base, (column.size, *stored.shape), ByFunction(get), attrs)
 
 
 def _stored_dtype(layout: header.Header) -> DType:

@@ -414,8 +414,7 @@ def naming_file(path: str, *wrong: type[Exception]) -> errors_to:
         add_filename(path, error)
         if isinstance(error, UsageError) and error.filename is None:
             # The cause stays: a missing package is no wrong call.
-            text = "'%s': %s" % (path, error)
-            raise type(error)(text) from error.__cause__ or error
+            raise type(error)("'%s': %s" % (path, error)) from error.__cause__ or error
         is_of_system = isinstance(error, OSError) and error.errno is not None
         if isinstance(error, wrong) and not is_of_system:
             raise DamageError(str(error), filename=path) from error

@@ -374,8 +374,7 @@ class _File:
             rows = self._lines(start, text)
             for number, values in islice(rows, skipped + row, None):
                 before = ",".join(values[: self.names.index(name)])
-                line_ends = re.findall(r"\r\n?|\n", before)
-                return "line %d" % (number + len(line_ends))
+                return "line %d" % (number + len(re.findall(r"\r\n?|\n", before)))
         return "behind line %d" % self._lines_before(start)
 
     def blocks(self, dtypes: Mapping[str, DType]) -> Iterator[contents.Columns]:
@@ -389,8 +388,7 @@ class _File:
                     for name in names:
                         values = batch.column(name)[start : start + step]
                         if name in self.masks:
-                            missing = _are_missing(values)
-                            block[self.masks[name]] = numbers_of(missing)
+                            block[self.masks[name]] = numbers_of(_are_missing(values))
                         try:
                             block[name] = self._items(values, dtypes[name], name)
                         except _WrongValue as error:

@@ -200,8 +200,7 @@ def _text_content(array: Array, path: str, is_fixed: bool) -> Rows:
     def rows() -> Iterator[Items]:
         for block in blocks():
             if is_fixed:
-                made = fixed(block.ravel().tolist(), dtype, path)
-                yield made.reshape(block.shape)
+                yield fixed(block.ravel().tolist(), dtype, path).reshape(block.shape)
             else:
                 yield block.astype(dtype)
 

@@ -1115,8 +1115,7 @@ class _Writer:
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
             if unit != array.dtype:  # else readers get the same times
-                what = "the dtype '%s' of '%s'" % (array.dtype, path)
-                self._request.note_loss(what)
+                self._request.note_loss("the dtype '%s' of '%s'" % (array.dtype, path))
             attrs = {**attrs, **_attributes_of_times(unit)}
             stored = numpy.dtype("i8")
         elif array.dtype.kind in "UO":

@@ -266,8 +266,7 @@ def read(path: str, request: Request) -> Content:
         attrs = _attributes(schema.metadata, path, "the table", request)
         of_frame = source.pandas.get("attributes")
         attrs = {**(of_frame if isinstance(of_frame, dict) else {}), **attrs}
-    blocks = partial(_blocks, source, path, columns)
-    return new_table(columns, length, blocks, attrs)
+    return new_table(columns, length, partial(_blocks, source, path, columns), attrs)
 
 
 class _Source:
@@ -760,8 +759,7 @@ def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
         if is_text or types.is_decimal(found):
             items = array.cast(arrow_type(dtype, (), ""))
             if is_text and kind == "f":
-                numbers = items.to_numpy(zero_copy_only=False)
-                fits = are_exact(array, numbers)
+                fits = are_exact(array, items.to_numpy(zero_copy_only=False))
                 if not fits.all():
                     text = array[int(numpy.argmin(fits))].as_py()
                     raise DoesNotFit(INEXACT_TEXT % (text, dtype))

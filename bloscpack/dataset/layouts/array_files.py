@@ -189,8 +189,7 @@ class ChunkFiles(ChunkLoader):
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes, or among full chunks."""
         start = number * self.chunk_size
-        stop = start + self.chunk_size
-        return start, min(stop, self.nbytes)
+        return start, min(start + self.chunk_size, self.nbytes)
 
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the chunks that hold the span [start, stop)."""

@@ -359,8 +359,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         cbytes = stored if is_whole(stored, 1) else self.chunks[0] * row
         if new[0] < old[0]:
             cbytes = max(cbytes * new[0] // old[0], self.chunks[0] * row)
-        sizes = encode_sizes(new, row, cbytes + written)
-        change.stage(self.folder.full(SIZES), sizes)
+        change.stage(self.folder.full(SIZES), encode_sizes(new, row, cbytes + written))
 
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
@@ -386,8 +385,7 @@ class BcolzTable(BcolzNode, TableLayout):
         stored = folder.read_description(COLUMNS)
         with naming_errors(folder.path(COLUMNS)):
             if not are_names(stored.get("names"), is_safe_part):
-                found = stored.get("names")
-                refuse("'names' to be different names of folders", found)
+                refuse("'names' to be different names of folders", stored.get("names"))
             folders = self.column_folders(stored)
         self.columns = self.open_columns(folders)
 

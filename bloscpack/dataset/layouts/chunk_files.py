@@ -174,13 +174,11 @@ def write_chunks(
         number, rows = block
         plain = numpy.ascontiguousarray(rows).reshape(-1).view("u1").data
         compressed = compress(plain, args)
-        content = HEADER.pack(*HEADER_VALUES) + compressed
-        write(prefix + chunk_name(number), content)
+        write(prefix + chunk_name(number), HEADER.pack(*HEADER_VALUES) + compressed)
         return len(compressed) if len(rows) == full_rows else 0
 
     with own_settings:
-        nthreads = effective_nthreads(None, 2**31)
-        ordered(blocks, work, sizes.append, nthreads, quick=True)
+        ordered(blocks, work, sizes.append, effective_nthreads(None, 2**31), quick=True)
     return sum(sizes)
 
 

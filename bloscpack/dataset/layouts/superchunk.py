@@ -559,8 +559,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process."""
-        opening = partial(SuperchunkArray, column=self._column)
-        return opening, (self._documents.folder,)
+        return partial(SuperchunkArray, column=self._column), (self._documents.folder,)
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item."""

@@ -858,8 +858,7 @@ def unite(
                 # If the rest is never written, readers use no copies of columns.
                 content = encode_node(document, node.identity)
                 change.write(full + "/" + ZARR_JSON, content)
-            identity = _member_identity(full, node.identity)
-            content = encode_node(document, identity)
+            content = encode_node(document, _member_identity(full, node.identity))
             change.stage(full + "/" + ZARR_JSON, content)
             for column in node.attributes.get(COLUMN_ORDER, ()):
                 _stage_column(change, inner.child(column), full + "/" + column)
