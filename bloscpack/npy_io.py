@@ -361,8 +361,7 @@ def npy_sink(
     if nbytes is not None:
         description.check_nbytes(nbytes)
     fortran = description.order == "F"
-    array = without_items(description.dtype, description.shape, fortran)
-    header = encode_header(array)
+    header = encode_header(without_items(description.dtype, description.shape, fortran))
     make = NpySink if description.grid is None else GridNpySink
     return make(out_fp, description, header, sparse=sparse)
 

@@ -558,8 +558,7 @@ def pack_ndarray_to_file(
     check_is_path(filename, "pack_ndarray_to_file(array, filename)")
     args = blosc_args, bloscpack_args, metadata_args
     with replacing(filename, sync, storage_options=storage_options) as fp:
-        sink = CompressedFPSink(fp)
-        pack_ndarray(ndarray, sink, chunk_size, *args, **keywords)
+        pack_ndarray(ndarray, CompressedFPSink(fp), chunk_size, *args, **keywords)
 
 
 def pack_ndarray_to_bytes(

@@ -84,8 +84,7 @@ def verify_fp(
 
 def _start_behind(report: Report) -> int | None:
     """Return where another packed file begins behind the last chunk, if any."""
-    found = (f.offset for f in report.findings if f.kind == ANOTHER)
-    return next(found, None)
+    return next((f.offset for f in report.findings if f.kind == ANOTHER), None)
 
 
 def checker_of_folder(

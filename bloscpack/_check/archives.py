@@ -180,8 +180,7 @@ class ArchiveChecker:
 
     def _check_document(self, name: str) -> None:
         """Check a ``zarr.json``, unless `_check_array` checks it with its array."""
-        array = name.removesuffix(ZARR_JSON).rstrip("/")
-        if array in self.file.arrays:
+        if name.removesuffix(ZARR_JSON).rstrip("/") in self.file.arrays:
             return
         try:
             document = self.file.json(name)

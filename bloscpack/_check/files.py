@@ -515,8 +515,7 @@ class Inspection:
         """Report why readers refuse the file, although all its chunks are intact."""
         cursor = StorageCursor(self.whole)
         try:
-            header = read_beginning(cursor).header
-            for _ in frames_of(cursor, header):
+            for _ in frames_of(cursor, read_beginning(cursor).header):
                 pass
         except FormatError as error:
             section, at = error.section or "chunks", error.offset

@@ -426,12 +426,6 @@ def add_options(group: _ActionsContainer, text: str, **properties: Any) -> None:
         target.add_argument(*names, **found)
 
 
-def set_help(parser: ArgumentParser, text: str) -> None:
-    """Set the text above the options of a verb, and the examples below them."""
-    above, examples, below = text.rstrip().partition("\n\nexamples:")
-    parser.description, parser.epilog = above or None, examples.strip() + below
-
-
 def add_blosc_options(
     parser: ArgumentParser, typesize: object, *, kept: bool = False
 ) -> None:
@@ -818,7 +812,7 @@ def _advice(word: str, arguments: Sequence[str]) -> str:
 
 
 def _verb_in_front(arguments: Sequence[str]) -> str:
-    """Return the advice to name the verb first: the one given, or that of a filter."""
+    """Return the advice to name the verb first: the given one, or the usual one."""
     usual = "decompress" if "-d" in arguments else "compress"
     word = next(filter(find, arguments), usual)
     rest = " ".join(each for each in arguments if each not in (word, "-d"))
@@ -858,7 +852,9 @@ def _add_arguments_of(verb: VerbRecord, parser: ArgumentParser) -> None:
 
 def add_arguments(module: ModuleType, parser: ArgumentParser) -> None:
     """Add the arguments of a verb to its parser; `module` implements the verb."""
-    set_help(parser, getattr(module, "HELP", ""))
+    text = getattr(module, "HELP", "").rstrip()
+    above, examples, below = text.partition("\n\nexamples:")
+    parser.description, parser.epilog = above or None, examples.strip() + below
     add = getattr(module, "add_arguments", None)
     if add is not None:
         add(parser)

@@ -232,8 +232,7 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
 
 def bytes_of(path: str, stack: ExitStack) -> BytesContent:
     """Return a local file as plain bytes, whatever its format; `stack` closes it."""
-    request = Request("", raw=(BYTE, (UNKNOWN_LENGTH,)), resources=stack)
-    found = read_raw(path, request)
+    found = read_raw(path, Request("", raw=(BYTE, (UNKNOWN_LENGTH,)), resources=stack))
     return BytesContent(BYTE, found.shape, found.array)
 
 

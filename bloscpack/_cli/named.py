@@ -356,8 +356,7 @@ def opened_rows(
     from .. import dataset
     from .._commit.locking import waiting
 
-    opening = partial(dataset.open, path, mode, **settings)
-    with waiting(opening, wait) as found:
+    with waiting(partial(dataset.open, path, mode, **settings), wait) as found:
         if isinstance(found, dataset.Group):
             names = list(found)[:5] if found._layout.folder.store.lists else []
             text = "'%s' is a group: name an array or a table in it"

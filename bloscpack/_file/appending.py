@@ -366,8 +366,7 @@ def _find_last_chunk(
         return [first]
     table = beginning.table or b""
     digest = header.checksum_impl.size
-    smallest = SMALLEST_CHUNK + digest
-    if not is_plausible_table(table, first, size, smallest):
+    if not is_plausible_table(table, first, size, SMALLEST_CHUNK + digest):
         return None
     numbers = range(max(header.nchunks - 2, 0), header.nchunks)
     starts = decode_offsets(table[numbers[0] * OFFSET_LENGTH :])

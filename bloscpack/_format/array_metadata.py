@@ -146,8 +146,7 @@ class Description:
                 section="metadata",
             )
         if "dtype" not in metadata or "shape" not in metadata:
-            expected = "'dtype' and 'shape' in the metadata of an array"
-            refuse(expected, sorted(metadata))
+            refuse("'dtype' and 'shape' in the metadata of an array", sorted(metadata))
         self.metadata = metadata
         self.dtype = decode_dtype(metadata["dtype"])
         stored = metadata["shape"]

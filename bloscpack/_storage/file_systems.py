@@ -155,8 +155,7 @@ class Location:
             return self.error(errno.EACCES, os.strerror(errno.EACCES))
         if str(error).startswith(NO_RANGES_OF_FSSPEC):
             return self.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
-        kinds = class_names(error)
-        if INVALID in kinds or str(error).startswith(INVALID_PORT):
+        if INVALID in class_names(error) or str(error).startswith(INVALID_PORT):
             return UsageError(
                 "'%s' is no valid URL: expected a host, perhaps a port, and a path"
                 % self.name

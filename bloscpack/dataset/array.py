@@ -359,9 +359,8 @@ class Array(StoredArray, ItemsNode):
                 with suppress(Conflict):
                     with writer.change(layout.renew, shard=name) as change:
                         layout.renew()  # the shard is locked now
-                        read = layout.reader.get
                         blocks = changed_blocks(
-                            grid, selection, items, read, parts=parts
+                            grid, selection, items, layout.reader.get, parts=parts
                         )
                         layout.stage(change, grid, blocks, extends=False)
                     is_done = True

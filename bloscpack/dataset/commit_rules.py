@@ -211,8 +211,7 @@ def creating_member(
     """
     check_mode(mode)
     path, full = folder.path(name), folder.full(name)
-    found = find_member(folder, name)
-    if found is not None:
+    if find_member(folder, name) is not None:
         if mode == "x":
             raise taken_error(path)
         close()

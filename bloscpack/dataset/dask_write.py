@@ -256,8 +256,7 @@ class Addition(Existing, FolderTarget):
     def finish(self, length: int, written: Sequence[Any] = ()) -> str:
         """Append all rows, unless they are there; remove the hidden folder."""
         found = detect(Folder.open(self.root))
-        options = self._changing._replace(timeout=LOCK_SECONDS)
-        with open_node(found, options) as dataset:
+        with open_node(found, self._changing._replace(timeout=LOCK_SECONDS)) as dataset:
             assert isinstance(dataset, (Array, Table))
             if len(dataset) == self._start and self.is_unfinished():
                 self.set_length(length)
@@ -299,8 +298,7 @@ class RegionTarget(Existing):
             raise UsageTypeError(
                 "region: expected slices of adjacent items, found %.200r" % (region,)
             )
-        options = Options(sync=sync, writable=True, shared=True)
-        with open_node(found, options) as array:
+        with open_node(found, Options(sync=sync, writable=True, shared=True)) as array:
             assert isinstance(array, Array)
             if not array.shape:
                 raise UsageError("'%s' has no axes, and so no regions" % array.path)

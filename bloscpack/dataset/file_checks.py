@@ -369,8 +369,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
         message = "expected chunks up to row %d, found them up to row %d"
         check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
     _check_index(check, storage, source)
-    stated = place_of(metadata)
-    if stated is None and sharding.identity is not None:
+    if place_of(metadata) is None and sharding.identity is not None:
         message = "it does not state its array: another program wrote the file"
         check.note("metadata", FOREIGN, message)
     has = describe_shard(metadata).shape

@@ -132,9 +132,8 @@ def _file_kind(path: str) -> str:
     name = (name_format(begin, size) or "").partition(";")[0]
     suffix = next(filter(path.lower().endswith, FILE_CALLS), "")
     if suffix or name in CONVERTED:
-        name = (
-            name or "a %s file" % suffix
-        ) + ", which bloscpack.dataset.convert reads"
+        text = ": %s, which bloscpack.dataset.convert reads"
+        return text % (name or "a %s file" % suffix)
     return name and ": " + name
 
 

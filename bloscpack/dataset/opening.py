@@ -308,8 +308,7 @@ def created_at(
             options,
             lambda owner: owner._add(name, layout, mode, create, options.buffered),
         )
-    open_it = partial(group.open_at, path, storage_options, options)
-    return waiting(open_it, DROPPED_WAIT)
+    return waiting(partial(group.open_at, path, storage_options, options), DROPPED_WAIT)
 
 
 def new_array(

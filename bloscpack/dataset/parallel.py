@@ -327,8 +327,7 @@ class FolderTarget(Target):
     def set_length(self, length: int) -> None:
         """Set the number of rows of the dataset in the hidden folder."""
         staged = self.staged()
-        document = document_of(self.layout, self.kind)
-        change = FolderChange(staged, document, self.sync)
+        change = FolderChange(staged, document_of(self.layout, self.kind), self.sync)
         self.stage_length(Folder(staged), change, length)
         change.commit()
         staged.remove_tree(STAGING)

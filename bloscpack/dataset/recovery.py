@@ -178,8 +178,7 @@ class _Saver:
             self._lose(joined_name(name, file), why)
         for lost in missing_members(node.folder):
             self._lose(joined_name(name, lost), "is lost: its folder is missing")
-        limits = _limits_of(node.folder)
-        with creating(target, mode, self._sync, limits) as change:
+        with creating(target, mode, self._sync, _limits_of(node.folder)) as change:
             group_class(layout).create(change, attributes)
             for inner in filter(None, self._nodes):
                 group, _, last = inner.rpartition("/")
@@ -246,8 +245,7 @@ class _Saver:
                 which = part.name or "the array"
                 self._remark("lost rows of %s are filled with %s" % (which, part.value))
             columns[column] = new, part.blocks(found, new, length, dropped)
-        limits = _limits_of(node.folder)
-        with creating(target, mode, self._sync, limits) as change:
+        with creating(target, mode, self._sync, _limits_of(node.folder)) as change:
             if isinstance(node, ArrayLayout):
                 found.create(change, "", *columns[""])
             else:

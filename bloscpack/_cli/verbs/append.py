@@ -96,8 +96,7 @@ def run(args: Namespace) -> None:
                 if error.errno not in TAKEN or not os.path.lexists(name):
                     raise
                 log.verbose("another program has made '%s' meanwhile" % name)
-        item = named(name)
-        if isinstance(item, NamedFile):
+        if isinstance(named(name), NamedFile):
             _append_to_file(args)
         else:
             _append_to_dataset(args)

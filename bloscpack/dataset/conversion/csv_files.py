@@ -371,8 +371,7 @@ class _File:
     def _where(self, start: int, text: bytes, skipped: int, row: int, name: str) -> str:
         """Return the number of the line in which a value begins, in words."""
         with suppress(csv.Error):
-            rows = self._lines(start, text)
-            for number, values in islice(rows, skipped + row, None):
+            for number, values in islice(self._lines(start, text), skipped + row, None):
                 before = ",".join(values[: self.names.index(name)])
                 return "line %d" % (number + len(re.findall(r"\r\n?|\n", before)))
         return "behind line %d" % self._lines_before(start)
@@ -445,9 +444,8 @@ class _File:
                 found[numbers] = parsed
         refused = "expected values of dtype '%s', found" % dtype
         if found is None:
-            counts = range(1, len(present) + 1)
             wrong = bisect_left(
-                counts,
+                range(1, len(present) + 1),
                 True,
                 key=lambda n: _parsed(present[:n], dtype, self._decimal) is None,
             )

@@ -204,8 +204,7 @@ def _text_content(array: Array, path: str, is_fixed: bool) -> Rows:
             else:
                 yield block.astype(dtype)
 
-    attrs = array.attrs.asdict()
-    found = Rows(dtype, array.shape, None, attrs, fill, array.dims)
+    found = Rows(dtype, array.shape, None, array.attrs.asdict(), fill, array.dims)
     found.text_nbytes = 0 if is_fixed else lengths.text_nbytes
     found.array = array_stream(rows, found)
     return found

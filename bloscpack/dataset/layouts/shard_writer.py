@@ -200,8 +200,7 @@ class NewShard:
         )
         table = encode_offsets(self._offsets)
         table += free_entries(self._slots - nchunks)
-        section = sharding.section(self.number, self._shape)
-        front = header.encode() + section + table
+        front = header.encode() + sharding.section(self.number, self._shape) + table
         if self._written == len(front):  # no frame has been written yet
             write_blocks(self._fp, [front, *self._waiting, *trailer], 0)
         else:
