@@ -162,7 +162,7 @@ def opened(
     used = options_for(path, options)
     fields = {**settings, **request_fields(path, used)}
     fields["dtypes"] = {**settings.get("dtypes", {}), **fields.get("dtypes", {})}
-    request = Request("", nthreads=nthreads, pins=not is_url(path), **fields)
+    request = Request("", nthreads=nthreads, **fields)
     with request.telling_change(), request.resources:
         found, content = _read(path, request)
         content = inner_content(content, path, members)

@@ -562,7 +562,6 @@ def convert(
         fixed_text=wanted.name not in HAVING_TEXT,
         progress=progress,
         missing=missing,
-        pins=not is_url(in_name),
     )
     expects = [] if expect is None else [expect]
     convert = partial(_converted, request, found, wanted, in_name, members, expects)

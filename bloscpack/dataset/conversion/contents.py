@@ -140,10 +140,9 @@ class Request:
         Whether the fill value of Zarr format 2 becomes the value of missing items.
     masked
         The paths of arrays of which it does.
-    pins
-        Whether all that is read of a dataset must be of one state.
     pin
-        Notes the files that are read, if `pins`.
+        Notes the files that are read of a dataset, which must all be of one state; None
+        at a URL, and for another source.
     """
 
     target: str
@@ -172,7 +171,6 @@ class Request:
     lost: list[str] = field(default_factory=list)
     missing: bool = True
     masked: list[str] = field(default_factory=list)
-    pins: bool = False
     pin: Pin | None = None
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ from ..._format.names import is_safe_name
 from ..._format.names import listed as shown
 from ..._format.text import TEXT as VARIABLE
 from ..._format.zarr_metadata import MASK, ZARR_JSON
-from ..._storage.paths import shown_name
+from ..._storage.paths import is_url, shown_name
 from ..._storage.zip_store import open_zip
 from ...constants import EXTENSION, MAX_BUFFERSIZE
 from ...exceptions import NotANumpyArray, UsageError, UsageTypeError, UsageValueError
@@ -81,7 +81,7 @@ TABLE_NBYTES = 32 * 2**20
 def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
     found = open_quietly(path)
-    if request.pins:
+    if not is_url(path):
         request.pin = Pin(shown_name(path), ReadChanged)
         found._layout.folder.tree.attach_pin(request.pin)
     content: Content = _content(found, path, request)
