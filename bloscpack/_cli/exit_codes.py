@@ -61,7 +61,7 @@ BIGFILE_TREE = "a BigFile tree"
 READ_BY = {DATASET: "blpk convert", BIGFILE_TREE: "blpk bigfile"}
 # The message for a name that another command reads.
 OTHER_COMMAND = "'%s' is %s, which '%s' reads"
-# Advice of the library, and what the command says instead.
+# Advice in messages of the library, and the advice of the command in its place.
 ADVICE = {
     "open the dataset again": "'blpk snapshot' makes a copy of one moment",
     "dataset.snapshot makes": "'blpk snapshot' makes",
@@ -175,7 +175,8 @@ def _other_format(error: BaseException) -> str | None:
 def kind_of_folder(name: str, *, strict: bool = True) -> str | None:
     """Return what a folder is that verbs for files refuse, or None.
 
-    Unless it is `strict`, a folder with a tree somewhere in it is a tree.
+    With `strict`, all of the folder must be a tree; otherwise a tree somewhere in it is
+    enough.
     """
     from ..dataset import find
     from ..dataset.conversion.bigfile_trees import is_only_tree, is_tree

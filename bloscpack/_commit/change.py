@@ -396,8 +396,9 @@ class Change:
         replaced, stale = ({}, {}) if self.tree is None else self.tree.compare_all()
         own = [n for n in documents if documents[n] and self._member_of(n) in replaced]
         if own:
-            # These count until they are ours. So the copies become what they are now,
-            # and then they ours: the rest is one step for all members.
+            # These files count in place of their copies. So the copies first take over
+            # what is in them. Then they get the new documents: from now on the copies
+            # count, and the document of the group commits all members in one step.
             self._replace(self._root().changed(replaced).content)
             self._sync()
             for name in own:

@@ -368,10 +368,11 @@ class Writer(OwnLock):
 
     @contextmanager
     def refreshing(self) -> Iterator[bool]:
-        """Let no thread take over a change in the block.
+        """Keep the other threads from taking over a change in the block.
 
-        The value says whether that is not needed: a thread that has its turn has taken
-        over the changes of others. Its turn may be long, or wait for this thread.
+        The value says that there is nothing to take over: a thread that has its turn
+        has done it. This does not wait for its end: the turn may be long, or wait for
+        this thread.
         """
         with self.replacing():
             yield self.is_here and self.views is not None and self.seen is None

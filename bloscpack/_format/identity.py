@@ -234,9 +234,9 @@ def is_copy_of(content: bytes, document: Json, member: Json) -> bool:
 
 
 def _plain(document: JsonObject) -> JsonObject:
-    """Return the document of a member without its identity, and those of its columns.
+    """Return the document of a member, without the identities of it and its columns.
 
-    If a program has put something else in these places, it is returned itself.
+    Return `document` itself if a program has put something else in their places.
     """
     if not all(isinstance(document.get(key, {}), dict) for key in ("attributes", OWN)):
         return document

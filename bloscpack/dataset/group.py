@@ -466,7 +466,7 @@ class Group(Node, Mapping[str, Node]):
             self._present()
 
     def _present(self) -> TreeState:
-        """Return the documents as they are now."""
+        """Read the documents again; return their present state."""
         tree = self._opened.view.folder.tree
         return tree.read() if tree.store.is_remote else tree.renew()
 
@@ -942,7 +942,7 @@ class Group(Node, Mapping[str, Node]):
         for node, draft in sorted(known, key=lambda pair: isinstance(pair[0], Array)):
             if id(node._opened) not in settled:
                 node._settle(block, draft, tree)
-            columns = (node._opened.view.columns or {}).values()  # those of a table
+            columns = (node._opened.view.columns or {}).values()  # of a table
             settled.update(id(column._opened) for column in columns)
         for address, member in block.opened.items():
             if not member.closed:

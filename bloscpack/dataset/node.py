@@ -134,7 +134,7 @@ class Opened:
     Attributes
     ----------
     view
-        What is known of it now.
+        The present one: all that is known of it.
     closed
         Whether it was closed.
     """
@@ -327,7 +327,7 @@ class Node:
         return new
 
     def _take_layout(self, layout: Any, writer: Writer | None = None) -> None:
-        """Have these files, and this writer, if there is another one."""
+        """Take over these files, and the writer, if one is given."""
         view = self._now.view
         self._now.view = View(writer or view.writer, layout.folder, view.open, layout)
 
@@ -357,7 +357,7 @@ class Node:
             if writer is not None and self.closed:
                 writer.flush_rows(self._part)  # if another one has removed it: an error
             raise
-        writer = self._writer  # perhaps that of its group, since it was asked
+        writer = self._writer  # of its group, if it has joined one meanwhile
         assert writer is not None
         return writer
 

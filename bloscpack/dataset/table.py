@@ -183,7 +183,7 @@ class Table(StoredRows, ItemsNode):
     # Closing and opening again
 
     def _take_layout(self, layout: TableLayout, writer: Writer | None = None) -> None:
-        """Have these files; make objects for new columns, the others keep theirs.
+        """Take over these files; make objects for new columns, and keep the others.
 
         Those of removed columns are closed when the table does not have them any more:
         a table with a closed column is closed, and another thread would open it again.

@@ -408,7 +408,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
             raise _not_trusted(folder, around)
         return Found(around, *kind), path
     if not is_copied or (kind is not None and kind[1] == "group" and known is None):
-        return None  # another program has written its document, or that of the group
+        return None  # another program has written this document, or the group's
     wanted = "the document that commits it in a folder around it"
     if kind is not None and kind[1] not in ("array", ""):
         wanted = "a copy of its document in that of '%s' around it" % around.path()
