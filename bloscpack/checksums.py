@@ -56,9 +56,7 @@ def zlib_hash(func: Callable[[Buffer], int]) -> tuple[int, Callable[[Buffer], by
     return 4, hash_
 
 
-def hashlib_hash(
-    func: Callable[..., _Hash],
-) -> tuple[int, Callable[[Buffer], bytes]]:
+def hashlib_hash(func: Callable[..., _Hash]) -> tuple[int, Callable[[Buffer], bytes]]:
     """Return digest size in bytes and digest function for a hash of hashlib.
 
     Parameters

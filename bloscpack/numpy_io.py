@@ -27,12 +27,7 @@ from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
 from ._engine.blosc_settings import own_settings
 from ._engine.forks import cached_property
-from ._format.array_metadata import (
-    Description,
-    grid_for,
-    new_array,
-    with_chunks,
-)
+from ._format.array_metadata import Description, grid_for, new_array, with_chunks
 from ._format.array_metadata import describe as _ndarray_meta  # the name of 0.16
 from ._format.chunks import decompress_into, only_chunk
 from ._format.dtypes import Array, DType

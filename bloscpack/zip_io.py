@@ -148,9 +148,7 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
     """
 
     def __init__(
-        self,
-        file: Path | Seekable | Buffer | Storage,
-        options: dict[str, Any],
+        self, file: Path | Seekable | Buffer | Storage, options: dict[str, Any]
     ) -> None:
         self._options = options
         self._closed = False

@@ -187,11 +187,7 @@ class RecoveryPlan:
     """
 
     def __init__(
-        self,
-        inspection: Inspection,
-        drop: bool,
-        fill: int = 0,
-        most: int | None = None,
+        self, inspection: Inspection, drop: bool, fill: int = 0, most: int | None = None
     ) -> None:
         self._inspection = inspection
         self._fill = fill

@@ -174,10 +174,7 @@ def unfinished(
         access = NewAccess(target.model(replaces), limits)
         remove_leftovers(target.parent, target.start)
         start = os.path.join(target.parent.root, target.start)
-        with (
-            naming_dataset(target.path, start),
-            sibling_folder(target) as hidden,
-        ):
+        with naming_dataset(target.path, start), sibling_folder(target) as hidden:
             yield hidden, access
             put(hidden, target, sync, mode, replaces)
 

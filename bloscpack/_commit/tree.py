@@ -289,11 +289,7 @@ class Tree:
         return known if known.name == name and is_same else self.read(name)
 
     def committed(
-        self,
-        name: str,
-        root: Root,
-        members: Mapping[str, Json],
-        version: object = None,
+        self, name: str, root: Root, members: Mapping[str, Json], version: object = None
     ) -> None:
         """Take over the state after a change, whose document is `root`.
 

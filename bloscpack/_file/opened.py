@@ -345,11 +345,7 @@ class FileState(ChunkSpans):
             self.witness = stop - len(proof), len(proof), zlib.crc32(proof)
 
     def explain(
-        self,
-        run: Run,
-        frames: Sequence[memoryview],
-        error: FormatError,
-        number: int,
+        self, run: Run, frames: Sequence[memoryview], error: FormatError, number: int
     ) -> FormatError:
         """Return the error for a damaged chunk of a run: its extent may be wrong."""
         i = next(i for i, chunk in enumerate(run.chunks) if chunk[0] == number)

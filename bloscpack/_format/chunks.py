@@ -270,11 +270,7 @@ def decompress_verified(
     return True
 
 
-def _decompress_part(
-    compressed: Buffer,
-    destination: memoryview,
-    part: Part,
-) -> bool:
+def _decompress_part(compressed: Buffer, destination: memoryview, part: Part) -> bool:
     """Write the plain bytes in spans of a chunk to their positions in `destination`.
 
     Return whether this was possible, and worth it.
@@ -517,9 +513,7 @@ def plain_of(frame: Frame, checksum: Hash, compressed: Buffer | None = None) -> 
         raise
 
 
-def only_chunk(
-    data: bytes,
-) -> tuple[BloscpackHeader, bytes, bytes, BloscHeader] | None:
+def only_chunk(data: bytes) -> tuple[BloscpackHeader, bytes, bytes, BloscHeader] | None:
     """Return the parts of a file with one chunk, which is verified, for speed.
 
     They are the header, the metadata section, which is empty if there is none, the

@@ -198,10 +198,7 @@ class Root:
     seen: tuple[object, Any] = (object(), None)
 
     def __init__(
-        self,
-        content: bytes,
-        document: Json = None,
-        texts: dict[str, str] | None = None,
+        self, content: bytes, document: Json = None, texts: dict[str, str] | None = None
     ) -> None:
         self.content = content
         self._document = document
@@ -240,11 +237,7 @@ class Root:
             return encode_document(member, 2)
         return text.replace("\n      ", "\n").encode() + b"\n"
 
-    def changed(
-        self,
-        members: Mapping[str, bytes | None],
-        token: str = "",
-    ) -> Root:
+    def changed(self, members: Mapping[str, bytes | None], token: str = "") -> Root:
         """Return the document with other documents of members.
 
         None removes a member; those that are not in `members` stay. A document without

@@ -74,10 +74,7 @@ SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CRC32C = {"name": "crc32c"}
 # Byte orders, by their names in the codec of bytes.
 ENDIANS = {"little": "<", "big": ">"}
-INDEX_CODECS = [
-    {"name": "bytes", "configuration": {"endian": "little"}},
-    CRC32C,
-]
+INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, CRC32C]
 # The attribute with the value of missing items. xarray stores a float as the bytes of a
 # double in base64.
 MASK = "_FillValue"
@@ -200,10 +197,7 @@ def array_document(
             "name": "regular",
             "configuration": {"chunk_shape": list(chunk_shape)},
         },
-        "chunk_key_encoding": {
-            "name": "default",
-            "configuration": {"separator": "/"},
-        },
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_value,
         "codecs": codecs,
         "attributes": attributes,
@@ -424,10 +418,7 @@ def bytes_codec(dtype: DType) -> JsonObject:
     if dtype.byteorder == "|" or dtype.itemsize == 1:
         return {"name": "bytes"}
     little = dtype.newbyteorder("<") == dtype
-    return {
-        "name": "bytes",
-        "configuration": {"endian": "little" if little else "big"},
-    }
+    return {"name": "bytes", "configuration": {"endian": "little" if little else "big"}}
 
 
 def blosc_codec(

@@ -234,9 +234,7 @@ def plain_nbytes(source: ChunkFiles, number: int) -> int:
 
 
 def _check_by_reading(
-    check: FileCheck,
-    source: ChunkFiles,
-    sizes: list[int] | None = None,
+    check: FileCheck, source: ChunkFiles, sizes: list[int] | None = None
 ) -> None:
     """Check chunks without a search; `sizes` has the size of each frame in a shard."""
     for slot, number in enumerate(check.numbers):

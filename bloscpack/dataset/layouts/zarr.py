@@ -120,10 +120,7 @@ ALL_LIKELY = "bmM"
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
 # The attributes that users do not see, and their effect.
-OF_DATASET = {
-    KEY: "says which dataset it is",
-    PENDING: "lists the files of a change",
-}
+OF_DATASET = {KEY: "says which dataset it is", PENDING: "lists the files of a change"}
 OF_ARRAYS = {MISSING_SHARDS: "says that some shards were never written", **OF_DATASET}
 OF_GROUPS = {
     COLUMN_ORDER: "makes a group a table",
