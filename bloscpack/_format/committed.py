@@ -323,14 +323,14 @@ class Root:
 
 
 def _text_of(content: bytes) -> str:
-    """Return the copy of a member's document as the document around it has it."""
+    """Return the text of the copy of a member's document, which has the `content`."""
     if ARRAY_LINE in content and content.isascii():  # it has these lines already
         return content.decode().strip().replace("\n", "\n      ")
     return _indented(_as_copy(json.loads(content)))
 
 
 def _indented(copy: Json) -> str:
-    """Return the copy of a member's document as the document around it has it."""
+    """Return the text of a copy as the document around it has it."""
     return json_in_lines(copy).replace("\n", "\n      ")
 
 
