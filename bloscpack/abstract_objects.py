@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 
 from .pretty import double_pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any, TypeVar
 
     Self = TypeVar("Self", bound="MutableMappingObject")

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import pairwise
 
 from ._commit.snapshot import read_snapshot
-from ._format.blosc_header import decode_header
-from ._format.sections import SMALLEST_CHUNK, read_beginning
+from ._format.blosc_header import BloscHeader, decode_header
+from ._format.sections import SMALLEST_CHUNK, Beginning, read_beginning
 from ._storage.cursor import Cursor
 from ._storage.paths import is_url, shown_name
 from .constants import BLOSC_HEADER_LENGTH, MAGIC, MAX_NDIM
@@ -22,8 +22,6 @@ from .serializers import CHUNKS, is_array, is_grid, is_shard, shard_rows, user_m
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from ._commit.snapshot import Check
-    from ._format.blosc_header import BloscHeader
-    from ._format.sections import Beginning
     from ._types import Json, JsonObject, Path, Seekable, StorageOptions
     from .headers import MetadataHeader
 

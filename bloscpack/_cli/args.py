@@ -31,7 +31,7 @@ import argparse
 import os
 import re
 import sys
-from argparse import SUPPRESS
+from argparse import SUPPRESS, ArgumentParser, Namespace, _ActionsContainer
 from functools import partial
 from itertools import pairwise
 
@@ -51,7 +51,6 @@ from .text import columns, version
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace, _ActionsContainer
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
     from typing import Any, NoReturn, TypeVar

@@ -13,7 +13,7 @@ from functools import partial
 
 from .. import exceptions
 from .._commit.snapshot import read_snapshot
-from .._format.sections import read_beginning
+from .._format.sections import Beginning, read_beginning
 from .._storage.cursor import Cursor
 from .._storage.paths import is_url, public_name, shown_name
 from .._storage.urls import joined_url
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from .. import dataset
     from .._check.findings import Report
     from .._commit.snapshot import Check
-    from .._format.sections import Beginning
     from .._types import JsonObject, Seekable
     from ..dataset.file_checks import DatasetRecovery
     from ..recover import Recovery

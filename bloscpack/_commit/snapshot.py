@@ -17,7 +17,7 @@ from .._storage.base import naming_errors, status_of
 from .._storage.disk import disk
 from .._storage.paths import is_url, local_path, shown_name
 from ..exceptions import FormatError, StorageError
-from ..headers import has_undo_record
+from ..headers import BloscpackHeader, has_undo_record
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from .._types import BinaryFile, Path, StorageOptions
     from ..args import AnyLimits
-    from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
     # Called with the header of a file that another process may change meanwhile. Raises

@@ -28,7 +28,7 @@ from ..exceptions import (
     install_hint,
 )
 from ..headers import decode_header as decode_file_header
-from .block_table import blocks_of
+from .block_table import BlockRow, blocks_of
 from .blosc_header import (
     BLOCK_SIZE,
     BLOCK_START_LENGTH,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from ..checksums import Hash
     from ..headers import BloscpackHeader
     from .automatic import Setting
-    from .block_table import BlockRow
 
     # Returns the spans of those plain bytes of a chunk that are needed, ascending.
     Part = Callable[[], Iterable[tuple[int, int]]]

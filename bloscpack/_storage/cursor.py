@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 
 from ..exceptions import DamageError, FormatError
-from .base import READ_SIZE, bytes_left, read_up_to
+from .base import READ_SIZE, Storage, bytes_left, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from .._types import Buffer, Seekable
-    from .base import Storage
 
 
 # Number of bytes that take longer to copy than it takes to read a few bytes again.

@@ -17,12 +17,11 @@ from ...constants import MAGIC
 from ...log import printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
-from ..named import NamedFile, code_of, named, named_any, packed_files
+from ..named import Named, NamedFile, code_of, named, named_any, packed_files
 from ..text import UNKNOWN, say_json, size_text
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
-    from ..named import Named
 
 # The rows of chunks, and the other errors.
 Chunks = tuple[list[JsonObject], list[str]]
