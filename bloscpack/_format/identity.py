@@ -94,14 +94,13 @@ def identified(
     encode: Callable[[JsonObject], bytes],
     *,
     key: str | None = None,
-    token: str | None = None,
 ) -> bytes:
     """Return the content of a document with its identity and digest.
 
     The object under `key` in the document gets `KEY` at its end; the document itself if
     `key` is None.
     """
-    value = identity.words(token)
+    value = identity.words()
     holder = document if key is None else document[key]
     holder = {**{k: v for k, v in holder.items() if k != KEY}, KEY: value}
     return _with_digest(
