@@ -44,6 +44,7 @@ INFO = (
     *("bloscpack.checksums", "bloscpack.metacodecs", "bloscpack.serializers"),
     *("bloscpack.defaults", "bloscpack.pretty"),
     *("bloscpack._commit", "bloscpack._commit.snapshot"),
+    *("bloscpack._engine", "bloscpack._engine.contexts"),
     *("bloscpack._storage.base", "bloscpack._storage.cursor"),
     *("bloscpack._storage.descriptors", "weakref", "_weakrefset"),
     *("bloscpack._storage.disk", "bloscpack._format", "bloscpack._format.sections"),
