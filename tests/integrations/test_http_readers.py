@@ -117,7 +117,7 @@ def test_flipped_bits(web, read, request):
     good = shard.read_bytes()
     array = dataset.open(web.root / "g/t/x")
     source = array._layout._source
-    extents = source.file(2).extents_of([*source.chunks_of(2)])
+    extents = source.file(2).extents_of([*source.cut.chunks_of(2)])
     frames = zip(*extents, strict=True)
     places = [at for start, size in frames for at in range(start, start + size)]
     url = web.url + "/g/t/x"
