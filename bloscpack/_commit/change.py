@@ -429,10 +429,9 @@ class Change:
             self._copy(name, copies[name])
         if self.tree is not None:
             document = self.draft_of(self.tree).document
-            values = {
-                path: None if new is None else document(path + "/" + ZARR_JSON)[1]
-                for path, new in members.items()
-            }
+            values = {path: Root(new).document for path, new in replaced.items()}
+            for name, staged in documents.items():
+                values[self._member_of(name)] = staged and document(name)[1]
             self.tree.committed(self.document, root, values, version)
         self._clean([*files, *documents])
 

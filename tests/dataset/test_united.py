@@ -536,14 +536,16 @@ def test_rows_after_a_first_change_that_was_interrupted(tmp_path, store, name, w
         assert dataset.verify(path).ok
 
 
-def rewritten(path, value):
+def rewritten(path, value, *unknown):
     """Let another program write a document again, and add an attribute.
 
-    Of a group, such programs drop what they do not know beside the attributes.
+    Of a group, such programs drop what they do not know beside the attributes; those
+    in which keys are `unknown` drop these, too.
     """
     document = json.loads((path / "zarr.json").read_bytes())
     document["attributes"]["q"] = value
-    document.pop("consolidated_metadata", None)
+    for key in "consolidated_metadata", *unknown:
+        document.pop(key, None)
     (path / "zarr.json").write_text(json.dumps(document))
 
 
@@ -636,3 +638,24 @@ def test_an_interrupted_change_of_a_member_that_was_written_again(tmp_path, name
                     group.attrs["n"] = 1
         assert 1 == len(lengths)
         assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("name", WRITTEN_AGAIN)
+def test_a_member_that_was_written_again_keeps_the_writer_of_an_open_group(
+    tmp_path, name
+):
+    """A change of another member has taken over what the other program has written."""
+    row, path = WRITTEN_AGAIN[name], tmp_path / "group"
+    of_each_kind(path)
+    with dataset.open_group(path, "r+", sync=False) as group:
+        for value in range(7, 10):
+            with group.change():
+                group["other"].append([value])
+            rewritten(path / name, value, "bloscpack")
+            group["other"].append([value])
+            add(group[row], value)
+            assert value == group[name].attrs["q"]
+    rows = dataset.open(path)[row]
+    rows = rows[:] if row.endswith("a") else rows["y"][:]
+    assert [0, 1, 7, 8, 9] == rows.tolist()
+    assert dataset.verify(path).ok
