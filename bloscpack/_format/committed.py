@@ -152,7 +152,8 @@ def _as_copy(document: JsonObject) -> JsonObject:
     The copy of a group has the identity where no program shows it. In the file of the
     group that can't be: other programs would find a group without members there.
     """
-    attributes = dict(document.get("attributes", {}))
+    attributes = document.get("attributes")
+    attributes = dict(attributes) if isinstance(attributes, dict) else {}
     if document.get("node_type") != "group" or KEY not in attributes:
         return document
     inline = {**no_members(), KEY: attributes.pop(KEY)}
@@ -232,7 +233,7 @@ class Root:
 
     def in_own_file(self, path: str, member: Json) -> bytes:
         """Return the document `member` of a member as its own file has it."""
-        text = (self._texts or {}).get(path)
+        text = (self._texts or {}).get(path) if isinstance(member, dict) else None
         if text is None or member.get("node_type") != "array":
             return encode_document(member, 2)
         return text.replace("\n      ", "\n").encode() + b"\n"

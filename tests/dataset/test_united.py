@@ -17,11 +17,13 @@ from dataset.contents import content
 
 from bloscpack import dataset
 from bloscpack._commit.change import Change
+from bloscpack._format.identity import find_identity, identified
+from bloscpack._format.zarr_metadata import encode_json
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import FolderStore, StaleDataset
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset import opening
-from bloscpack.exceptions import StorageError, UsageError
+from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 # The calls: what each does with a group, its path, and an array and a table that were
 # opened before.
@@ -659,3 +661,31 @@ def test_a_member_that_was_written_again_keeps_the_writer_of_an_open_group(
     rows = rows[:] if row.endswith("a") else rows["y"][:]
     assert [0, 1, 7, 8, 9] == rows.tolist()
     assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("attributes", [None, 5, ["q"]])
+def test_a_member_whose_document_is_no_node_leaves_the_others(tmp_path, attributes):
+    """Whoever has written it, and also if the document of the group has it."""
+    path = tmp_path / "group"
+    of_each_kind(path)
+    with dataset.open_group(path, "r+", sync=False) as group, group.change():
+        pass
+    for name, kind in ("a", "array"), ("in", "group"):
+        document = {"zarr_format": 3, "node_type": kind, "attributes": attributes}
+        (path / name / "zarr.json").write_text(json.dumps(document))
+    for length in range(2, 5):
+        assert length == len(dataset.open(path)["other"])
+        with dataset.open_group(path, "r+", sync=False) as group:
+            group["other"].append([length])
+    content = (path / "zarr.json").read_bytes()
+    document = json.loads(content)
+    document["consolidated_metadata"]["metadata"]["t"] = attributes
+    identity = find_identity(content, json.loads(content))
+    key = "consolidated_metadata"
+    content = identified(document, identity, encode_json, key=key)
+    (path / "zarr.json").write_bytes(content)
+    with dataset.open_group(path, "r+", sync=False) as group:
+        group["other"].append([5])
+    assert 6 == len(dataset.open(path)["other"])
+    with pytest.raises((FormatError, KeyError)):
+        dataset.open(path)["t"]
