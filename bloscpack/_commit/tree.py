@@ -162,6 +162,9 @@ class Tree:
     pin
         Notes the files that are read, for `dataset.open` with ``pinned=True``; else
         None.
+    replacing
+        Held while what is open for reading gets the present state: of two threads, the
+        later one has the later state.
     """
 
     is_draft = False
@@ -176,7 +179,7 @@ class Tree:
         self._compared: dict[str, tuple[object, bool]] = {}
         # Other documents, but for those of members, with versions and open files.
         self._others: dict[str, tuple[Document, object, object]] = {}
-        self._lock = ForkSafeLock()
+        self._lock, self.replacing = ForkSafeLock(), ForkSafeLock()
         if around is not None:
             self.uses_copies, self.pin = around[0].uses_copies, around[0].pin
             if store.is_remote:  # in a folder, the copies count for nothing

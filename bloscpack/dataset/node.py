@@ -296,8 +296,8 @@ class Node:
         The items of an object that was opened for changes are the present ones, unless
         it was opened with ``shared=True``.
         """
-        writer = self._writer
-        with nullcontext() if writer is None else writer.refreshing() as is_present:
+        writer, tree = self._writer, self._opened.view.folder.tree
+        with writer.refreshing() if writer else tree.replacing as is_present:
             if self._ask("refresh") is FRESH and not is_present:
                 folder = self._layout.folder
                 try:
@@ -516,10 +516,10 @@ class ItemsNode(Node):
         If it was opened for changes, the first change of the group has failed: it reads
         its own documents.
         """
-        writer = self._writer
-        if not self._layout.folder.tree.state.is_committed_around:
+        writer, tree = self._writer, self._layout.folder.tree
+        if not tree.state.is_committed_around:
             return
-        with nullcontext() if writer is None else writer.replacing():
+        with writer.replacing() if writer else tree.replacing:
             if self._writer is not writer:  # it has joined the group meanwhile
                 return
             new = self._reopened()

@@ -773,6 +773,39 @@ def test_refresh_beside_a_block_that_waits_for_it(plain_group, kind):
     check(3, 2)
 
 
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_the_later_one_of_two_threads_that_refresh_has_the_later_state(
+    tmp_path, monkeypatch, layout
+):
+    """A table that got removed columns back was closed for good."""
+    columns = {"x": [1], "y": [2]}
+    dataset.create_table(tmp_path / "t", columns, layout=layout).close()
+    table, reopened = dataset.open(tmp_path / "t"), Node._reopened
+    has_read, goes_on = threading.Event(), threading.Event()
+
+    def wait(node):
+        found = reopened(node)
+        if not has_read.is_set():
+            has_read.set()
+            goes_on.wait(0.3)
+        return found
+
+    def refresh():
+        has_read.wait()
+        with dataset.open(tmp_path / "t", "r+") as writer:
+            writer.remove_column("y")
+        table.refresh()
+        goes_on.set()
+
+    monkeypatch.setattr(Node, "_reopened", wait)
+    thread = threading.Thread(target=refresh)
+    thread.start()
+    table.refresh()
+    thread.join()
+    assert ["x"] == table.names
+    assert [(1,)] == table[:].tolist()
+
+
 @pytest.mark.parametrize("kind", ["array", "table"])
 def test_a_member_that_is_closed_when_the_first_change_comes_to_it(
     tmp_path, monkeypatch, kind
