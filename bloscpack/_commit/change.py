@@ -393,7 +393,9 @@ class Change:
             texts = commits.texts if commits else None
             root = Root(staged, texts=texts)
         # Other programs read the copies alone.
-        replaced, stale = ({}, {}) if self.tree is None else self.tree.compare_all()
+        members = {self._member_of(name): new for name, new in documents.items()}
+        tree = self.tree
+        replaced, stale = ({}, {}) if tree is None else tree.compare_all(members)
         own = [n for n in documents if documents[n] and self._member_of(n) in replaced]
         if own:
             # These files count in place of their copies. So the copies first take over
@@ -403,8 +405,7 @@ class Change:
             self._sync()
             for name in own:
                 self._replace(documents[name] or b"", name)
-        members: dict[str, bytes | None] = {**replaced}
-        members.update((self._member_of(n), new) for n, new in documents.items())
+        members = {**replaced, **members}
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:  # the present one stays
             token = self.tree.state.root.epoch.partition(" token=")[2]

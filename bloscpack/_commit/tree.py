@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar
@@ -177,6 +177,8 @@ class Tree:
         # By path, the own documents of members that were compared with their copies:
         # the version, None for a lost one, and whether it is an older copy.
         self._compared: dict[str, tuple[object, bool]] = {}
+        # By path, the version of one that another program has written, and its copy.
+        self._taken: dict[str, tuple[object, Json]] = {}
         # Other documents, but for those of members, with versions and open files.
         self._others: dict[str, tuple[Document, object, object]] = {}
         self._lock, self.replacing = ForkSafeLock(), ForkSafeLock()
@@ -393,11 +395,14 @@ class Tree:
         """Return whether the own document of a member was found to be an old copy."""
         return self._compared.get(path, NO_COPY)[1]
 
-    def compare_all(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    def compare_all(
+        self, changed: Container[str]
+    ) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """Compare the own documents of members with their copies.
 
         Returns the documents that other programs have replaced, by path, and those that
-        are to be written again, by name. A file that is a copy is not read again.
+        are to be written again, by name. A file that is a copy is not read again, nor
+        one that was copied, unless the member is to be `changed`.
         """
         replaced, stale = dict[str, bytes](), dict[str, bytes]()
         store, known = self.store, self.state
@@ -408,6 +413,9 @@ class Tree:
             _ = known.root.texts  # of all members in one step, for `in_own_file`
         for path, own in members.items():
             name, value = "%s/%s" % (path, ZARR_JSON), own
+            seen, taken = self._taken.get(path, NO_COPY)
+            if own == taken and path not in changed and store.has_identity(name, seen):
+                continue
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                 if not store.has_identity(name, self._compared.get(path, NO_COPY)[0]):
                     content, identity = store.read(name, MAX_DOCUMENT)
@@ -415,7 +423,8 @@ class Tree:
                         value = decode_json(content, store.path(name))
                     is_copied = self._compare(path, content, value, identity)
                     if not is_copied and isinstance(value, dict):
-                        replaced[path] = as_member(content, value, own)
+                        replaced[path] = new = as_member(content, value, own)
+                        self._taken[path] = identity, Root(new).document
             if self.is_stale(path):
                 stale[name] = known.root.in_own_file(path, own)
         return replaced, stale

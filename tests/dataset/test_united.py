@@ -689,3 +689,28 @@ def test_a_member_whose_document_is_no_node_leaves_the_others(tmp_path, attribut
     assert 6 == len(dataset.open(path)["other"])
     with pytest.raises((FormatError, KeyError)):
         dataset.open(path)["t"]
+
+
+def test_changes_of_others_read_a_member_that_was_written_again_once(
+    tmp_path, monkeypatch
+):
+    path, read, names = tmp_path / "group", FolderStore.read, []
+    of_each_kind(path)
+
+    def counted(store, name, *args, **options):
+        names.append(name)
+        return read(store, name, *args, **options)
+
+    monkeypatch.setattr(FolderStore, "read", counted)
+    with dataset.open_group(path, "r+", sync=False) as group:
+        with group.change():
+            pass
+        for value in 1, 2:
+            rewritten(path / "a", value, "bloscpack")
+            names.clear()
+            for row in range(3):
+                group["other"].append([row])
+            assert 1 == names.count("a/zarr.json")
+            document = json.loads((path / "zarr.json").read_bytes())
+            copy = document["consolidated_metadata"]["metadata"]["a"]
+            assert value == copy["attributes"]["q"]
