@@ -500,13 +500,15 @@ class Group(Node, Mapping[str, Node]):
         if not isinstance(key, str):
             return False
         self._look()
-        first, _, rest = self._checked_key(key).partition("/")
-        found = layouts.find_member(self._layout.folder, first)
-        if found is None or not rest:
-            return found is not None
-        if found.kind == "table":
-            return rest in found.open().columns
-        return found.kind == "group" and rest in open_node(found, opening.Options())
+        folder, rest = self._layout.folder, self._checked_key(key)
+        while True:
+            first, _, rest = rest.partition("/")
+            found = layouts.find_member(folder, first)
+            if found is None or not rest:
+                return found is not None
+            if found.kind != "group":
+                return found.kind == "table" and rest in found.open().columns
+            folder, rest = found.folder, rest.lstrip("/")
 
     def __iter__(self) -> Iterator[str]:
         self._checked_key("")

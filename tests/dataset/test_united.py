@@ -714,3 +714,26 @@ def test_changes_of_others_read_a_member_that_was_written_again_once(
             document = json.loads((path / "zarr.json").read_bytes())
             copy = document["consolidated_metadata"]["metadata"]["a"]
             assert value == copy["attributes"]["q"]
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_removed_members_are_gone_at_once(tmp_path, is_rewritten):
+    """For the block that removes them, and beside a change that was interrupted."""
+    for count in range(6):
+        path = tmp_path / str(count)
+        of_each_kind(path)
+        with dataset.open_group(path, "r+", sync=False) as group, group.change():
+            pass
+        for name in ("a", "in/a") if is_rewritten else ():
+            rewritten(path / name, 1)
+        group = dataset.open_group(path, "r+", sync=False)
+        with group, pytest.MonkeyPatch.context() as context:
+            fail_renames(context, count)
+            with suppress(OSError), group.change():
+                del group["a"], group["in/a"]
+                assert "a" not in group
+                assert "in/a" not in group
+                assert ["in", "other", "t"] == sorted(group)
+                group["other"].append([2])
+        group = dataset.open(path)
+        assert ("a" in group) == ("in/a" in group) == (2 == len(group["other"]))

@@ -278,6 +278,10 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
             kind = "array"
         if kind:
             return Found(inner, "zarr", kind)
+    elif folder.tree.state.pending.get(inner.full(ZARR_JSON), "") is None:
+        # A change removes it, which was not complete.
+        is_same = folder.tree.renew().members is members
+        return None if is_same else _member(folder, name, **options)
     # Another program may have replaced it by an array of its own.
     inner = folder.dataset(name)
     found = find_any(inner, **options)
