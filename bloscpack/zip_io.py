@@ -278,7 +278,7 @@ class LoadedArrays(Closing, Mapping[str, Array]):
             raise self._damage[name]
         if name not in self._arrays:
             if name not in self._names:
-                raise NoSuchName(name, self._archive._file.name, self)
+                raise NoSuchName(name, self._archive._file.name, self.keys)
             with self._reading:  # another thread may read the last one
                 if name not in self._arrays:
                     self._arrays[name] = self._archive[name].read()

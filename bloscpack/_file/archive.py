@@ -174,7 +174,7 @@ class ArchiveFile(Directory):
         of this name.
         """
         if name not in self.arrays:
-            raise NoSuchName(name, self.name, self.arrays)
+            raise NoSuchName(name, self.name, self.arrays.keys)
         chunks = self.arrays[name]
         if chunks == document_name(name):
             raise DamageError(

@@ -10,7 +10,7 @@ from ..exceptions import BloscpackError, DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TypeGuard
 
 
@@ -52,19 +52,21 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 class NoSuchName(KeyError):
     """There is nothing of a name in `path`; its message has the first of `names`.
 
-    These are read when the message is shown, by a process that can read them.
+    These are read when the message is shown, by a process that can read them: what
+    should have had the name may be closed by then.
     """
 
-    def __init__(self, name: str, path: str | None, names: Iterable[str]) -> None:
+    def __init__(
+        self, name: str, path: str | None, names: Callable[[], Iterable[str]]
+    ) -> None:
         super().__init__(name)
         self._path, self._names = path or "the archive", names
 
     def __str__(self) -> str:
-        found = ""
+        text = "there is no '%s' in '%s'" % (self.args[0], self._path)
         with suppress(BloscpackError, OSError):
-            found = listed([*self._names])
-        text = "there is no '%s' in '%s': expected one of %s"
-        return text % (self.args[0], self._path, found or "no names")
+            text += ": expected one of " + (listed([*self._names()]) or "no names")
+        return text
 
     def __reduce__(self) -> tuple[object, ...]:
         return KeyError, (str(self),)

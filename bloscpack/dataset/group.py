@@ -427,7 +427,7 @@ class Group(Node, Mapping[str, Node]):
         """
         first, _, rest = self._checked_key(key).partition("/")
         if not is_member_name(first):
-            raise NoSuchName(key, self.path, self)
+            raise self._no_member(key)
         folder, writer = self._layout.folder, self._writer
         address = folder.address_of(first)[0]
 
@@ -449,16 +449,20 @@ class Group(Node, Mapping[str, Node]):
         with nullcontext() if writer is None else self._members.at(address):
             member = open_found(lambda: layouts.find_member(folder, first), open_it)
         if member is None or (rest and isinstance(member, Array)):
-            raise NoSuchName(key, self.path, self)
+            raise self._no_member(key)
         if not rest:
             return member
         try:
             inner = member[rest]
         except KeyError:
-            raise NoSuchName(key, self.path, self) from None
+            raise self._no_member(key) from None
         if isinstance(member, Table):
             return inner._detached(member)
         return inner
+
+    def _no_member(self, key: str) -> NoSuchName:
+        folder = self._layout.folder  # which can be read when the group is closed
+        return NoSuchName(key, self.path, lambda: dict(layouts.find_members(folder)))
 
     def _look(self) -> None:
         """Read what other programs have changed, if they may have changed it."""
@@ -854,13 +858,13 @@ class Group(Node, Mapping[str, Node]):
         outer, _, last = self._checked_key(key).rpartition("/")
         owner = self[outer] if outer else self
         if isinstance(owner, Array):
-            raise NoSuchName(key, self.path, self)
+            raise self._no_member(key)
         if isinstance(owner, Table):
             owner.remove_column(last)
         elif owner is not self:
             del owner[last]
         elif last not in self:
-            raise NoSuchName(key, self.path, self)
+            raise self._no_member(key)
         elif self._layout.folder.full(last) in self._committed():
             self._remove_part(last)
         else:
@@ -869,7 +873,7 @@ class Group(Node, Mapping[str, Node]):
             try:
                 with self._members.closed_at(folder.address_of(last)[0]):
                     if last not in self:  # another thread has removed it
-                        raise NoSuchName(key, self.path, self)
+                        raise self._no_member(key)
                     drop_copies(folder)
                     remove = partial(remove_dataset, folder, last, sync)
                     waiting(remove, DROPPED_WAIT)
@@ -1029,7 +1033,7 @@ class Group(Node, Mapping[str, Node]):
         with self._joined():
             full = self._layout.folder.full(name)
             if full not in self._committed():  # another thread has removed it
-                raise NoSuchName(name, self.path, self)
+                raise self._no_member(name)
             self._retire(name)
             with self._check_writer().change() as change:
                 change.remove_member(full)

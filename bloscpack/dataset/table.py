@@ -226,7 +226,7 @@ class Table(StoredRows, ItemsNode):
         """
         if isinstance(key, str):
             if key not in self._columns:
-                raise NoSuchName(key, self.path, self.names)
+                raise NoSuchName(key, self.path, self._columns.keys)
             return self._columns[key]
         if isinstance(key, list) and is_names(key):
             return Selection(self, key)
@@ -538,7 +538,7 @@ class Table(StoredRows, ItemsNode):
         removed = name, self._masks().get(name)
         names = [other for other in self._columns if other not in removed]
         if name not in self._columns:
-            raise NoSuchName(name, self.path, self.names)
+            raise NoSuchName(name, self.path, self._columns.keys)
         if not names:
             raise exceptions.UsageValueError("a table must have a column")
         self._change_columns(names, {})

@@ -65,6 +65,13 @@ def test_messages_about_names_that_are_not_there(tmp_path):
                 node["y"]
             assert ("y",) == caught.value.args
             assert text in str(pickle.loads(pickle.dumps(caught.value)))
+    for mode in "r", "r+":
+        with (
+            pytest.raises(KeyError) as caught,
+            dataset.open(tmp_path / "g", mode) as group,
+        ):
+            group["t/y"]
+        assert str(caught.value).endswith("expected one of 't', 'x'")  # it is closed
     bloscpack.savez(tmp_path / "s.zip", x=[1])
     archive = bloscpack.loadz(tmp_path / "s.zip")
     with archive, pytest.raises(KeyError, match=r"'.*s.zip': expected one of 'x'"):
