@@ -43,6 +43,7 @@ from .._engine.contexts import on_error
 from .._engine.forks import Owner
 from .._format.committed import STAGING, Root
 from .._format.dtypes import shown
+from .._format.identity import as_copy
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.store import Store
@@ -399,12 +400,14 @@ class Change:
         own = [n for n in documents if documents[n] and self._member_of(n) in replaced]
         if own:
             # These files count in place of their copies. So the copies first take over
-            # what is in them. Then they get the new documents: from now on the copies
-            # count, and the document of the group commits all members in one step.
+            # what is in them. Then they get a right digest: from now on the copies
+            # count, and the document of the group commits all members in one step. To
+            # other programs, which may write them again, they say the same until then.
             self._replace(self._root().changed(replaced).content)
             self._sync()
             for name in own:
-                self._replace(documents[name] or b"", name)
+                same = as_copy(replaced[self._member_of(name)])
+                self._replace(same or documents[name] or b"", name)
         members = {**replaced, **members}
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:  # the present one stays

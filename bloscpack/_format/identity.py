@@ -267,6 +267,19 @@ def as_member(content: bytes, document: JsonObject, copy: Json) -> bytes:
     return json.dumps(plain).encode()
 
 
+def as_copy(content: bytes) -> bytes | None:
+    """Return the document that `as_member` has returned with a right digest.
+
+    Then the copy counts in its place. None if it does not say that a group commits it.
+    """
+    document = json.loads(content)
+    value = stated_identity(document)
+    if not says_committed(document):
+        return None
+    zeros = value[: -len(ZEROS)] + ZEROS
+    return _with_digest(content.replace(value.encode(), zeros.encode()), zeros)[0]
+
+
 def stated_identity(document: Json) -> str:
     """Return the text under `KEY` in a document; '' if there is none."""
     if not isinstance(document, dict):

@@ -737,3 +737,23 @@ def test_removed_members_are_gone_at_once(tmp_path, is_rewritten):
                 group["other"].append([2])
         group = dataset.open(path)
         assert ("a" in group) == ("in/a" in group) == (2 == len(group["other"]))
+
+
+@pytest.mark.parametrize("name", ["a", "in/a"])
+def test_a_change_that_was_interrupted_and_written_again_is_not_made(tmp_path, name):
+    """Another program sees nothing of the change before its commit."""
+    for count in range(5):
+        path = tmp_path / str(count)
+        of_each_kind(path)
+        with dataset.open_group(path, "r+", sync=False) as group, group.change():
+            pass
+        rewritten(path / name, 1)
+        group = dataset.open_group(path, "r+", sync=False)
+        with group, pytest.MonkeyPatch.context() as context:
+            fail_renames(context, count)
+            with suppress(OSError), group.change():
+                group[name].resize(1)
+                group["other"].append([2])
+        if 2 == len(dataset.open(path)["other"]):
+            rewritten(path / name, 2)
+            assert [0, 1] == dataset.open(path)[name][:].tolist()
