@@ -293,8 +293,8 @@ class Node:
     def refresh(self) -> None:
         """Take over the changes that other programs have committed.
 
-        The items of an object that was opened for changes are the present ones, unless
-        it was opened with ``shared=True``.
+        A reader may keep items that it has read until then. An array or a table that
+        this program alone can change needs no call.
         """
         writer, tree = self._writer, self._opened.view.folder.tree
         with writer.refreshing() if writer else tree.replacing as is_present:
