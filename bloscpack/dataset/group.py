@@ -765,7 +765,7 @@ class Group(Node, Mapping[str, Node]):
         self, create: Callable[..., Kind], name: str, *data: object, **options: object
     ) -> Kind:
         """Create a member and return it."""
-        *outer, last = name.split("/") if isinstance(name, str) else [""]
+        *outer, last = name.split("/") if isinstance(name, str) else [name]
         for part in (*outer, last):
             check_member_name("member", part)
         if outer:

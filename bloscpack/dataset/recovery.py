@@ -180,15 +180,24 @@ class _Saver:
             self._lose(joined_name(name, lost), "is lost: its folder is missing")
         with creating(target, mode, self._sync, _limits_of(node.folder)) as change:
             group_class(layout).create(change, attributes)
-            for inner in filter(None, self._nodes):
-                group, _, last = inner.rpartition("/")
-                if group != name:
-                    continue
+            for inner in self._members(name):
+                last = inner.rpartition("/")[2]
                 new_name = NewName(change.store, last, DATASETS, change.model_of(last))
                 try:
                     self.save(inner, new_name, "x")
                 except (FormatError, UsageError) as error:
                     self._lose(inner, "could not be recovered: %s" % error)
+
+    def _members(self, name: str) -> list[str]:
+        """Return the names of the members of a group."""
+        return [n for n in self._nodes if n and n.rpartition("/")[0] == name]
+
+    def _is_part(self, name: str) -> bool:
+        """Return whether the document of a member says that a group commits it."""
+        node = self._nodes[name]
+        return (
+            isinstance(node, NodeLayout) and node.folder.tree.state.is_committed_around
+        )
 
     def _lose(self, member: str, why: str) -> None:
         """Note a member of which nothing is saved."""
@@ -201,8 +210,10 @@ class _Saver:
     def _attributes(self, node: NodeLayout, name: str) -> JsonObject:
         with suppress(FormatError):
             found: JsonObject = node.read_attributes()
-            # A folder without a document has none; this one is damaged.
-            if node.name != "folder" or not node.description_files:
+            # A folder without a document has none; this one is damaged, or was lost.
+            if node.name != "folder" or not (
+                node.description_files or any(map(self._is_part, self._members(name)))
+            ):
                 return found
         self.recovery.lost_attributes.append(name or ".")
         return {}

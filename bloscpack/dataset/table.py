@@ -297,6 +297,9 @@ class Table(StoredRows, ItemsNode):
             names = [name for name in self._columns if name not in masks.values()]
         elif isinstance(names, str):
             names = [names]
+        for name in names:
+            if name not in columns:
+                raise NoSuchName(name, self.path, columns.keys)
         return {
             name: (columns[name], columns.get(masks.get(name, ""))) for name in names
         }
@@ -562,7 +565,7 @@ class Table(StoredRows, ItemsNode):
             if changed.get(mask, mask) != MASK_NAME % changed.get(name, name):
                 raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
         self._check_free(changed.values())
-        copies = {new: self._columns[old]._copied() for old, new in changed.items()}
+        copies = {new: self[old]._copied() for old, new in changed.items()}
         for old in names.keys() & masks.keys():
             copies[changed[masks[old]]][0].attrs[MASK_OF] = names[old]
         self._change_columns([changed.get(n, n) for n in self.names], copies)

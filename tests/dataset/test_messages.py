@@ -65,6 +65,8 @@ def test_messages_about_names_that_are_not_there(tmp_path):
                 node["y"]
             assert ("y",) == caught.value.args
             assert text in str(pickle.loads(pickle.dumps(caught.value)))
+        with pytest.raises(KeyError, match="expected one of 'c'"):
+            group["t"].rename({"y": "z"})
     for mode in "r", "r+":
         with (
             pytest.raises(KeyError) as caught,

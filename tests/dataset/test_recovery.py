@@ -483,6 +483,18 @@ def test_the_members_of_a_group_whose_document_is_damaged(tmp_path, commits, dam
     assert [3] == new["in/t"]["x"][:].tolist()
 
 
+def test_the_attributes_of_a_group_whose_document_is_missing(tmp_path):
+    """Its members say that a document around them commits them."""
+    with dataset.create_group(tmp_path / "g", attrs={"place": "Kiel"}) as group:
+        group["a"], group["in/t"] = [1, 2], {"x": [3]}
+        with group.change():
+            group["a"].append([3])
+    (tmp_path / "g" / "zarr.json").unlink()
+    recovery = dataset.recover(tmp_path / "g", tmp_path / "new")
+    assert (["."], False) == (recovery.lost_attributes, recovery.complete)
+    assert [1, 2, 3] == dataset.open(tmp_path / "new" / "a")[:].tolist()
+
+
 @pytest.mark.parametrize("repeats", [True, False])
 def test_a_member_is_replaced_meanwhile(tmp_path, monkeypatch, repeats):
     with dataset.create_group(tmp_path / "g") as group:
