@@ -505,7 +505,13 @@ class ItemsNode(Node):
                 self._layout.close_files()
                 super()._read(self._check_rows)
                 self._read_epoch = epoch
-            result = function()
+            view = self._opened.view
+            try:
+                result = function()
+            except Exception:  # the columns of two states have other lengths
+                if self._opened.view is view:
+                    raise
+                continue  # another thread has called `refresh`
             if self._layout.folder.tree.renew().root.epoch == epoch:
                 return result
         raise AssertionError

@@ -15,6 +15,7 @@ import pytest
 from dataset.inside import FolderChange, FolderStore
 
 from bloscpack import dataset
+from bloscpack._arrays.reader import Reader
 from bloscpack.dataset import layouts
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts.shard_files import ShardFiles
@@ -678,3 +679,23 @@ def test_a_file_that_is_read_while_it_is_renamed_and_then_removed(
     monkeypatch.setattr(ShardFiles, "_open_now", changing)
     assert [0] * 8 == reader[:].tolist()
     assert [0, 1, 0, 1] == opened[:4]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_read_of_columns_while_a_thread_takes_over_fewer_rows(
+    tmp_path, monkeypatch, layout
+):
+    """It is read again: the columns of two states have other lengths."""
+    rows = {"x": range(9), "y": range(9)}
+    writer = dataset.create_table(tmp_path / "t", rows, layout=layout, sync=False)
+    table, get = dataset.open(tmp_path / "t"), Reader.get
+
+    def reading(reader, key):
+        items = get(reader, key)
+        if len(writer) == 9:
+            writer.resize(3)
+            table.refresh()
+        return items
+
+    monkeypatch.setattr(Reader, "get", reading)
+    assert [(0, 0), (1, 1), (2, 2)] == table[:].tolist()
