@@ -12,10 +12,9 @@ import threading
 
 import numpy as np
 import pytest
-from dataset.inside import FolderChange, FolderStore
+from dataset.inside import FolderChange, FolderStore, Reader
 
 from bloscpack import dataset
-from bloscpack._arrays.reader import Reader
 from bloscpack.dataset import layouts
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts.shard_files import ShardFiles
