@@ -132,10 +132,6 @@ def _imported(name: str) -> object:
 
 def __getattr__(name: str) -> object:
     if name == "__all__":
-        # `help` would show the documentation of all public names in full, on dozens of
-        # screens. Without `__all__` it shows the text above, which lists these names.
-        if sys._getframe(1).f_code.co_name == "docmodule":
-            raise AttributeError(name)
         # `open` would replace the function of Python in ``from bloscpack import *``.
         return [name for name in _PUBLIC if name != "open"]
     if name in _HOME_OF:

@@ -92,15 +92,12 @@ def test_type_checkers_see_the_same_names():
 # Help
 
 
-def test_help_fits_two_screens():
-    text = pydoc.plain(pydoc.render_doc(bp))
-    assert 100 >= len(text.splitlines())
-    assert 100 >= len(
-        pydoc.plain(run("import bloscpack; help(bloscpack)")).splitlines()
-    )
-    assert "CLASSES" not in text
+def test_help_begins_with_all_names_on_a_screen():
+    text = pydoc.plain(run("import bloscpack; help(bloscpack)"))
+    shown = text.partition("PACKAGE CONTENTS")[0]
+    assert 60 >= len(shown.splitlines())
     for line in (bp.__doc__ or "").splitlines():
-        assert line in text
+        assert line in shown
         assert 88 >= len(line)
 
 
