@@ -495,11 +495,11 @@ def _united_around(folder: Folder, is_part: bool) -> tuple[Found, str] | None:
     A writer has died, or is still working, that let the group commit its members; or
     another program has written the document again. The copy in the group decides.
     """
-    try:
-        is_own = find_identity(*folder.read_document(ZARR_JSON)) is not None
-    except (FormatError, OSError):
-        is_own = False
-    found = _uniting(folder, is_part, is_silent=is_own and not is_part)
+    is_silent = False
+    if not is_part:
+        with suppress(FormatError, OSError):
+            is_silent = find_identity(*folder.read_document(ZARR_JSON)) is not None
+    found = _uniting(folder, is_part, is_silent=is_silent)
     outer, path, has_copy = found or (folder, "", False)
     members = outer.tree.state.members or {}
     if not (has_copy and _belongs_to(folder, members[path])):
