@@ -559,6 +559,12 @@ def of_each_kind(path):
         group["other"] = [0, 1]
 
 
+def committing(path):
+    of_each_kind(path)
+    with dataset.open_group(path, "r+", sync=False) as group, group.change():
+        pass
+
+
 def interrupt(path, count, *names):
     """Let a change of members fail after `count` files have got their names."""
     group = dataset.open_group(path, "r+", sync=False)
@@ -621,9 +627,7 @@ def test_an_interrupted_change_of_a_member_that_was_written_again(tmp_path, name
     row = WRITTEN_AGAIN[name]
     for count in range(12):
         path = tmp_path / str(count)
-        of_each_kind(path)
-        with dataset.open_group(path, "r+", sync=False) as group, group.change():
-            pass
+        committing(path)
         rewritten(path / name, 1)
         if count % 2:  # this change copies it
             with dataset.open_group(path, "r+", sync=False) as group:
@@ -721,9 +725,7 @@ def test_removed_members_are_gone_at_once(tmp_path, is_rewritten):
     """For the block that removes them, and beside a change that was interrupted."""
     for count in range(6):
         path = tmp_path / str(count)
-        of_each_kind(path)
-        with dataset.open_group(path, "r+", sync=False) as group, group.change():
-            pass
+        committing(path)
         for name in ("a", "in/a") if is_rewritten else ():
             rewritten(path / name, 1)
         group = dataset.open_group(path, "r+", sync=False)
@@ -744,9 +746,7 @@ def test_a_change_that_was_interrupted_and_written_again_is_not_made(tmp_path, n
     """Another program sees nothing of the change before its commit."""
     for count in range(5):
         path = tmp_path / str(count)
-        of_each_kind(path)
-        with dataset.open_group(path, "r+", sync=False) as group, group.change():
-            pass
+        committing(path)
         rewritten(path / name, 1)
         group = dataset.open_group(path, "r+", sync=False)
         with group, pytest.MonkeyPatch.context() as context:
