@@ -156,21 +156,11 @@ class Owner:
         """Close a file that is written.
 
         In another process the bytes in its buffer are dropped: the owner writes them.
-        The object has a lock that another thread may have held at the time of the fork.
-        Closing it would wait for ever then, and so would Python when it frees it: only
-        its descriptor is taken away, and it is never freed.
+        Closing the file below the buffer needs no lock of the buffer, which another
+        thread may have held at the time of the fork. Nor does Python when it frees a
+        buffer whose file is closed.
         """
-        if self.is_here or fp.closed:
-            fp.close()
-            return
-        import ctypes
-
-        null = os.open(os.devnull, os.O_RDWR)
-        try:
-            os.dup2(null, fp.fileno(), inheritable=False)
-        finally:
-            os.close(null)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(fp))
+        (fp if self.is_here else getattr(fp, "raw", fp)).close()
 
 
 class OwnLock(Owner):

@@ -135,3 +135,31 @@ sys.exit(code)
 def test_a_dataset_after_a_fork(tmp_path):
     done = run_python("-W", "ignore", "-c", DATASET, cwd=tmp_path)
     assert 0 == done.returncode, done.stderr
+
+
+WRITTEN = """
+import os, signal, sys, threading, time
+from bloscpack._engine.forks import Owner
+reading, writing = os.pipe()
+owner, file = Owner(), open(writing, "wb")
+def write():
+    file.write(bytes(1_000_000))  # waits with the lock of the file: the pipe is full
+threading.Thread(target=write, daemon=True).start()
+time.sleep(0.5)
+child = os.fork()
+if not child:
+    signal.alarm(20)  # ends a child that waits for ever
+    owner.close_file(file)
+    try:
+        os.fstat(writing)
+    except OSError:
+        sys.exit(0)  # frees the file
+    sys.exit("the file is still open")
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+os._exit(code)
+"""
+
+
+def test_a_file_that_another_thread_writes_during_a_fork(tmp_path):
+    done = run_python("-W", "ignore", "-c", WRITTEN, cwd=tmp_path)
+    assert 0 == done.returncode, done.stderr
