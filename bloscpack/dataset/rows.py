@@ -153,15 +153,21 @@ class RowStream:
             with naming_column(self.column):
                 yield from blocks_of(self._values, grid, start, read, self.dtype)
             return
+        size = grid.chunk[0]
         while len(rows := self.take(step - start % step)):
-            first, skipped = divmod(start, grid.chunk[0])
-            if grid.is_rows and rows.size and not skipped:  # the usual case, for speed
-                size = grid.chunk[0]
-                for number, begin in enumerate(range(0, len(rows), size), first):
-                    yield number, rows[begin : begin + size]
-            else:
+            if not grid.is_rows:
                 yield from blocks_of(rows, grid, start, read)
-            start += len(rows)
+                start += len(rows)
+                continue
+            number, kept = divmod(start, size)
+            first, start = start - kept, start + len(rows)
+            if kept:  # rows that a chunk has already
+                assert read is not None
+                parts = [read((slice(first, first + kept),)), rows[: size - kept]]
+                yield number, joined(parts, self.dtype, self.inner)
+                number, rows = number + 1, rows[size - kept :]
+            for begin in range(0, len(rows), size):
+                yield number + begin // size, rows[begin : begin + size]
 
 
 def append_rows(
