@@ -26,18 +26,12 @@ class on_error:
             self._call(*self._args)
 
 
-class errors_to:
+class errors_to(on_error):
     """Call a function with the `Exception` of a block, which goes on unless it raises.
 
     It may raise another error in its place.
     """
 
-    def __init__(self, translate: Callable[[Exception], None]) -> None:
-        self._translate = translate
-
-    def __enter__(self) -> None:
-        return None
-
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
         if isinstance(error, Exception):
-            self._translate(error)
+            self._call(error)

@@ -48,12 +48,6 @@ class NameInFolder(str):
     last: str
     folder: Held
 
-    def __new__(cls, path: str, last: str, folder: Held) -> NameInFolder:
-        name = super().__new__(cls, path)
-        name.last = last
-        name.folder = folder
-        return name
-
 
 def _at(name: str) -> tuple[str, int | None]:
     """Return the name for a system call, and the descriptor of its folder."""

@@ -106,8 +106,11 @@ class Held(Descriptor):
 
     def at(self, last: str) -> str:
         """Return the path that the functions of `disk` get for a name."""
-        path = os.path.join(self.path, last)
-        return path if self.number is None else NameInFolder(path, last, self)
+        name = NameInFolder(os.path.join(self.path, last))
+        if self.number is None:
+            return str(name)
+        name.last, name.folder = last, self
+        return name
 
     def subfolder(self, last: str) -> Held:
         """Open a folder in this one."""
@@ -383,12 +386,13 @@ class FolderStore(Reopenable, Store):
 
     def descriptor(self, name: str, flags: int = FILE_FLAGS) -> int:
         """Open a file, and return its descriptor."""
-
-        def opened(held: Held, last: str) -> int:
-            last, folder = held.name(last), held.number
-            return with_room(os.open, last, flags | _NO_LINK, dir_fd=folder)
-
-        return self._call(name, opened)
+        flags |= _NO_LINK
+        return self._call(
+            name,
+            lambda held, last: with_room(
+                os.open, held.name(last), flags, dir_fd=held.number
+            ),
+        )
 
     def open(self, name: str, end: int = 0) -> OpenFile:
         """Open a file for reading at any position."""
