@@ -173,13 +173,6 @@ def table_nbytes(head: Buffer) -> int:
     return _nbytes(*counts) if magic == MAGIC else 0
 
 
-def table_nbytes_before(tail: Buffer) -> int:
-    """Return the size of the table that ends with `tail`; any size if none does."""
-    if len(tail) < TAIL.size:
-        return 0
-    return _nbytes(*TAIL.unpack_from(tail, len(tail) - TAIL.size)[:2])
-
-
 def _nbytes(nrows: int, nblocks: int) -> int:
     size = HEAD.size + nrows * row_length(nblocks) + TAIL.size
     return size if nrows and nblocks >= LEAST_BLOCKS and size <= MAX_TABLE else 0
@@ -214,7 +207,10 @@ def read_table(
     of it that were read. At a URL no others are: it would take another request.
     """
     before = before or storage.read_at(max(0, end - TAIL.size), TAIL.size)
-    nbytes = table_nbytes_before(before)
+    if len(before) < TAIL.size:
+        return b""
+    # Any size if no table ends there.
+    nbytes = _nbytes(*TAIL.unpack_from(before, len(before) - TAIL.size)[:2])
     if len(before) < nbytes <= end and not storage.is_remote:
         before = storage.read_at(end - nbytes, nbytes)
     table = before[-nbytes:]
