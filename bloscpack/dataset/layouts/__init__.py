@@ -247,22 +247,23 @@ def find_any(
     return None
 
 
-def find_member(folder: Folder, name: str) -> Found | None:
-    """Return the member of a group; None if there is none of this name."""
-    if not is_member_name(name) or not folder.is_folder(name):
-        return None
-    return _present_member(folder, name)
+def find_member(
+    folder: Folder, name: str, *, is_there: bool = False, **options: bool
+) -> Found | None:
+    """Return the member of a group; None if there is none of this name.
 
-
-def _present_member(folder: Folder, name: str, **options: bool) -> Found | None:
-    """Return a member that a writer may remove or replace meanwhile."""
-    for _ in range(MAX_REPLACED):
+    `is_there` says that its folder was just seen. A writer may remove or replace it
+    meanwhile.
+    """
+    left = MAX_REPLACED
+    while is_there or (is_member_name(name) and folder.is_folder(name)):
         try:
             return _member(folder, name, **options)
         except StaleDataset:
-            if not folder.is_folder(name):
-                return None
-    return _member(folder, name, **options)
+            if not left:
+                raise
+            left, is_there = left - 1, False
+    return None
 
 
 def _member(folder: Folder, name: str, **options: bool) -> Found | None:
@@ -324,10 +325,11 @@ def find_members(
     Those that this user may not read are left out, or raise ``PermissionError``.
     """
     skipped = (PermissionError,) if skip_unreadable else ()
+    how = {"is_there": True, "skip_unreadable": skip_unreadable}
     for name in member_names(folder):
         found = None
         with suppress(*skipped):
-            found = _present_member(folder, name, skip_unreadable=skip_unreadable)
+            found = find_member(folder, name, **how)
         if found is not None:
             yield name, found
             if not found.folder.prefix:  # the caller may keep all members
