@@ -179,6 +179,8 @@ class Node:
                 self._block.layouts[layout.folder.prefix] = layout
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
+        # `Root.epoch` of the state that the open files belong to.
+        self._read_epoch = tree.state.root.epoch
         # The table or group through which it was opened, and whether to close that.
         self._around: Node | None = None
         self._closes_around = False
@@ -451,11 +453,6 @@ class ItemsNode(Node):
         def dtype(self) -> DType: ...
         def __len__(self) -> int: ...
         def resize(self, length: int) -> None: ...
-
-    def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
-        super().__init__(layout, writer)
-        # `Root.epoch` of the state that the open files belong to.
-        self._read_epoch = layout.folder.tree.state.root.epoch
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
