@@ -48,7 +48,6 @@ from ..._format.text import TEXT, decode_text, encode_text
 from ..._storage.base import Storage
 from ..._storage.cursor import StorageCursor
 from ..._types import Buffer, Json, JsonObject
-from ...checksums import CHECKSUMS_LOOKUP
 from ...constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
@@ -58,7 +57,7 @@ from ...constants import (
 )
 from ...defaults import DEFAULT_META_LEVEL
 from ...exceptions import DamageError, NotReadable, Unsupported
-from ...headers import BloscpackHeader, MetadataHeader
+from ...headers import BloscpackHeader
 from ...serializers import (
     CHUNKS,
     PLACE,
@@ -73,8 +72,8 @@ from .array_files import FileNames
 
 # Number of bytes that opening a shard reads: header and metadata.
 FRONT_NBYTES = 1024
-# How the metadata of a shard are stored: as plain JSON.
-_SERIALIZER, _DIGEST = SERIALIZERS[0], CHECKSUMS_LOOKUP["adler32"]
+# Size in bytes of the digest of the metadata, adler32.
+DIGEST_LENGTH = 4
 # Where the text of the metadata begins in a shard.
 _TEXT = BLOSCPACK_HEADER_LENGTH + METADATA_HEADER_LENGTH
 # How shards of this package begin: with offsets and metadata, and the checksum crc32c.
@@ -82,8 +81,9 @@ _START = b"blpk\3\3\x09"
 # The first fields of the metadata header: JSON, with adler32, and not compressed.
 _KINDS = slice(BLOSCPACK_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH + 11)
 _PLAIN_JSON = b"JSON\0\0\0\0\0\1\0"
-# The rest of it: level, three sizes, user codec; ``nchunks`` and ``max_app_chunks``.
-_METADATA, _COUNTS = struct.Struct("<B3IQ"), struct.Struct("<qq")
+# The rest of the header: ``typesize``, ``chunk_size``, ``last_chunk``, ``nchunks`` and
+# ``max_app_chunks``; and that of the metadata header: level, three sizes, user codec.
+_SIZES, _METADATA = struct.Struct("<B2i2q"), struct.Struct("<B3IQ")
 # Maximum number of bytes that a chunk in a file, with its digest, has more than plain
 # bytes: Blosc adds at most a header. It is also the minimum size of such a chunk.
 FRAME_EXTRA = BLOSC_HEADER_LENGTH + CHECKSUM.size
@@ -161,22 +161,20 @@ class Sharding:
 
     # What a shard states
 
-    def section(self, number: int, shape: Shape) -> bytes:
-        """Return the metadata section of a shard that has an array of this shape.
+    def front(self, number: int, shape: Shape, nchunks: int, typesize: int) -> bytes:
+        """Return the header and the metadata section of a shard with chunks.
 
-        The section of a shard has the same size for all shapes.
+        It has an array of this shape, and the same size for all shapes.
         """
+        chunk_size = -1 if self.is_text else self.chunk_nbytes
+        sizes = chunk_size, chunk_size, nchunks, self.grid.slots - nchunks
+        header = _START + _SIZES.pack(typesize, *sizes)
         text = next(self._texts(number, shape))
-        room = self.table_start - _TEXT - _DIGEST.size
-        header = MetadataHeader(
-            magic_format=_SERIALIZER.name,
-            meta_checksum=_DIGEST.name,
-            meta_level=DEFAULT_META_LEVEL,
-            meta_size=len(text),
-            max_meta_size=room,
-            meta_comp_size=len(text),
-        )
-        return header.encode() + text.ljust(room, b"\0") + _DIGEST(text)
+        room = self.table_start - _TEXT - DIGEST_LENGTH
+        size, digest = len(text), adler32(text).to_bytes(DIGEST_LENGTH, "little")
+        header += _PLAIN_JSON
+        header += _METADATA.pack(DEFAULT_META_LEVEL, size, room, size, 0)
+        return header + text.ljust(room, b"\0") + digest
 
     @cached_property
     def table_start(self) -> int:
@@ -184,7 +182,7 @@ class Sharding:
         grid = self.grid
         last = (LAST_FILE + 1) * math.prod(max(1, n) for n in grid.counts[1:]) - 1
         shape = (*grid.shard[:1], *map(max, grid.shape[1:], grid.shard[1:]))
-        return _TEXT + len(next(self._texts(last, shape))) + _DIGEST.size
+        return _TEXT + len(next(self._texts(last, shape))) + DIGEST_LENGTH
 
     def _texts(self, number: int, shape: Sequence[object]) -> Iterator[bytes]:
         """Yield the metadata of a shard: the one to write, and the older form."""
@@ -269,8 +267,8 @@ def _is_sound(front: bytes, text: bytes, size: int) -> bool:
         return False
     level, nbytes, room, stored, user_codec = _METADATA.unpack_from(front, _KINDS.stop)
     end = _TEXT + room
-    digest = int.from_bytes(front[end : end + 4], "little")
-    nchunks, free = _COUNTS.unpack_from(front, 16)
+    digest = int.from_bytes(front[end : end + DIGEST_LENGTH], "little")
+    *_, nchunks, free = _SIZES.unpack_from(front, len(_START))
     # Behind the table each chunk takes at least a header and a digest.
     least = end + 4 + 8 * (nchunks + free) + (BLOSC_HEADER_LENGTH + 4) * nchunks
     return (
@@ -296,7 +294,7 @@ def _texts_around(dtype: DType, chunk: Shape, shard: Shape) -> tuple[str, list[s
         stated = {**describe(numpy.empty((0,), dtype)), "shape": ()}
         rows = with_rows(stated, chunk[0] if chunk else None)
         forms = [with_chunks(stated, chunk, shard), rows]
-    texts = [_SERIALIZER.dumps(form).partition('"shape":[') for form in forms]
+    texts = [SERIALIZERS[0].dumps(form).partition('"shape":[') for form in forms]
     behinds = [behind.removesuffix("}") for _, _, behind in texts]
     return "".join(texts[0][:2]), behinds
 

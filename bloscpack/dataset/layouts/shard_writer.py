@@ -44,7 +44,6 @@ from ...abstract_io import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, OFFSET_LENGTH
 from ...exceptions import DamageError, FormatError, UsageError
-from ...headers import BloscpackHeader
 from .base import Blocks
 from .shard_files import ShardFiles
 from .shard_grid import ShardIndex, Sharding, joined
@@ -185,22 +184,10 @@ class NewShard:
 
     def finish(self) -> int:
         """Write the trailer and the sections in front; return the size in bytes."""
-        trailer = self._trailer.blocks(self._position)
-        sharding, nchunks = self._sharding, len(self._offsets)
-        chunk_size = -1 if sharding.is_text else sharding.chunk_nbytes
-        header = BloscpackHeader(
-            offsets=True,
-            metadata=True,
-            checksum=CHECKSUM.name,
-            typesize=self._typesize,
-            chunk_size=chunk_size,
-            last_chunk=chunk_size,
-            nchunks=nchunks,
-            max_app_chunks=self._slots - nchunks,
-        )
-        table = encode_offsets(self._offsets)
-        table += free_entries(self._slots - nchunks)
-        front = header.encode() + sharding.section(self.number, self._shape) + table
+        trailer, nchunks = self._trailer.blocks(self._position), len(self._offsets)
+        how = self.number, self._shape, nchunks, self._typesize
+        front = self._sharding.front(*how) + encode_offsets(self._offsets)
+        front += free_entries(self._slots - nchunks)
         if self._written == len(front):  # no frame has been written yet
             write_blocks(self._fp, [front, *self._waiting, *trailer], 0)
         else:
