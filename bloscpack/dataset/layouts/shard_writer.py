@@ -310,18 +310,14 @@ class ShardWriter:
             return
         shard = number // self.grid.slots
         if shard != self._shard:
-            yield from self.rest()
+            yield from self.kept()
             self._shard = shard
             self._may_keep = self._old_chunks(shard)
             self._first_kept = next(self._may_keep, None)
-        yield from self._kept(number)
+        yield from self.kept(number)
         if self._first_kept is not None and self._first_kept[0] == number:
             self._first_kept = next(self._may_keep, None)
         yield number, items
-
-    def rest(self) -> Iterator[Piece]:
-        """Yield the kept chunks behind the last piece, up to the end of its file."""
-        yield from self._kept((self._shard + 1) * self.grid.slots)
 
     def _old_chunks(self, shard: int) -> Iterator[tuple[int, int]]:
         """Yield the numbers of the chunks that a shard has in the old array.
@@ -340,12 +336,14 @@ class ShardWriter:
                 continue
             yield new, number
 
-    def _kept(self, stop: int) -> Iterator[Piece]:
+    def kept(self, stop: int | None = None) -> Iterator[Piece]:
         """Yield the chunks in front of the number `stop` that the shard keeps.
 
-        A chunk that the file lacks has the fill value, and so has one of these alone.
+        Without a number, they are all that are left. A chunk that the file lacks has
+        the fill value, and so has one of these alone.
         """
         old, first, run = self._old, self._first_kept, Kept(self._shard, [])
+        stop = (self._shard + 1) * self.grid.slots if stop is None else stop
         if old is None or first is None or first[0] >= stop:
             return  # the file may be lost
         file = old.file(first[1] // old.slots)  # that of all of them
@@ -496,13 +494,6 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
 
     `blocks` are numbers of chunks, ascending, and their items.
     """
-
-    def work(item: tuple[int, Piece]) -> tuple[int, Written]:
-        return item[0], writers[item[0]].compress(item[1])
-
-    def deliver(done: tuple[int, Written]) -> None:
-        writers[done[0]].deliver(done[1], finishing)
-
     quick = all(writer.sharding.chunk_nbytes < QUICK_CHUNK for writer in writers)
     nthreads = effective_nthreads(None, None)
     # Finishing a file waits for the disk.
@@ -511,7 +502,12 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
         with own_settings:
             size = max(1, *(writer.sharding.chunk_nbytes for writer in writers))
             run = max(1, RUN_TO_COMPRESS // size)
-            ordered(_pieces(writers, blocks), work, deliver, nthreads, run, quick)
+            ordered(
+                _pieces(writers, blocks),
+                lambda item: (item[0], item[0].compress(item[1])),
+                lambda done: done[0].deliver(done[1], finishing),
+                *(nthreads, run, quick),
+            )
             finishing.finish()
             for writer in writers:
                 writer.close()
@@ -525,11 +521,11 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
 
 def _pieces(
     writers: Sequence[ShardWriter], blocks: Blocks
-) -> Iterator[tuple[int, Piece]]:
-    """Yield what all writers write, each piece with the number of its writer."""
+) -> Iterator[tuple[ShardWriter, Piece]]:
+    """Yield what all writers write, each piece with its writer."""
     for chunk, rows in blocks:
-        for number, writer in enumerate(writers):
-            yield from zip(repeat(number), writer.pieces(chunk, rows), strict=False)
+        for writer in writers:
+            yield from zip(repeat(writer), writer.pieces(chunk, rows), strict=False)
         del rows  # the next block needs the memory
-    for number, writer in enumerate(writers):
-        yield from zip(repeat(number), writer.rest(), strict=False)
+    for writer in writers:
+        yield from zip(repeat(writer), writer.kept(), strict=False)
