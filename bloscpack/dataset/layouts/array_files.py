@@ -289,8 +289,7 @@ def description_check(
     folder: Folder,
     name: str,
     seen: object,
-    read: Callable[[], object],
-    expected: object,
+    is_same: Callable[[], object],
 ) -> Callable[[], None]:
     """Return a function that raises `StorageError` if there is another array now.
 
@@ -306,10 +305,8 @@ def description_check(
         The file of the description.
     seen
         What `Folder.seen` has returned for it before it was read.
-    read
-        Returns how the items are stored now, according to the file.
-    expected
-        The value that `read` must return.
+    is_same
+        Returns whether the items are stored as before, according to the file.
     """
 
     is_member = folder.tree.state.is_committed_around
@@ -323,7 +320,7 @@ def description_check(
         if now[0] is not None and now == seen:
             return
         try:
-            if read() == expected:
+            if is_same():
                 seen = now
                 return
         except (*MISSING, Unsupported):

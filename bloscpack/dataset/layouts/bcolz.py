@@ -82,12 +82,8 @@ def detect(folder: Folder) -> str | None:
 # Values in the files
 
 
-def read_types(folder: Folder, storage: JsonObject | None = None) -> tuple[Json, Json]:
-    """Return what chunks must be read by: programs may change the other values.
-
-    They are read from the file unless `storage`, its content, is given.
-    """
-    storage = storage or folder.read_description(STORAGE)
+def types_in(storage: JsonObject) -> tuple[Json, Json]:
+    """Return what chunks must be read by: programs may change the other values."""
     return storage.get("dtype"), storage.get("chunklen")
 
 
@@ -230,9 +226,13 @@ class BcolzArray(BcolzNode, ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         self.allow_pickle = allow_pickle
-        seen, read = folder.seen(STORAGE), partial(read_types, folder)
+        seen = folder.seen(STORAGE)
         self.storage = storage = folder.read_description(STORAGE)
-        self._check = description_check(folder, STORAGE, seen, read, read(storage))
+        types = types_in(storage)
+        self._check = description_check(
+            *(folder, STORAGE, seen),
+            lambda: types_in(folder.read_description(STORAGE)) == types,
+        )
         with naming_errors(folder.path(STORAGE)):
             text: Json = storage.get("dtype")
             if text in OBJECTS:

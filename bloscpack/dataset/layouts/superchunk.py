@@ -529,9 +529,10 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         if column:
             self.folder, self.description_files = self._data, ()
         self.storage = storage = documents.arrays[column]
-        stated, read = (storage.encode(), storage.identity), partial(_stated, folder)
+        stated = storage.encode(), storage.identity
         self._check = description_check(
-            folder, STORAGE, documents.seen, partial(read, column), stated
+            *(folder, STORAGE, documents.seen),
+            lambda: _stated(folder, column) == stated,
         )
         self.dtype, self.fill_value = storage.dtype, storage.fill[()]
         self.chunks = (storage.grid.chunk[0], *storage.inner)

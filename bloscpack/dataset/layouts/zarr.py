@@ -365,12 +365,12 @@ class ZarrArray(ArrayLayout):
         own = read_array_document(folder)
         certain = own.identity if own.is_own else None
         folder.node = self.kind, "" if certain is None else certain.name
-
-        def is_same() -> bool:  # without this object: a cycle would keep the files open
-            return is_stored_alike(own, read_array_document(folder))
-
-        self._check = description_check(folder, ZARR_JSON, seen, is_same, True)
         document, self._own = own.array, own
+        # Without this object: a cycle would keep the files open.
+        self._check = description_check(
+            *(folder, ZARR_JSON, seen),
+            lambda: is_stored_alike(own, read_array_document(folder)),
+        )
         self.changed_elsewhere = not own.is_own
         # A checksum of the name, if this was made as a column of a table.
         self.column_word = None if certain is None else certain.column
@@ -402,9 +402,7 @@ class ZarrArray(ArrayLayout):
 
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced."""
-        # At a URL the writer compares the version of the document.
-        check = bool if self.folder.is_remote else self._check
-        self._source = self._files(check, sparse=self.may_lack_files)
+        self._source = self._files(self._check, sparse=self.may_lack_files)
         self.reader = Reader(self._source, self.dtype, self.shape)
 
     def is_same(self, other: NodeLayout) -> bool:
