@@ -16,7 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._format.committed import STAGING
-from ..._format.identity import belongs_to, find_identity, is_copy, says_committed
+from ..._format.identity import (
+    belongs_to,
+    read_identity,
+    says_committed,
+    stated_identity,
+)
 from ..._format.names import is_safe_name
 from ..._format.other_formats import name_folder
 from ..._format.zarr_metadata import ZARR_JSON
@@ -295,7 +300,7 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
         return _member(folder, name, **options)
     if members is None or copy is not None:
         return found
-    if found.layout != "folder" and not _stated_commit(found.folder)[1]:
+    if found.layout != "folder" and not all(_stated_commit(found.folder)):
         return found
     # The rest of a removed member is no member, but this may be a new one.
     is_same = folder.tree.renew().members is members
@@ -349,7 +354,7 @@ def missing_members(folder: Folder) -> list[str]:
 def is_left(folder: Folder, name: str) -> bool:
     """Return whether a folder is no member, and its document a copy in a group."""
     copies = folder.tree.state.members
-    return copies is not None and _stated_commit(folder.dataset(name))[1]
+    return copies is not None and all(_stated_commit(folder.dataset(name)))
 
 
 def blp_files(folder: Folder) -> list[str]:
@@ -391,8 +396,9 @@ def committing(found: Found) -> tuple[Found, str] | None:
         return Found(outer[0], *(find(outer[0]) or ("bcolz", "table"))), outer[1]
     if found.layout != "zarr":
         return None
-    says_so, is_copied = _stated_commit(folder)
-    united = _united_around(folder, says_so)
+    says_so, is_own = _stated_commit(folder)
+    is_copied = says_so and is_own
+    united = _united_around(folder, says_so, is_silent=is_own and not says_so)
     if united is not None or not says_so:
         return united
     is_trusted, around = True, folder
@@ -479,34 +485,32 @@ def as_part(found: Found) -> Found:
 
 
 def _stated_commit(folder: Folder) -> tuple[bool, bool]:
-    """Return whether a document says that another one commits it, and is a copy there.
+    """Return whether a document says that another commits it, and has a right digest.
 
-    It is none if another program has changed it since.
+    If both are true, it is a copy there: no other program has changed it since.
     """
     try:
         content, document = folder.read_document(ZARR_JSON)
-        says_so = says_committed(document)
-        return says_so, says_so and is_copy(content, document)
     except (FormatError, FileNotFoundError, NotADirectoryError):
         return False, False
+    is_own = read_identity(content, stated_identity(document))[1]
+    return says_committed(document), is_own
 
 
-def _united_around(folder: Folder, is_part: bool) -> tuple[Found, str] | None:
-    """Return the group that commits a dataset, also if its own document is silent.
+def _united_around(
+    folder: Folder, is_part: bool, *, is_silent: bool
+) -> tuple[Found, str] | None:
+    """Return the group that commits a dataset, also if its own document `is_silent`.
 
     A writer has died, or is still working, that let the group commit its members; or
     another program has written the document again. The copy in the group decides.
     """
-    is_silent = False
-    if not is_part:
-        with suppress(FormatError, OSError):
-            is_silent = find_identity(*folder.read_document(ZARR_JSON)) is not None
     found = _uniting(folder, is_part, is_silent=is_silent)
     outer, path, has_copy = found or (folder, "", False)
     members = outer.tree.state.members or {}
     if not (has_copy and _belongs_to(folder, members[path])):
         return None
-    united = _united_around(outer, False)
+    united = _united_around(outer, False, is_silent=_stated_commit(outer)[1])
     if united is not None:  # since then
         return united[0], "%s/%s" % (united[1], path)
     return Found(outer, *(find(outer) or ("zarr", "group"))), path
