@@ -256,12 +256,10 @@ def create_group(
     if not isinstance(path, Member):
         check_new_path(path)
 
-    def create_at(change: Change, prefix: str) -> None:
-        found.create(change, attributes, prefix)
-
     options = opening.Options(writable=True, sync=sync)
     created: Group = opening.created_at(
-        path, layout, mode, options, storage_options, create_at
+        *(path, layout, mode, options, storage_options),
+        lambda change, prefix: found.create(change, attributes, prefix),
     )
     return created
 
@@ -327,17 +325,18 @@ class OpenMembers(NamedLocks):
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         if before is None or before.root.content != now.root.content:
             changed.add("")  # the group itself
-        for member in self._all().values():
-            if member._opened.view.folder.tree is tree and not member._opened.closed:
+        for member in self.inside():
+            if member._opened.view.folder.tree is tree:
                 member._renew(changed)
 
-    def _all(self) -> dict[str, Any]:
-        with self._adding:
-            return dict(self._opened.items())
+    def inside(self, address: str | None = None) -> list[Node]:
+        """Return the members that are open for changes, at a path and inside of it.
 
-    def inside(self, address: str) -> list[Node]:
-        """Return the members at a path and inside of it that are open for changes."""
-        found = [m for path, m in self._all().items() if is_inside(path, address)]
+        Without a path, these are all.
+        """
+        with self._adding:
+            known = list(self._opened.items())
+        found = [m for p, m in known if address is None or is_inside(p, address)]
         return [m for m in found if m._writer is not None and not m.closed]
 
     def close(self, address: str) -> None:

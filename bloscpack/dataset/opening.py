@@ -268,11 +268,11 @@ def create_array(
             **settings,
         )
 
-    def create(change: Change, prefix: str) -> None:
-        found.create(change, prefix, new, blocks)
-
     options = Options(writable=True, sync=sync, buffered=buffered)
-    created: Array = created_at(path, layout, mode, options, storage_options, create)
+    created: Array = created_at(
+        *(path, layout, mode, options, storage_options),
+        lambda change, prefix: found.create(change, prefix, new, blocks),
+    )
     return created
 
 
