@@ -353,29 +353,22 @@ class FileState(ChunkSpans):
         try:
             size = decode_header(frames[i]).ctbytes + self.header.checksum_impl.size
             if not size == stop - offset == len(frames[i]):
-                error = self._wrong_size(number, size, len(frames[i]))
+                error, behind = cut_off(size, len(frames[i])), number + 1
+                has_next = self._has_table and behind < self.nchunks
+                entry = int(self.offsets[behind]) if has_next else offset + size
+                if entry != offset + size:
+                    error = DamageError(
+                        "the offset table says that chunk %d starts at byte %d, but "
+                        "the one in front of it ends at byte %d"
+                        % (behind, entry, offset + size),
+                        section="offsets",
+                        chunk=behind,
+                        offset=self.entry_offset(behind),
+                    )
         except FormatError as problem:
             error = problem
         error.locate(number, offset)
         return error
-
-    def _wrong_size(self, number: int, expected: int, found: int) -> DamageError:
-        """Return the error for a chunk and its digest of another size than `expected`.
-
-        `found` is the number of bytes that were read for them.
-        """
-        behind = number + 1
-        if self._has_table and behind < self.nchunks:
-            entry, end = int(self.offsets[behind]), int(self.offsets[number]) + expected
-            if entry != end:
-                return DamageError(
-                    "the offset table says that chunk %d starts at byte %d, but the "
-                    "one in front of it ends at byte %d" % (behind, entry, end),
-                    section="offsets",
-                    chunk=behind,
-                    offset=self.entry_offset(behind),
-                )
-        return cut_off(expected, found)
 
 
 class OpenedFile(Closing, ChunkLoader):

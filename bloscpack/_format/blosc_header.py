@@ -89,14 +89,9 @@ class BloscHeader:
         ) = _unpack(raw)
 
     @property
-    def codec_number(self) -> int:
-        """The number of the codec, 0 to 7."""
-        return self.flags >> BLOSC_CODEC_SHIFT
-
-    @property
     def codec(self) -> str:
         """The name of the codec; raises `KeyError` if the number has none."""
-        return CNAME_MAPPING[self.codec_number]
+        return CNAME_MAPPING[self.flags >> BLOSC_CODEC_SHIFT]
 
     @property
     def is_copy(self) -> bool:

@@ -66,17 +66,12 @@ class DatasetInfo(dict[str, "Json"]):
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
-        return "\n".join(
-            "%s  %s" % (key.ljust(width), printable(_in_one_line(key, value)))
-            for key, value in self.items()
-        )
-
-
-def _in_one_line(key: str, value: Json) -> str:
-    """Return the value of a field; of columns and members the names."""
-    if key in ("columns", "members"):
-        return ", ".join(inner["name"].rpartition("/")[2] for inner in value)
-    return str(value)
+        lines = []
+        for key, value in self.items():
+            if key in ("columns", "members"):  # their names
+                value = ", ".join(each["name"].rpartition("/")[2] for each in value)
+            lines.append("%s  %s" % (key.ljust(width), printable(str(value))))
+        return "\n".join(lines)
 
 
 def describe_open(name: str, layout: NodeLayout) -> DatasetInfo:

@@ -268,8 +268,8 @@ def read_arrow(
     return pyarrow.table(data, pyarrow.schema(fields))
 
 
-def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[list[str]]:
-    """Return the first and last of `count` rows as cells, below names and dtypes."""
+def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
+    """Return the first and last of `count` rows as lines, below names and dtypes."""
     first = range(min(SHOWN_ROWS, count))
     last = range(max(len(first), count - SHOWN_ROWS), count)
     has_gap = len(first) + len(last) < count
@@ -282,12 +282,8 @@ def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[list[str]]:
     if len(all_columns) > SHOWN_COLUMNS:
         more = "(%d more columns)" % (len(all_columns) - SHOWN_COLUMNS)
         columns.append([more] + [""] * (len(columns[0]) - 1))
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def as_lines(rows: list[list[str]]) -> list[str]:
-    """Return rows of cells as lines of text."""
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    widths = [max(map(len, cells)) for cells in columns]
+    rows = zip(*columns, strict=True)
     return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
 
 

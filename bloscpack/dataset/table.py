@@ -175,8 +175,7 @@ class Table(StoredRows, ItemsNode):
         counts = len(self), len(self._columns)
         title = "<%s: %d rows, %d columns>" % (self._title(), *counts)
         try:
-            rows = frames.shown_rows(self._columns, len(self))
-            return "\n".join([title, *frames.as_lines(rows)])
+            return "\n".join([title, *frames.shown_rows(self._columns, len(self))])
         except (exceptions.BloscpackError, OSError):  # closed or damaged
             return "%s\ncolumns: %s" % (title, ", ".join(self._columns))
 
