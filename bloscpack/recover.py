@@ -424,7 +424,7 @@ def _describes(content: bytes, new: ArrayDocument) -> bool:
         old = decode_array(parse_json(content))
     except (ValueError, FormatError, AttributeError, TypeError):
         return False
-    found = [(d.dtype, d.shape, d.grid.chunk, d.grid.slots) for d in (old, new)]
+    found = [(d.dtype, d.grid.shape, d.grid.chunk, d.grid.slots) for d in (old, new)]
     return found[0] == found[1]
 
 

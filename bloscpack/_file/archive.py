@@ -297,11 +297,11 @@ def check_document(
 ) -> None:
     """Raise `FormatError` unless ``zarr.json`` describes the array in a member."""
     in_place = member.endswith("/c" + "/0" * len(shape))
-    if (document.shape, document.dtype) != (shape, dtype) or not in_place:
+    if (document.grid.shape, document.dtype) != (shape, dtype) or not in_place:
         raise DamageError(
             "'%s' describes an array of shape %s and dtype '%s', but '%s' has one of "
             "shape %s and dtype '%s': another program has changed it"
-            % (ZARR_JSON, document.shape, document.dtype, member, shape, dtype)
+            % (ZARR_JSON, document.grid.shape, document.dtype, member, shape, dtype)
         )
 
 

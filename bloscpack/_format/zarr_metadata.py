@@ -43,7 +43,7 @@ from ..exceptions import (
 from ..serializers import check_names, encode_document, json_in_lines
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
-from .grid import MAX_SLOTS, Grid, Shape
+from .grid import MAX_SLOTS, Grid
 from .other_formats import ZARR_JSON as ZARR_JSON
 from .text import TEXT, empty_item, least_nbytes
 
@@ -153,11 +153,6 @@ class ArrayDocument:
             **self.blosc,
         }
 
-    @property
-    def shape(self) -> Shape:
-        """The shape of the array."""
-        return self.grid.shape
-
     def document(self) -> JsonObject:
         """Return the document."""
         sharding = {
@@ -167,7 +162,7 @@ class ArrayDocument:
             "index_location": "end",
         }
         document = array_document(
-            self.shape,
+            self.grid.shape,
             encode_data_type(self.dtype),
             self.grid.shard,
             encode_fill_value(self.dtype, self.fill_value),

@@ -327,7 +327,7 @@ def check_present(
         raise StaleDataset(folder.path()) from error
     if folder.is_remote and not is_stored_alike(known, own):
         raise StaleDataset(folder.path())
-    if any(map(int.__lt__, own.array.shape, stops or shape)):
+    if any(map(int.__lt__, own.array.grid.shape, stops or shape)):
         raise rows_removed(folder.path())
     if not is_member and folder.tree.state.is_committed_around:
         raise Joined(folder.path())
@@ -375,7 +375,7 @@ class ZarrArray(ArrayLayout):
         # A checksum of the name, if this was made as a column of a table.
         self.column_word = None if certain is None else certain.column
         self.is_column = self.column_word is not None if own.is_own else None
-        self.dtype, self.shape = document.dtype, document.shape
+        self.dtype, self.shape = document.dtype, document.grid.shape
         self.stored_dims = document.dimension_names
         self.fill_value = document.new_items
         self.grid = document.grid
@@ -536,11 +536,11 @@ class ZarrArray(ArrayLayout):
         would be lost.
         """
         own = self._read_for_change(self.folder.within(change))
-        if own.array.shape != self.shape:
+        if own.array.grid.shape != self.shape:
             raise StorageError(
                 errno.ESTALE,
                 "another program has changed its shape from %s to %s: open the dataset "
-                "again" % (self.shape, own.array.shape),
+                "again" % (self.shape, own.array.grid.shape),
                 self.folder.path(),
             )
         return own
@@ -602,9 +602,9 @@ class ZarrArray(ArrayLayout):
         write_shards([shards], blocks)
         if shape is not None:
             own.array.grid = grid.resized(shape())
-        if not extends or any(map(int.__lt__, own.array.shape, self.shape)):
+        if not extends or any(map(int.__lt__, own.array.grid.shape, self.shape)):
             change.disturbed.add(prefix)
-        if own.array.shape != self.shape or not own.is_own:
+        if own.array.grid.shape != self.shape or not own.is_own:
             marked = MISSING_SHARDS in own.array.others[OWN]
             if not marked and self._lacks_shards(own.array.grid, shards):
                 mark_sparse(own.array)
