@@ -84,7 +84,7 @@ class Reopenable:
     def close(self) -> None:
         """Close it. A folder is opened again when it is used; a file is not."""
         _open.pop(id(self), None)
-        self._release()
+        self._held = None
 
     def may_close(self) -> None:
         """Let it be closed, from now on, when there are too many."""
@@ -97,10 +97,6 @@ class Reopenable:
     def _can_reopen(self) -> bool:
         """Return whether opening it again is likely to succeed."""
         return True
-
-    def _release(self) -> None:
-        """Drop the descriptor."""
-        self._held = None
 
 
 def _most() -> int:
@@ -123,8 +119,7 @@ def release() -> bool:
         if 2 * released >= len(found):
             break
         if each._can_reopen():
-            _open.pop(id(each), None)
-            each._release()
+            Reopenable.close(each)  # not its own `close`, after which it stays closed
             released += 1
     return released > 0
 

@@ -90,10 +90,14 @@ class StaleDataset(AboutPath):
 
 
 class Held(Descriptor):
-    """An open folder, until nothing refers to it any more."""
+    """An open folder, until nothing refers to it any more.
+
+    ``inside`` has folders inside of it, which are kept open with it.
+    """
 
     def __init__(self, path: str, number: int | None) -> None:
         self.path, self.number = path, number
+        self.inside: dict[str, Held] = {}
 
     @cached_property
     def status(self) -> os.stat_result:
@@ -202,7 +206,6 @@ class FolderStore(Reopenable, Store):
         self.root = root
         self._around = around
         self._identity: tuple[int, int] | None = None
-        self._inside: dict[str, Held] = {}
 
     def subfolder(self, name: str) -> FolderStore:
         """Return a folder inside, which is opened when it is used first."""
@@ -271,10 +274,6 @@ class FolderStore(Reopenable, Store):
             self.hold()
         return self._identity == (status.st_dev, status.st_ino)
 
-    def _release(self) -> None:
-        super()._release()
-        self._inside = {}
-
     def has_its_name(self) -> bool:
         """Return whether the path still leads to this folder."""
         try:
@@ -289,16 +288,17 @@ class FolderStore(Reopenable, Store):
 
     def _hold_inside(self, name: str, fresh: bool = False) -> Held:
         """Return a folder inside, open; with `fresh` the one that has the name now."""
+        whole = self.hold()
         if not name:
-            return self.hold()
-        held = None if fresh else self._inside.get(name)
+            return whole
+        held = None if fresh else whole.inside.get(name)
         if held is None:
             folder, _, last = name.rpartition("/")
             around = self._hold_inside(folder, fresh)
             held = around.subfolder(last)
-            if len(self._inside) >= KEPT_INSIDE:  # the next one may be beside it
-                self._inside = {folder: around} if folder else {}
-            self._inside[name] = held
+            if len(whole.inside) >= KEPT_INSIDE:  # the next one may be beside it
+                whole.inside = {folder: around} if folder else {}
+            whole.inside[name] = held
         return held
 
     def _call(self, name: str, call: Callable[[Held, str], Result]) -> Result:
