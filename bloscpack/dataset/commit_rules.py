@@ -31,7 +31,7 @@ from .._types import Path, StorageOptions
 from ..constants import MAGIC
 from ..exceptions import FormatError, UsageValueError
 from .folder import Folder, Joined, store_at
-from .layouts import LAYOUTS, Found, committing, document_of, find, find_member, load
+from .layouts import Found, committing, document_of, find, find_member, load
 
 
 def check_new_path(path: object) -> None:
@@ -138,8 +138,6 @@ def writer_for(
     folder, (layout, kind) = found.folder, found[1:]
     tree, store = folder.tree, folder.store
     is_shared = kind == "group"
-    by_name = LAYOUTS[layout].prepare
-    call = None if by_name is None else load(by_name)
 
     def check() -> None:
         """Raise `Joined` if a group has got one writer, which changes this.
@@ -152,8 +150,8 @@ def writer_for(
     def prepare(change: Change) -> None:
         if is_shared:
             check()
-        if call is not None:
-            call(folder, _group_writer, change)
+        if layout == "zarr":
+            load("zarr.prepare")(folder, _group_writer, change)
 
     rule: Rule
     if shared and store.can_rename:

@@ -46,9 +46,6 @@ class Layout:
     detect
         The function that returns the kind of a folder, and an empty text if no layout
         has a dataset in it; None if `find` does not ask.
-    prepare
-        The function called before a dataset is changed or gets a member: with its
-        folder, a function that returns the writer of a group, and the change, if any.
     instead
         The layout in which a dataset is written that can only be read in this one.
     fits_groups
@@ -59,7 +56,6 @@ class Layout:
 
     kinds: Mapping[str, str]
     detect: str | None = None
-    prepare: str | None = None
     instead: str | None = None
     fits_groups: bool = False
     changes_at_urls: bool = False
@@ -76,7 +72,6 @@ LAYOUTS = {
             "group": "zarr.ZarrGroup",
         },
         "zarr.detect",
-        "zarr.prepare",
         fits_groups=True,
         changes_at_urls=True,
     ),
