@@ -128,7 +128,6 @@ class RowStream:
                     )
                 break
             with naming_column(self.column):
-                check_mask(piece)
                 self._rest = as_rows(piece, self.dtype, self.inner)
         return joined(parts, self.dtype, self.inner)
 
