@@ -172,7 +172,7 @@ class TestCsv:
             ("x,\n1,2\n", "without a name"),
             (",index\n1,2\n", "without a name"),
             ("", "a line of names, found none"),
-            ("x\n\udcff\n", "text in UTF-8, found the byte 0xff: invalid start"),
+            ("x\n\udcff\n", "text in UTF-8, found the byte 0xff: no character"),
             ("x\n" + "1\n" * 9 + "-1E400\n", "'x', line 11: the number '-1E400' is"),
             ("x\n0.5\n%s\n" % ("1" * 400), "column 'x'.*--dtype x=U"),
         ],

@@ -199,6 +199,10 @@ def test_skipped_lines(end, encoding):
         assert expected == [[*row] for row in rows.tolist()]
         with pytest.raises(FormatError, match="found '3' in line %d" % (count + 4)):
             read(text + "5,6,7", encoding=encoding, skip_lines=count)
+    with open("a.csv", "wb") as fp:
+        fp.write(b"\xe9" * 9 + ("\n" + end.join(["a,b", "1,2", "3,4"])).encode())
+    dataset.convert("a.csv", "b.npy", skip_lines=1, force=True)
+    assert [(1, 2), (3, 4)] == np.load("b.npy").tolist()
     for count in (len(before) + 4, 1000):
         with pytest.raises(FormatError, match="expected a line of names, found none"):
             read(text, encoding=encoding, skip_lines=count)

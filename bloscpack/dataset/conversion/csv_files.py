@@ -10,20 +10,18 @@ becomes text. Integers with zeros in front, such as ``007``, are text.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
 import warnings
 from bisect import bisect_left
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate, islice, takewhile
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -51,6 +49,8 @@ from .parquet_files import (
 if TYPE_CHECKING:
     import pyarrow
 
+# A mark in front of text, which is no part of it.
+BOM = "\ufeff"
 # By the names of columns: the kind of most values, the place and the text of another.
 Odd = dict[str, tuple[str, str, str]]
 # Maximum size in bytes of a line, with the line ends in quotes: the size of an item.
@@ -78,8 +78,6 @@ OF_INTEGERS = b"0123456789+-" + BLANKS.encode()
 OF_FLOATS = OF_INTEGERS + b".eEinfatyINFATY"
 # Values in quotes, behind a delimiter. Quotes elsewhere are text.
 QUOTED = rb'(?:^|[%s\r\n])"[^"]*(?:""[^"]*)*"?'
-# The end of a line; a line feed may follow at the end of a part.
-LINE_END = re.compile(rb"\n|\r(?:\n|(?=.))", re.DOTALL)
 # In the text of a single column: a line of blanks, which becomes empty, or a value in
 # quotes, which is kept.
 BLANK_LINE = re.compile(
@@ -246,38 +244,55 @@ class _File:
             )
 
     def _parts(self) -> Iterator[tuple[int, bytes]]:
-        """Yield parts of whole lines, behind the offset of each in the text."""
-        start = 0
-        with open(self._path, "rb") as fp:
-            file = _Utf8(fp, self._request.encoding)
-            text = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
-            text = _behind_lines(self._request.skip_lines, text, file)
-            while True:
-                # Twice as much for a long line, but not much more than any has.
-                count = min(len(text), MAX_LINE + 1 - len(text))
-                more = file.read(max(self._part_nbytes, count))
-                text += more
-                end = _end_of_lines(text if more else text + b"\n", self._delimiter)
-                if not more and end <= len(text):
-                    raise NotReadable(
-                        "it is no CSV: a quote in its last '%d' bytes is not closed"
-                        % (len(text) - end)
-                    )
-                part, text = text[:end], text[end:]
-                try:
-                    part.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise _no_text("UTF-8", error) from error
-                if part:
-                    yield start, part
-                    start += len(part)
-                elif len(text) > MAX_LINE:
-                    raise NotReadable(
-                        "expected lines of at most '%d' bytes, found a longer one"
-                        % MAX_LINE
-                    )
-                if not more:
-                    return
+        """Yield parts of whole lines, behind the offset of each in the text.
+
+        The text has UTF-8, whatever the encoding of the file is.
+        """
+        start, encoding = 0, self._request.encoding
+        try:
+            # A line that is skipped may have any bytes. In others, `encode` refuses the
+            # surrogates for those that are no text.
+            with open(
+                self._path, encoding=encoding, errors="surrogateescape", newline=""
+            ) as file:
+                for _ in range(self._request.skip_lines):
+                    if not file.readline():
+                        break
+                text = b""
+                if not self._request.skip_lines:
+                    text = file.read(1).removeprefix(BOM).encode()
+                while True:
+                    # Twice as much for a long line, but not much more than any has.
+                    count = min(len(text), MAX_LINE + 1 - len(text))
+                    more = file.read(max(self._part_nbytes, count)).encode()
+                    text += more
+                    end = _end_of_lines(text if more else text + b"\n", self._delimiter)
+                    if not more and end <= len(text):
+                        raise NotReadable(
+                            "it is no CSV: a quote in its last '%d' bytes is not closed"
+                            % (len(text) - end)
+                        )
+                    part, text = text[:end], text[end:]
+                    if part:
+                        yield start, part
+                        start += len(part)
+                    elif len(text) > MAX_LINE:
+                        raise NotReadable(
+                            "expected lines of at most '%d' bytes, found a longer one"
+                            % MAX_LINE
+                        )
+                    if not more:
+                        return
+        except UnicodeError as error:
+            found = str(error)
+            if isinstance(error, (UnicodeDecodeError, UnicodeEncodeError)):
+                wrong = error.object[error.start]
+                byte = wrong if isinstance(wrong, int) else ord(wrong) & 0xFF
+                found = "the byte 0x%02x: no character" % byte
+            raise NotReadable(
+                "it is no CSV: expected text in %s, found %s; convert --encoding names "
+                "another encoding, such as cp1252 or utf-16" % (encoding.upper(), found)
+            ) from error
 
     def _lines_before(self, start: int) -> int:
         """Return the number of lines before the part at an offset."""
@@ -325,7 +340,7 @@ class _File:
 
         def parsed(text: bytes) -> pyarrow.Table:
             # pyarrow drops such a mark in front of the text.
-            data = BOM_UTF8 + text
+            data = BOM.encode() + text
             options = pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=len(data), column_names=self.names
             )
@@ -491,57 +506,6 @@ class _File:
             inexact = " does not fit the dtype '%s' exactly; %s" % (dtype, advice)
             _check(are_exact(values, items), values, why + "the integer", inexact)
         return items
-
-
-class _Utf8:
-    """The text of a file of any encoding, read as UTF-8."""
-
-    def __init__(self, fp: BinaryIO, encoding: str) -> None:
-        self._fp, self._encoding, self._decoder = fp, encoding, None
-        if codecs.lookup(encoding).name != "utf-8":  # its bytes are checked later
-            self._decoder = codecs.getincrementaldecoder(encoding)()
-
-    def read(self, count: int) -> bytes:
-        """Return about as many bytes, at least one before the end."""
-        if self._decoder is None:
-            return self._fp.read(count)
-        found, more = b"", True
-        while more and not found:
-            data = self._fp.read(count)
-            more = bool(data)
-            try:
-                text: str = self._decoder.decode(data, not more)
-                found = text.encode("utf-8")
-            except UnicodeError as error:
-                raise _no_text(self._encoding, error) from error
-        return found
-
-
-def _no_text(encoding: str, error: UnicodeError) -> NotReadable:
-    """Return the error about bytes that are no text in an encoding."""
-    found = str(error)
-    if isinstance(error, UnicodeDecodeError):
-        found = "the byte 0x%02x: %s" % (error.object[error.start], error.reason)
-    return NotReadable(
-        "it is no CSV: expected text in %s, found %s; convert --encoding names another "
-        "encoding, such as cp1252 or utf-16" % (encoding.upper(), found)
-    )
-
-
-def _behind_lines(count: int, text: bytes, file: _Utf8) -> bytes:
-    """Return text behind some lines; `text` was read from a file, and is its begin."""
-    while count:
-        more = file.read(PART_NBYTES)
-        text += more
-        end = 0
-        for found in islice(LINE_END.finditer(text), count):
-            count, end = count - 1, found.end()
-        text = text[end:]
-        if count:
-            text = text[-1:] if more else b""  # a line feed may follow
-            if not more:
-                break
-    return text
 
 
 def _end_of_lines(text: bytes, delimiter: str) -> int:
