@@ -443,6 +443,7 @@ class _File:
                 _check(lengths_of(values, kind) <= most, values, expected)
                 is_cut = numbers_of(compute.ends_with(values, "\0"))
                 _check(~is_cut, values, ENDS_IN_ZERO + ":")
+            values = values.cast("binary") if kind == "S" else values
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
         found = _parsed(values, dtype, self._decimal)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -883,19 +883,8 @@ def bytes_of(array: pyarrow.Array) -> Array:
 
 def text_items(array: pyarrow.Array, dtype: DType, name: str) -> Array:
     """Return text or bytes as items; raise `UsageError` for a loss."""
-    if dtype == TEXT:
-        return numpy.array(array.to_pylist(), TEXT)
-    lengths = lengths_of(array, dtype.kind)
-    width = _check_lengths(lengths, lambda i: array[i].as_py(), dtype, name)
-    letters = bytes_of(array)
-    if dtype.kind == "U" and letters.max(initial=0) >= 128:
-        text = letters.tobytes().decode("utf-8")
-        letters = numpy.frombuffer(text.encode("utf-32-le"), "<u4")
-    if not letters[numpy.cumsum(lengths)[lengths > 0] - 1].all():
-        raise _ends_in_zero(name, dtype)
-    items: Array = numpy.zeros((len(array), width), "u4" if dtype.kind == "U" else "u1")
-    items[numpy.arange(width) < lengths[:, numpy.newaxis]] = letters
-    return items.view(dtype.newbyteorder("=")).reshape(-1).astype(dtype, copy=False)
+    values = array.to_pylist()
+    return numpy.array(values, TEXT) if dtype == TEXT else fixed(values, dtype, name)
 
 
 def text_dtype(length: int, kind: str = "U") -> DType:
@@ -986,29 +975,19 @@ class Lengths:
 
 def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
     """Return values as an array of fixed length; raise `UsageError` for a loss."""
-    array: Array = numpy.array(values, dtype)
-    lengths = numpy.fromiter(map(len, values), "i8", len(values))
-    _check_lengths(lengths, values.__getitem__, dtype, name)
-    if any(value[-1:] in ("\0", b"\0") for value in values):
-        raise _ends_in_zero(name, dtype)
-    return array
-
-
-def _ends_in_zero(name: str, dtype: DType) -> UsageValueError:
-    kept = "the type fixed_size_binary of Parquet keeps values of one size, and "
-    kept = kept if dtype.kind == "S" else "CSV, HDF5, Parquet and Zarr keep text, and "
-    texts = name, ENDS_IN_ZERO, kept, LEAVES_OUT % name
-    return UsageValueError("column '%s': %s; %sconvert %s" % texts)
-
-
-def _check_lengths(
-    lengths: Array, text: Callable[[int], object], dtype: DType, name: str
-) -> int:
-    """Return the length of the items; raise `UsageError` for a longer text."""
     most = dtype.itemsize // (4 if dtype.kind == "U" else 1)
-    if lengths.max(initial=0) > most:
-        raise UsageValueError(
-            "column '%s': expected text of at most %d characters, found %.100r"
-            % (name, most, text(int(lengths.argmax())))
-        )
-    return most
+    for value in values:
+        if len(value) > most:
+            raise UsageValueError(
+                "column '%s': expected text of at most %d characters, found %.100r"
+                % (name, most, value)
+            )
+        if value[-1:] in ("\0", b"\0"):
+            kept = "CSV, HDF5, Parquet and Zarr keep text, and "
+            if dtype.kind == "S":
+                kept = "the type fixed_size_binary of Parquet keeps values of one size"
+                kept += ", and "
+            texts = name, ENDS_IN_ZERO, kept, LEAVES_OUT % name
+            raise UsageValueError("column '%s': %s; %sconvert %s" % texts)
+    array: Array = numpy.array(values, dtype)
+    return array
