@@ -381,30 +381,26 @@ class Inspection:
             (0, chain.sizes[:last], header.chunk_size),
             (last, chain.sizes[last:], largest),
         ):
-            if expected != -1 and sizes.count(expected) < len(sizes):
-                wrong = [i for i, n in enumerate(sizes, start) if n != expected]
-                self._report_sizes(first, chain, wrong, expected)
-
-    def _report_sizes(
-        self, first: int, chain: Chain, wrong: list[int], expected: int
-    ) -> None:
-        i = wrong[0]
-        found, kind = chain.sizes[i], "size"
-        message = "expected a chunk of '%d' plain bytes, found '%d'" % (expected, found)
-        if len(wrong) > 1:
-            message += "; '%d' more are not as expected" % (len(wrong) - 1)
-        described = self.geometry.array
-        itemsize = described.dtype.itemsize if described else 0
-        if itemsize and found == expected - expected % itemsize != expected:
-            kind = "lossy-writer"
-            message += (
-                ": releases 0.4.0 to 0.7.1 lost the last '%d' bytes of each full chunk "
-                "where the item size, here '%d', does not divide the chunk size"
-                % (expected % itemsize, itemsize)
-            )
-        where = self.geometry.location(first + i, first + i + 1)
-        extent = chain.offsets[i], chain.stop_of(i)
-        self.report.add("chunks", kind, message, extent=extent, **where)
+            if expected == -1 or sizes.count(expected) == len(sizes):
+                continue
+            i, *others = (i for i, n in enumerate(sizes, start) if n != expected)
+            found, kind = chain.sizes[i], "size"
+            message = "expected a chunk of '%d' plain bytes, found '%d'"
+            message %= expected, found
+            if others:
+                message += "; '%d' more are not as expected" % len(others)
+            described = self.geometry.array
+            itemsize = described.dtype.itemsize if described else 0
+            if itemsize and found == expected - expected % itemsize != expected:
+                kind = "lossy-writer"
+                message += (
+                    ": releases 0.4.0 to 0.7.1 lost the last '%d' bytes of each full "
+                    "chunk where the item size, here '%d', does not divide the chunk "
+                    "size" % (expected % itemsize, itemsize)
+                )
+            where = self.geometry.location(first + i, first + i + 1)
+            extent = chain.offsets[i], chain.stop_of(i)
+            self.report.add("chunks", kind, message, extent=extent, **where)
 
     def _check_offsets(self, first: int, chain: Chain) -> None:
         """Compare the offset table with the offsets of the chunks."""
@@ -422,36 +418,25 @@ class Inspection:
         for distance, run in groupby(at - entry for at, entry in pairs):
             count = len(list(run))
             if distance and count > 1:
-                self._report_moved(number, count, distance)
+                side = "behind" if distance > 0 else "in front of"
+                message = (
+                    "the chunks from %d to %d start '%d' bytes %s where the offset "
+                    "table says" % (number, number + count - 1, abs(distance), side)
+                )
+                self._report_entry(number, "moved", message)
             elif distance:
                 single.append(number)
             number += count
-        self._report_single_entries(chain, first, single)
-
-    def _report_moved(self, number: int, count: int, distance: int) -> None:
-        side = "behind" if distance > 0 else "in front of"
-        message = (
-            "the chunks from %d to %d start '%d' bytes %s where the offset table says"
-            % (number, number + count - 1, abs(distance), side)
-        )
-        self._report_entry(number, "moved", message)
-
-    def _report_single_entries(
-        self, chain: Chain, first: int, numbers: list[int]
-    ) -> None:
-        """Report wrong entries; the last finding is about all that have none."""
-        message = (
-            "the offset table says that chunk %d starts at byte %d, but it starts at "
-            "byte %d"
-        )
-        for count, i in enumerate(numbers[:ENTRIES_KEPT], 1):
-            stated = self.sections.table.entries[i]
-            text = message % (i, stated, chain.offsets[i - first])
-            more = len(numbers) - count
-            if count == ENTRIES_KEPT and more:
+        for count, i in enumerate(single[:ENTRIES_KEPT], 1):
+            message = (
+                "the offset table says that chunk %d starts at byte %d, but it starts "
+                "at byte %d" % (i, entries[i - first], found[i - first])
+            )
+            more = len(single) - count
+            if count == ENTRIES_KEPT and more:  # the last finding is about all others
                 others = "; '%d' more entries up to chunk %d are wrong"
-                text += others % (more, numbers[-1])
-            self._report_entry(i, "offset", text)
+                message += others % (more, single[-1])
+            self._report_entry(i, "offset", message)
 
     def _report_entry(self, i: int, kind: str, message: str) -> None:
         at = self.sections.table.start + OFFSET_LENGTH * i

@@ -112,7 +112,11 @@ def _unproven(
             if touches and not exact:
                 proven = _agrees(piece, evidence)
             else:
-                proven = known and _is_unique(piece, evidence)
+                proven = known and evidence.count_confirmed
+                proven = proven and all(
+                    evidence.is_unique(piece.chain, k, piece.number + k)
+                    for k in range(piece.nchunks)
+                )
             if not proven:
                 yield piece
 
@@ -149,14 +153,6 @@ def _agrees(piece: Piece, evidence: Evidence) -> bool:
     return all(
         number + k >= last or evidence.matches(chain, k, number + k)
         for k in range(begin, len(chain))
-    )
-
-
-def _is_unique(piece: Piece, evidence: Evidence) -> bool:
-    """Return whether a confirmed table has each extent of a piece only once."""
-    return evidence.count_confirmed and all(
-        evidence.is_unique(piece.chain, k, piece.number + k)
-        for k in range(piece.nchunks)
     )
 
 

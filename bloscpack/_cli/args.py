@@ -831,7 +831,7 @@ def create_parser() -> Parser:
         title="subcommands", metavar="", dest="subcommand", parser_class=Parser
     )
     for verb in VERBS:
-        add = partial(_add_arguments_of, verb)
+        add = partial(add_arguments, verb)
         subparsers.add_parser(verb.name, help=verb.help, add_arguments=add)
         if verb.letter:
             alias = "alias for '%s'" % verb.name
@@ -845,12 +845,9 @@ def parsers_in(parser: ArgumentParser) -> dict[str, Any]:
     return found[0] if found else {}
 
 
-def _add_arguments_of(verb: VerbRecord, parser: ArgumentParser) -> None:
-    add_arguments(module_of(verb), parser)
-
-
-def add_arguments(module: ModuleType, parser: ArgumentParser) -> None:
-    """Add the arguments of a verb to its parser; `module` implements the verb."""
+def add_arguments(verb: VerbRecord, parser: ArgumentParser) -> None:
+    """Add the arguments of a verb to its parser."""
+    module = module_of(verb)
     text = getattr(module, "HELP", "").rstrip()
     above, examples, below = text.partition("\n\nexamples:")
     parser.description, parser.epilog = above or None, examples.strip() + below
@@ -998,8 +995,12 @@ def _parsed(
         arguments = _joined(verb_parser, arguments)
         if "--auto" in verb_parser._option_string_actions:
             _check_goal(verb_parser, arguments)
-        if "-1" in verb_parser._option_string_actions:
-            _check_levels(verb_parser, arguments)
+        levels = arguments[: (*arguments, "--").index("--")]
+        for argument in levels if "-1" in verb_parser._option_string_actions else ():
+            # argparse reads a level such as ``-19`` as two.
+            if re.fullmatch(r"-\d+", argument) and argument not in CLEVEL_OPTIONS:
+                text = "the level must be from -1 to -9, not '%s'"
+                verb_parser.error(text % argument)
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is not None:
         apply(args)
@@ -1020,14 +1021,6 @@ def _joined(parser: Parser, arguments: list[str]) -> list[str]:
         else:
             found.append(argument)
     return found
-
-
-def _check_levels(parser: ArgumentParser, arguments: list[str]) -> None:
-    """Exit with an error for a level such as ``-19``, which argparse reads as two."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    for argument in arguments[:end]:
-        if re.fullmatch(r"-\d+", argument) and argument not in CLEVEL_OPTIONS:
-            parser.error("the level must be from -1 to -9, not '%s'" % argument)
 
 
 def _with_levels_behind_verb(arguments: list[str]) -> list[str]:

@@ -175,22 +175,14 @@ def _cube_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
             yield "..."
         rows = (row for block in _column_blocks(part) for row in block[""])
         for label, items in zip(map("[%d] ".__mod__, span), rows, strict=True):
-            yield from (label + _numpy_text(items, label)).split("\n")
-
-
-def _numpy_text(items: Array, label: str) -> str:
-    is_cut = max(items.shape) > 2 * CUBE_EDGE
-    for axis, n in enumerate(items.shape):
-        if n > 2 * CUBE_EDGE:  # both ends, and an item that is not shown
-            kept = [*range(CUBE_EDGE + 1), *range(n - CUBE_EDGE, n)]
-            items = items.take(kept, axis)
-    return numpy.array2string(
-        items,
-        prefix=label,
-        edgeitems=CUBE_EDGE,
-        threshold=0 if is_cut else sys.maxsize,
-        max_line_width=terminal_columns(),
-    )
+            text = numpy.array2string(
+                items,
+                prefix=label,
+                edgeitems=CUBE_EDGE,
+                threshold=0 if max(items.shape) > 2 * CUBE_EDGE else sys.maxsize,
+                max_line_width=terminal_columns(),
+            )
+            yield from (label + text).split("\n")
 
 
 # Plain bytes

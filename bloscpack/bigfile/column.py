@@ -166,11 +166,6 @@ class Column(StoredRows, Closing):
     def shape(self) -> tuple[int, ...]:
         return self.size, *self._header.row_shape
 
-    @property
-    def has_unwritten(self) -> bool:
-        """Whether there are rows that no writer has finished."""
-        return bool(self._unwritten())
-
     def _unwritten(self) -> Rows:
         """Return the rows that no writer has finished."""
         return self._tree.read_state(self._folder)[2]

@@ -11,7 +11,7 @@ from types import ModuleType
 from support import DOCS
 
 from bloscpack._cli.args import VERBS as VERBS
-from bloscpack._cli.args import HelpFormatter, add_arguments
+from bloscpack._cli.args import HelpFormatter, add_arguments, find
 from bloscpack._cli.args import create_parser as create_parser
 from bloscpack._cli.args import parsers_in as parsers_in
 from bloscpack._cli.console import console as console
@@ -47,7 +47,7 @@ def parser_of(name):
     """Return a parser that has learned a verb."""
     verb = importlib.import_module("bloscpack._cli.verbs." + name)
     parser = argparse.ArgumentParser(prog="blpk " + name, formatter_class=HelpFormatter)
-    add_arguments(verb, parser)
+    add_arguments(find(name), parser)
     return parser, verb.run
 
 

@@ -53,7 +53,9 @@ file_ <file>  file or dataset to be read; - may be a pipe
 
 def run(args: Namespace) -> None:
     """Write the selected bytes or rows."""
-    bytes_ = None if args.bytes is None else parse_span(args.bytes)
+    bytes_ = None
+    if args.bytes is not None:
+        bytes_ = slice(*_numbers(args.bytes, "--bytes", "A:B", 2, parse_size))
     rows = None if args.rows is None else parse_rows(args.rows)
     if sys.stdout.isatty() and not args.force:
         raise WrongUsage(
@@ -67,11 +69,6 @@ def run(args: Namespace) -> None:
     else:
         _cat_dataset(item.path, bytes_, rows)
     console.flush()
-
-
-def parse_span(text: str) -> slice:
-    """Return the span of bytes ``A:B``; raises `Refusal`."""
-    return slice(*_numbers(text, "--bytes", "A:B", 2, parse_size))
 
 
 def parse_rows(text: str) -> slice:

@@ -69,8 +69,12 @@ def run(args: Namespace) -> int:
     log.verbose("getting ready for compression")
     todo = jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
     settings = _settings(args)
-    for name, _ in todo:
-        _warn_of_packed_input(name, args)
+    for name, _ in todo if not args.force else ():
+        is_readable = name != STREAM and os.access(name, os.R_OK)
+        if is_readable and target.begins_with(name, MAGIC):
+            log.notice(
+                "'%s' is a Bloscpack file already, and is compressed again" % name
+            )
     compress = _compress_npy if args.npy else _compress_plain
 
     def act(in_file: str, out_file: str) -> int:
@@ -101,16 +105,6 @@ def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
         sizes = size_text(cbytes), size_text(round(cbytes / growth))
         text = "tip: '%s' has %s; --auto would make that about %s, by a sample"
         log.notice(text % (out_file, *sizes))
-
-
-def _warn_of_packed_input(in_file: str, args: Namespace) -> None:
-    """Warn the user if an input is a Bloscpack file: it is compressed, as in 0.16."""
-    if args.force or in_file == STREAM or not os.access(in_file, os.R_OK):
-        return
-    if target.begins_with(in_file, MAGIC):
-        log.notice(
-            "'%s' is a Bloscpack file already, and is compressed again" % in_file
-        )
 
 
 def _settings(args: Namespace) -> dict[str, Any]:

@@ -75,7 +75,17 @@ def run(args: Namespace) -> int:
 def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
     """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
-        table = _chunk_table(item, args.nthreads)
+        chunks_of = _chunks_of_dataset
+        if isinstance(item, NamedFile):
+            chunks_of = _chunks_of_file
+        rows, errors = chunks_of(item.path, args.nthreads)
+        table = {
+            "file": plain_name(item.path),
+            "nchunks": len(rows),
+            "ndamaged": sum(row["nbytes"] is None for row in rows),
+            "chunks": rows,
+            "errors": errors,
+        }
         if args.json:
             found.append(table)
         else:
@@ -89,19 +99,6 @@ def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
 
 
 # The chunks
-
-
-def _chunk_table(item: Named, nthreads: int) -> JsonObject:
-    """Check all chunks of a file or a dataset."""
-    chunks_of = _chunks_of_file if isinstance(item, NamedFile) else _chunks_of_dataset
-    rows, errors = chunks_of(item.path, nthreads)
-    return {
-        "file": plain_name(item.path),
-        "nchunks": len(rows),
-        "ndamaged": sum(row["nbytes"] is None for row in rows),
-        "chunks": rows,
-        "errors": errors,
-    }
 
 
 def _chunks_of_file(path: str, nthreads: int) -> Chunks:

@@ -85,18 +85,13 @@ def _row(entry: JsonObject) -> tuple[str, ...]:
     )
 
 
-def _counted(found: list[JsonObject]) -> str:
-    narrays = sum({"kind", "codec"} <= description.keys() for description in found)
-    nfiles = len(found) - narrays
-    counts = [(nfiles, "file")] if nfiles or not narrays else []
-    counts += [(narrays, "array")] if narrays else []
-    return " and ".join("%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in counts)
-
-
 def _total(found: list[JsonObject]) -> tuple[str, ...]:
     nbytes = sum(description["nbytes"] for description in found)
     cbytes = sum(description["cbytes"] for description in found)
     sizes = size_text(nbytes), size_text(cbytes)
     ratio = "%.2f" % ratio_of(nbytes, cbytes)
     nchunks = str(sum(description.get("nchunks", 0) for description in found))
-    return *sizes, ratio, "", nchunks, "", "", "total of %s" % _counted(found)
+    narrays = sum({"kind", "codec"} <= description.keys() for description in found)
+    counts = {"file": len(found) - narrays, "array": narrays}
+    words = ["%d %s%s" % (n, what, "s" * (n > 1)) for what, n in counts.items() if n]
+    return *sizes, ratio, "", nchunks, "", "", "total of " + " and ".join(words)

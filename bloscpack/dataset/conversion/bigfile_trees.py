@@ -120,7 +120,7 @@ def _block(tree: File, name: str, request: Request) -> Rows | Members:
     attrs = _attributes(tree, name, record)
     if not layout.row_nbytes:
         return Members({}, attrs)
-    if column.has_unwritten:
+    if column._unwritten():
         request.note_loss("which rows of '%s' were never written" % name)
     stored = _stored_dtype(layout)
 

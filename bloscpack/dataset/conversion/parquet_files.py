@@ -226,7 +226,10 @@ def read(path: str, request: Request) -> Content:
                 raise _missing(field.name)  # before a row of nothing is made
             for _, chunk in chunks if inner else ():
                 _check_group(field.name, chunk, dtype)
-            can_mask = _can_mask(field.type, dtype)
+            # Other types have NaN or NaT for missing values.
+            stored = getattr(field.type, "storage_type", field.type)
+            can_mask = not _pyarrow().types.is_nested(stored)
+            can_mask = can_mask and dtype.kind not in "fmM"
             has_nulls, lengths = False, Lengths()
             if number in texts or can_mask:
                 nbytes = [c.total_uncompressed_size // max(1, n) for n, c in chunks]
@@ -591,12 +594,6 @@ def _not_kept(field: pyarrow.Field) -> Iterator[str]:
 
 
 # Types and items
-
-
-def _can_mask(found: pyarrow.DataType, dtype: DType) -> bool:
-    """Return whether missing values become a column: other types have NaN or NaT."""
-    types, found = _pyarrow().types, getattr(found, "storage_type", found)
-    return not (types.is_nested(found) or dtype.kind in "fmM")
 
 
 def _shape_of(found: pyarrow.DataType) -> tuple[tuple[int, ...], pyarrow.DataType]:
