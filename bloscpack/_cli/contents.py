@@ -295,7 +295,7 @@ def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
         content = as_table(content)
         for name in fields:
             if name not in content.columns:
-                text = "--fields: there is no '%s' among %s"
+                text = "--fields: there is no '%s' among the columns %s"
                 raise WrongUsage(text % (name, ", ".join(content.columns)))
         content = content.only(fields)
     return content.part(range(*rows.indices(content.shape[0])))

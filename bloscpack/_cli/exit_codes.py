@@ -108,8 +108,6 @@ def message_of(error: BaseException, escaped: Callable[[str], str] = str) -> str
     show, newlines in names among them.
     """
     text = _text_of(error)
-    for of_library, of_command in ADVICE.items():
-        text = text.replace(of_library, of_command)
     filename = getattr(error, "filename", None)
     if isinstance(filename, str) and is_input(filename):
         text = text.replace("(file '%s'" % filename, "(standard input")
@@ -130,25 +128,35 @@ def with_advice(text: str, code: int) -> str:
     return text.replace("\n" + HINT, "; " + HINT.lower()[:-1] + advice)
 
 
+def _of_command(text: str) -> str:
+    """Return a text of the library, without names, with the advice of the command."""
+    for of_library, of_command in ADVICE.items():
+        text = text.replace(of_library, of_command)
+    return text
+
+
 def _text_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        name = error.filename
+        name, why = error.filename, _of_command(str(error.strerror))
         if name in STREAM_NAMES:
-            return "%s: %s" % (STREAM_NAMES[name], error.strerror)
+            return "%s: %s" % (STREAM_NAMES[name], why)
         kind = kind_of_folder(name) if isinstance(error, IsADirectoryError) else None
         if kind is not None:
             return OTHER_COMMAND % (name, kind, READ_BY[kind])
         shown = shown_name(name) if isinstance(name, str) else name
         if error.errno == errno.ENOENT and isinstance(name, str):
-            return _text_of_missing(name, shown, str(error.strerror))
-        return "'%s': %s" % (shown, error.strerror)
+            return _text_of_missing(name, shown, why)
+        return "'%s': %s" % (shown, why)
     found = _other_format(error)
     if found is not None:
         name = quoted_input(getattr(error, "filename", None) or STREAM)
         return "%s is not a Bloscpack file: it is %s" % (name, found)
     if isinstance(error, MemoryError):
         return "not enough memory"
-    return str(error) or type(error).__name__
+    text = str(error) or type(error).__name__
+    if isinstance(error, exceptions.FormatError):
+        text = text.replace(error.message, _of_command(error.message))
+    return text
 
 
 def _text_of_missing(name: str, shown: str, why: str) -> str:

@@ -56,7 +56,7 @@ def check_apart(source: str, target: str) -> None:
         return
     paths = [os.path.join(os.path.realpath(name), "") for name in (source, target)]
     for path, inner, relation in (
-        (paths[0], paths[1], "the target '%s' is inside of the source '%s'"),
+        (paths[0], paths[1], "the target '%s' is the source '%s', or inside of it"),
         (paths[1], paths[0], "the target '%s' contains the source '%s'" + APART),
     ):
         if inner.startswith(path) and os.path.isdir(path):

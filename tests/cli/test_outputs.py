@@ -16,6 +16,7 @@ from support import as_user, needs_root, run_blpk, run_command
 from bloscpack import (
     StorageError,
     cli,
+    dataset,
     log,
     pack_bytes_to_file,
     unpack_bytes_from_bytes,
@@ -196,6 +197,18 @@ def test_metadata_that_nobody_got_keep_their_input(tmp_path):
 
 
 # Writing over
+
+
+def test_a_name_with_words_of_advice(run, tmp_path):
+    """The advice of the library gets other words, and no name does."""
+    name = str(tmp_path / "mode='w' or force=True replaces it")
+    dataset.create_array(name, [1]).close()
+    code, _, errors = run("snapshot", name, name + "; drop=True leaves")
+    assert (0, "") == (code, errors)
+    code, _, errors = run("snapshot", name, name + "; drop=True leaves")
+    assert 1 == code
+    assert "'%s; drop=True leaves'" % name in errors
+    assert "--force replaces it" in errors
 
 
 def test_what_may_be_written_to(path, tmp_path):

@@ -208,7 +208,7 @@ def test_json_rows(run):
 def test_usage(run):
     make("t.zarr")
     for arguments, message in [
-        (["--fields", "nix"], "there is no 'nix' among day, price, name"),
+        (["--fields", "nix"], "there is no 'nix' among the columns day, price, name"),
         (["--rows", "3"], "--rows: expected A:B"),
     ]:
         code, said, errors = run("show", *arguments, "t.zarr")
