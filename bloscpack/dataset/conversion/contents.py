@@ -453,16 +453,9 @@ class ByColumns:
         return {name: array[key] for name, array in self.arrays.items()}
 
 
-class Field:
-    """An array-like of a column, or of a field of another one."""
-
-    def __init__(self, whole: Any, name: str) -> None:
-        self.whole, self._name = whole, name
-        self.chunks: tuple[int, ...] = getattr(whole, "chunks", ())
-
-    def __getitem__(self, key: Any) -> Array:
-        found: Array = self.whole[key][self._name]
-        return found
+def field_of(whole: Any, name: str) -> ByFunction:
+    """Return an array-like of a column, or of a field of another one."""
+    return ByFunction(lambda key: whole[key][name], getattr(whole, "chunks", ()))
 
 
 class Stream:
@@ -550,7 +543,8 @@ def array_stream(read: Callable[[], Iterable[Array]], array: Rows) -> Any:
     """Return an array-like of blocks of rows, or one item, that are read in order."""
     if not array.shape:
         return ByFunction(lambda _: joined([*read()], array.dtype, ()))
-    return Field(Stream(lambda: ({"": block} for block in read()), {"": array}), "")
+    stream = Stream(lambda: ({"": block} for block in read()), {"": array})
+    return field_of(stream, "")
 
 
 @dataclass(eq=False)
@@ -915,7 +909,7 @@ def as_table(content: Content) -> Rows:
     table.columns = {}
     for name in dtype.names or ():
         base, inner = dtype[name].base, dtype[name].shape
-        column = Rows(base, (*shape[:1], *inner), Field(table.array, name))
+        column = Rows(base, (*shape[:1], *inner), field_of(table.array, name))
         has_fill = dtype == content.dtype and content.fill_value is not None
         column.fill_value = fill[name] if has_fill else None
         column.asks_fill = content.asks_fill

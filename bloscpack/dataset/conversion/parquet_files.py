@@ -51,12 +51,12 @@ from .contents import (
     NO_NAME,
     Columns,
     Content,
-    Field,
     Request,
     Rows,
     Stream,
     as_table,
     check_encodable,
+    field_of,
     naming_file,
     new_table,
     rows_in_block,
@@ -264,7 +264,7 @@ def read(path: str, request: Request) -> Content:
                 column.file_name, column.has_mask = field.name, has_nulls
                 column.is_mask = key != name
                 read_column = partial(_blocks, source, path, {key: replace(column)})
-                column.array = Field(Stream(read_column, {key: column}), key)
+                column.array = field_of(Stream(read_column, {key: column}), key)
                 columns[key] = column
         attrs = _attributes(schema.metadata, path, "the table", request)
         of_frame = source.pandas.get("attributes")
