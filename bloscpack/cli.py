@@ -11,7 +11,7 @@ import sys
 
 from . import log
 from ._cli import exit_codes
-from ._cli.console import OutputLost, console
+from ._cli.console import OutputLost, console, name_of_input
 from ._compat import sibling_names
 from ._storage.paths import MARK
 from .constants import EXTENSION, MAX_THREADS
@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from types import FrameType
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
     from ._types import Json
     from .args import BloscArgs
@@ -152,20 +152,13 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     if not console.is_optional:
         console.need_output()
     if verb.inputs is not None:
-        _name_standard_input(vars(args), verb.inputs)
+        given = getattr(args, verb.inputs)  # `-` becomes a path that can be opened
+        is_list = isinstance(given, list)
+        named = [*map(name_of_input, given)] if is_list else name_of_input(given)
+        setattr(args, verb.inputs, named)
     code = module.run(args) or exit_codes.EXIT_OK
     log.verbose("done")
     return int(code)
-
-
-def _name_standard_input(given: dict[str, Any], name: str) -> None:
-    """Replace ``-`` in the argument `name` by a path that can be opened."""
-    from ._cli.console import name_of_input
-
-    if isinstance(given[name], list):
-        given[name] = [name_of_input(path) for path in given[name]]
-    else:
-        given[name] = name_of_input(given[name])
 
 
 def _code_without_output(code: int) -> int:

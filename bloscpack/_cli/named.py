@@ -218,13 +218,6 @@ class NamedTree(Named):
         """Return whether a path is a tree."""
         return os.path.isdir(path) and kind_of_folder(path, strict=False) == cls.kind
 
-    def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
-        """Raise `Refusal`, which names other commands."""
-        raise Refusal(
-            "'%s' is a BigFile tree: 'blpk verify' names what is damaged, and 'blpk "
-            "bigfile copy' copies other blocks" % self.path
-        )
-
 
 class NamedDataset(Named):
     """An array, a table or a group, in a folder or at a URL."""

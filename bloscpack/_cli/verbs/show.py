@@ -15,7 +15,6 @@ import numpy
 from ..._check.note import told
 from ..._format.dtypes import DType
 from ..._types import Json, JsonObject
-from ...dataset.conversion.contents import Rows
 from ...dataset.conversion.statistics import Summary, summaries
 from ...dataset.description import dtype_text
 from ...dataset.frames import time_texts
@@ -93,7 +92,10 @@ def run(args: Namespace) -> None:
                 parts = [*zip(spans, pieces, strict=True)]
                 lines = row_lines(parts, is_cut)
                 if args.json:
-                    described["parts"] = [_part(*part) for part in parts]
+                    described["parts"] = [
+                        {"start": s.start, "step": s.step, "rows": json_rows(rows)}
+                        for s, rows in parts
+                    ]
                     described["is_cut"] = is_cut
             return described, found.lost, [] if args.json else [*lines]
 
@@ -104,11 +106,6 @@ def run(args: Namespace) -> None:
     else:
         console.say_all(chain(_head(described), [""], lines))
     warn_of_unread(described["file"], lost)
-
-
-def _part(span: range, part: Rows) -> JsonObject:
-    """Return some rows for a program."""
-    return {"start": span.start, "step": span.step, "rows": json_rows(part)}
 
 
 def _head(described: JsonObject) -> Iterator[str]:

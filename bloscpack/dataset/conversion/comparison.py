@@ -60,11 +60,9 @@ class Items:
     def add(self, a: Array, b: Array, start: int, transposed: bool) -> None:
         """Compare a block of rows from number `start` on, perhaps of the transpose."""
         mask = _differ(a, b)
-        count = int(numpy.count_nonzero(mask))
-        self.differing += count
-        flat, position = mask.reshape(-1), -1
-        for _ in range(min(count, FIRST - len(self.first))):
-            position += 1 + int(flat[position + 1 :].argmax())
+        positions = numpy.flatnonzero(mask)
+        self.differing += len(positions)
+        for position in positions[: FIRST - len(self.first)]:
             where = numpy.unravel_index(numpy.array([position]), mask.shape)
             row, *others = (int(number[0]) for number in where)
             index = row + start, *others

@@ -1125,7 +1125,12 @@ class _Writer:
             check_text(block)
             if array.dtype.kind in "UO":
                 # HDF5 has no objects but text.
-                _check_zeros(decoded(block.ravel(), path))
+                for text in decoded(block.ravel(), path):
+                    if "\0" in text:
+                        raise UsageValueError(
+                            "HDF5 can't hold text with a zero character, such as %.200r"
+                            % text
+                        )
             if array.dtype == TEXT:
                 return block
             if array.dtype.kind == "S" and self._is_netcdf:
@@ -1220,15 +1225,6 @@ def _unit(dtype: DType) -> DType | None:
     if unit not in UNITS:
         raise UsageTypeError("netCDF has no unit for the dtype '%s'" % dtype)
     return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
-
-
-def _check_zeros(texts: Sequence[str]) -> None:
-    """Raise `UsageError` for text with a zero character, which ends texts of HDF5."""
-    if "\0" in "".join(texts):
-        wrong = next(text for text in texts if "\0" in text)
-        raise UsageValueError(
-            "HDF5 can't hold text with a zero character, such as %.200r" % wrong
-        )
 
 
 def _check_bytes(items: Array) -> None:
