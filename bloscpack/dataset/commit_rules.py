@@ -67,7 +67,9 @@ class _Datasets:
     def check_independent(self, store: Store) -> None:
         folder = Folder(store)
         found = find(folder)
-        outer = committing(Found(folder, *found)) if found is not None else None
+        outer = None
+        with suppress(FileNotFoundError):  # the group has removed it
+            outer = committing(Found(folder, *found)) if found is not None else None
         around = store.parent()
         if outer is not None and around is not None:
             if find(Folder(around[0])) == ("zarr", "group"):

@@ -739,6 +739,10 @@ def test_removed_members_are_gone_at_once(tmp_path, is_rewritten):
                 group["other"].append([2])
         group = dataset.open(path)
         assert ("a" in group) == ("in/a" in group) == (2 == len(group["other"]))
+        for name in () if "a" in group else ("a", "in/a"):
+            for mode in "r", "r+":
+                with pytest.raises(FileNotFoundError):
+                    dataset.open(path / name, mode)
 
 
 @pytest.mark.parametrize("name", ["a", "in/a"])

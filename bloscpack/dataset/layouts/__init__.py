@@ -502,8 +502,10 @@ def _united_around(
     """
     found = _uniting(folder, is_part, is_silent=is_silent)
     outer, path, has_copy = found or (folder, "", False)
-    members = outer.tree.state.members or {}
-    if not (has_copy and _belongs_to(folder, members[path])):
+    known = outer.tree.state
+    if known.pending.get("%s/%s" % (path, ZARR_JSON), "") is None:
+        raise FileNotFoundError(errno.ENOENT, NO_MEMBER, folder.path())
+    if not (has_copy and _belongs_to(folder, (known.members or {})[path])):
         return None
     united = _united_around(outer, False, is_silent=_stated_commit(outer)[1])
     if united is not None:  # since then
