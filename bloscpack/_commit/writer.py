@@ -31,7 +31,7 @@ from .._engine.threads import get_caller
 from .._format.committed import STAGING
 from .._format.names import folders_of
 from .._storage.folder_store import FolderStore
-from ..exceptions import StorageError, UsageError
+from ..exceptions import FormatError, StorageError, UsageError
 from .change import Change
 from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
@@ -211,18 +211,30 @@ class Writer(OwnLock):
                     if tree is None:
                         yield does
                         return
-                    if self.views is not None:
-                        with self.replacing():
-                            self.views.renew(tree, self.seen)
-                            self.seen = None
+                    before = self.renew(tree)
                     try:
                         yield does
+                    except BaseException:
+                        # It may have come between a commit and what takes it over.
+                        self.seen = before
+                        with suppress(FormatError, OSError):
+                            tree.renew()
+                            self.renew(tree)
+                        raise
                     finally:
                         self.seen = tree.state
             except BaseException:
                 if self.current is not None:
                     self.current.change.has_failed_call = True
                 raise
+
+    def renew(self, tree: Tree) -> TreeState:
+        """Let what is open take over the state of the documents; return that."""
+        with self.replacing():
+            if self.views is not None:
+                self.views.renew(tree, self.seen)
+            self.seen = None
+            return tree.state
 
     @contextmanager
     def change(

@@ -311,6 +311,8 @@ class Node:
                     folder.check_name()  # a writer removes the files one by one
                     raise
                 self._take_layout(layout)
+                if writer and writer.is_here and writer.views is not None:
+                    writer.seen = writer.renew(tree)  # of its members, too
             self._now.view.values = {}
 
     def _reopened(self) -> Any:

@@ -761,3 +761,50 @@ def test_a_change_that_was_interrupted_and_written_again_is_not_made(tmp_path, n
         if 2 == len(dataset.open(path)["other"]):
             rewritten(path / name, 2)
             assert [0, 1] == dataset.open(path)[name][:].tolist()
+
+
+@pytest.mark.parametrize("name", ["a", "in/a"])
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_refresh_finds_a_member_that_was_replaced_by_its_path(tmp_path, name, layout):
+    path = tmp_path / "group"
+    committing(path)
+    with dataset.open_group(path, "r+", sync=False) as group:
+        old = group[name]
+        assert 0 == old[0]
+        dataset.create_array(path / name, [7, 8], layout=layout, mode="w").close()
+        group.refresh()
+        assert old.closed
+        group[name].append([9])
+        assert [7, 8, 9] == group[name][:].tolist()
+    assert [7, 8, 9] == dataset.open(path)[name][:].tolist()
+
+
+def test_what_is_open_has_a_commit_behind_which_an_interrupt_came(tmp_path):
+    rename, is_done = Disk.rename, False
+    for count in itertools.count():
+        path, left = tmp_path / str(count), [count]
+
+        def interrupted(disk, old, new, left=left):
+            rename(disk, old, new)
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+
+        committing(path)
+        with dataset.open_group(path, "r+", sync=False) as group:
+            a, inner = group["a"], group["in"]
+            assert {} == group.attrs == inner.attrs
+            with pytest.MonkeyPatch.context() as context:
+                context.setattr(Disk, "rename", interrupted)
+                with suppress(KeyboardInterrupt), group.change():
+                    a.append([2])
+                    inner["a"].append([2])
+                    inner.attrs["n"] = group.attrs["n"] = 1
+            now = dataset.open(path)
+            is_done = bool(now.attrs)
+            assert group.attrs == now.attrs
+            assert inner.attrs == now["in"].attrs
+            assert 2 + is_done == len(a) == len(inner["a"]) == len(now["in/a"])
+        if left[0] >= 0:
+            break
+    assert is_done
