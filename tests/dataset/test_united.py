@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -808,3 +809,25 @@ def test_what_is_open_has_a_commit_behind_which_an_interrupt_came(tmp_path):
         if left[0] >= 0:
             break
     assert is_done
+
+
+def test_a_group_in_the_place_of_a_member_that_was_written_again(tmp_path):
+    """Its members commit themselves: the outer group does not have them."""
+    path, other = tmp_path / "group", tmp_path / "other"
+    committing(path)
+    committing(other)
+    with dataset.open_group(other, "r+", sync=False) as group:
+        group["new"] = [5]
+    shutil.rmtree(path / "in")
+    shutil.copytree(other, path / "in")
+    document = json.loads((path / "in" / "zarr.json").read_bytes())
+    document["attributes"]["q"] = 1
+    del document["consolidated_metadata"]["bloscpack-id"]
+    (path / "in" / "zarr.json").write_text(json.dumps(document))
+    for value in 6, 7:
+        with dataset.open(path / "in" / "new", "r+", sync=False) as array:
+            array.append([value])
+        with dataset.open_group(path, "r+", sync=False) as group:
+            group["in/new"].append([value + 10])
+    assert [5, 6, 16, 7, 17] == dataset.open(path)["in/new"][:].tolist()
+    assert [5, 6, 16, 7, 17] == dataset.open(path / "in" / "new")[:].tolist()

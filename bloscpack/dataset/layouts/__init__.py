@@ -509,7 +509,9 @@ def _united_around(
         return None
     united = _united_around(outer, False, is_silent=_stated_commit(outer)[1])
     if united is not None:  # since then
-        return united[0], "%s/%s" % (united[1], path)
+        joined = "%s/%s" % (united[1], path)
+        if joined in (united[0].folder.tree.state.members or ()):
+            return united[0], joined
     return Found(outer, *(find(outer) or ("zarr", "group"))), path
 
 

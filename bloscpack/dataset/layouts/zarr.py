@@ -789,7 +789,10 @@ def prepare(
             if change is not None:
                 stage_document(change, folder, node.attributes)
             else:  # a group that this user may not write keeps its copies
-                with suppress(PermissionError), writer_of(folder).change() as own:
+                with (
+                    suppress(PermissionError, Joined),
+                    writer_of(folder).change() as own,
+                ):
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_node(folder).attributes)
         elif change is not None:
