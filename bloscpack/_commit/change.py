@@ -403,11 +403,12 @@ class Change:
             # what is in them. Then they get a right digest: from now on the copies
             # count, and the document of the group commits all members in one step. To
             # other programs, which may write them again, they say the same until then.
+            same = {name: as_copy(replaced[self._member_of(name)]) for name in own}
+            replaced |= {self._member_of(n): copy for n, copy in same.items() if copy}
             self._replace(self._root().changed(replaced).content)
             self._sync()
             for name in own:
-                same = as_copy(replaced[self._member_of(name)])
-                self._replace(same or documents[name] or b"", name)
+                self._replace(same[name] or documents[name] or b"", name)
         members = {**replaced, **members}
         token = self._token if files or self.renews_token else ""
         if not token and self.tree is not None:  # the present one stays
@@ -424,13 +425,11 @@ class Change:
         # Copies for readers of a member alone. Those of one that replaces another come
         # with its files.
         copies = {n: new for n, new in {**stale, **documents}.items() if new}
-        late = {name for name in copies if self._is_replaced(name)}
-        for name in copies.keys() - late:
-            self._copy(name, copies[name])
+        late = {n: copies.pop(n) for n in [*copies] if files and self._is_replaced(n)}
+        for name, content in copies.items():
+            self._copy(name, content)
         if files:
-            version = self._complete(files, root.content)
-        for name in late:
-            self._copy(name, copies[name])
+            version = self._complete(files, root.content, late)
         if self.tree is not None:
             document = self.draft_of(self.tree).document
             values = {path: Root(new).document for path, new in replaced.items()}
@@ -453,12 +452,20 @@ class Change:
                     there.discard(last)
                     files[name] = staged
             root = known.root.with_files({})
-            version = self._complete(files, root.content)
+            copies = {
+                "%s/%s" % (path, ZARR_JSON): root.in_own_file(path, member)
+                for path, member in (known.members or {}).items()
+                if any(is_within(name, path) for name in known.pending)
+            }
+            version = self._complete(files, root.content, copies)
             self.tree.committed(self.document, root, {}, version)
 
-    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
+    def _complete(
+        self, files: Mapping[str, str | None], root: bytes, copies: Mapping[str, bytes]
+    ) -> object:
         """Give files their names, and store the document without their list.
 
+        Before, the `copies` are written of new members in the place of others.
         The folders of members that the list removes are removed before: later, nothing
         tells a writer that completes the change. Returns what `_replace` returns.
         """
@@ -477,6 +484,8 @@ class Change:
         kept = *filter(files.get, files), *staged_now, *({*members} - gone)
         for folder in gone.difference(*map(folders_of, kept)):
             self._remove_tree(folder)
+        for name, content in copies.items():
+            self._copy(name, content)
         version = self._replace(root)
         self._sync()
         return version

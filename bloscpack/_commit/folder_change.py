@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from .._format.committed import STAGING
-from .._format.identity import is_copy_of
 from .._format.names import is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import Store
-from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError, UsageError
-from ..serializers import parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .change import GONE, PRIVATE, PRIVATE_FOLDER, SAME_NAME, Change, UnfinishedFile
 from .ownership import is_new_folder
@@ -282,12 +279,9 @@ def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
         change.complete()
         for path, member in (state.members or {}).items():
             name = "%s/%s" % (path, ZARR_JSON)
-            content = state.root.in_own_file(path, member)
-            with suppress(FileNotFoundError, ValueError):
-                own = store.read(name, MAX_DOCUMENT)[0]
-                if own == content or not is_copy_of(own, parse_json(own), member):
-                    continue
-            change._copy(name, content)  # it is an older copy, or was lost
+            change.tree.document(name)
+            if change.tree.is_stale(path):
+                change._copy(name, state.root.in_own_file(path, member))
     store.remove_tree(STAGING)
 
 

@@ -175,9 +175,11 @@ class ObjectChange(Change):
             self.store.remove(staged)
             self._stored.discard(staged)
 
-    def _complete(self, files: Mapping[str, str | None], root: bytes) -> object:
+    def _complete(
+        self, files: Mapping[str, str | None], root: bytes, copies: Mapping[str, bytes]
+    ) -> object:
         try:
-            return super()._complete(files, root)
+            return super()._complete(files, root, copies)
         except Conflict:
             if self.store.object_version(self.document) == self.version:
                 raise

@@ -15,9 +15,16 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar
 
+from .. import log
 from .._engine.forks import ForkSafeLock
 from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
-from .._format.identity import CONSOLIDATED, as_member, is_copy_of
+from .._format.identity import (
+    CONSOLIDATED,
+    as_member,
+    is_copy_of,
+    is_outdated,
+    says_same,
+)
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
 from .._storage.base import Storage
@@ -54,7 +61,12 @@ NO_DOCUMENT = Root(b"null")
 # The version of a document of which a copy was read, in the document of a group around.
 COPY = object()
 # What is known of the own document of a member that was not compared with its copy.
-NO_COPY = None, False
+NOT_COMPARED = None, False
+# The notice about such a document of a member.
+OUTDATED = (
+    "'%s': another program has written this document over one that is older than the "
+    "last change: that counts, and of this document only the attributes"
+)
 
 
 class TreeState:
@@ -175,10 +187,9 @@ class Tree:
         self.uses_copies = store.is_remote
         self.state = NOT_READ
         # By path, the own documents of members that were compared with their copies:
-        # the version, None for a lost one, and whether it is an older copy.
-        self._compared: dict[str, tuple[object, bool]] = {}
-        # By path, the version of one that another program has written, and its copy.
-        self._taken: dict[str, tuple[object, Json]] = {}
+        # the version, None for a lost one, and whether it is an older copy; or, if
+        # another program has written it, the copy that has taken it over.
+        self._compared: dict[str, tuple[object, Json]] = {}
         # Other documents, but for those of members, with versions and open files.
         self._others: dict[str, tuple[Document, object, object]] = {}
         self._lock, self.replacing = ForkSafeLock(), ForkSafeLock()
@@ -358,8 +369,9 @@ class Tree:
         The copy in the document of its group counts, unless another program has
         replaced the own document of the member.
         """
-        known_version = self._compared.get(path, NO_COPY)[0]
-        read, is_copied = None, self.store.has_identity(name, known_version)
+        version, taken = self._compared.get(path, NOT_COMPARED)
+        is_copied = isinstance(taken, bool) and self.store.has_identity(name, version)
+        read = None
         if not is_copied:
             with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                 content, identity, _ = self.located(name, self._load)
@@ -368,7 +380,10 @@ class Tree:
         found = self.now(self.state.name) if read is None else self.renew()
         known = found.members or {}
         if read is not None and not self._compare(path, *read):
-            return read[:2]
+            content, own, _ = read
+            if self._is_outdated(path, own):
+                own = parse_json(content := as_member(content, own, known[path], True))
+            return content, own
         if path not in known:
             raise missing(self.store.path(name))
         if read is None and not is_copied:
@@ -387,13 +402,19 @@ class Tree:
         self._compared.pop(path, None)
         return False
 
+    def _is_outdated(self, path: str, own: Json) -> bool:
+        """Return whether the own document of a member was written over an older one."""
+        known = self.state
+        is_replaced = any(is_within(name, path) for name in known.pending)
+        return is_outdated(own, (known.members or {}).get(path), is_replaced)
+
     def note_copy(self, path: str, identity: object) -> None:
         """Note the file of a member's own document, which a change has written."""
         self._compared[path] = identity, False
 
     def is_stale(self, path: str) -> bool:
         """Return whether the own document of a member was found to be an old copy."""
-        return self._compared.get(path, NO_COPY)[1]
+        return self._compared.get(path, NOT_COMPARED)[1] is True
 
     def compare_all(
         self, changed: Container[str]
@@ -413,18 +434,26 @@ class Tree:
             _ = known.root.texts  # of all members in one step, for `in_own_file`
         for path, own in members.items():
             name, value = "%s/%s" % (path, ZARR_JSON), own
-            seen, taken = self._taken.get(path, NO_COPY)
-            if own == taken and path not in changed and store.has_identity(name, seen):
-                continue
-            with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
-                if not store.has_identity(name, self._compared.get(path, NO_COPY)[0]):
+            seen, taken = self._compared.get(path, NOT_COMPARED)
+            is_known = isinstance(taken, bool) or (own == taken and path not in changed)
+            if is_known and store.has_identity(name, seen):
+                if taken is not True:
+                    continue
+            else:
+                with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                     content, identity = store.read(name, MAX_DOCUMENT)
                     if content != known.root.in_own_file(path, own):
                         value = decode_json(content, store.path(name))
                     is_copied = self._compare(path, content, value, identity)
                     if not is_copied and isinstance(value, dict):
-                        replaced[path] = new = as_member(content, value, own)
-                        self._taken[path] = identity, Root(new).document
+                        is_old = self._is_outdated(path, value)
+                        replaced[path] = new = as_member(content, value, own, is_old)
+                        taken = Root(new).document
+                        self._compared[path] = identity, taken
+                        if is_old:
+                            stale[name] = new
+                            if not says_same(value, taken):
+                                log.notice(OUTDATED % store.path(name))
             if self.is_stale(path):
                 stale[name] = known.root.in_own_file(path, own)
         return replaced, stale

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from .._types import Json, JsonObject
 from ..exceptions import DamageError, UsageValueError
-from .zarr_metadata import HALF_PAIR, OWN, unusual_json
+from .zarr_metadata import COLUMN_ORDER, HALF_PAIR, OWN, unusual_json
 
 # The key: in an object of a document of Zarr, and in a document of superchunks.
 KEY = "bloscpack-id"
@@ -229,7 +229,12 @@ def is_copy_of(content: bytes, document: Json, member: Json) -> bool:
         return True
     known = find_identity(content, document)
     is_same = known is not None and known.name in stated_identity(member)
-    return is_same and _plain(document) == _plain(member)
+    return is_same and says_same(document, member)
+
+
+def says_same(document: JsonObject, other: JsonObject) -> bool:
+    """Return whether two documents of members differ in their identities only."""
+    return _plain(document) == _plain(other)
 
 
 def _plain(document: JsonObject) -> JsonObject:
@@ -255,13 +260,38 @@ def belongs_to(content: bytes, document: Json, copy: Json) -> bool:
     return is_part and says_committed(copy)
 
 
-def as_member(content: bytes, document: JsonObject, copy: Json) -> bytes:
+def is_outdated(document: Json, copy: Json, is_replaced: bool) -> bool:
+    """Return whether another program has written a member's document over an older one.
+
+    It states the digest of the document that this program has read, which is not that
+    of the `copy`. One of another dataset is older only if the member `is_replaced` by
+    an incomplete change: somebody may have put that dataset in the place of the member.
+    """
+    if not (says_committed(document) and says_committed(copy)):
+        return False
+    stated, known = stated_identity(document).split(), stated_identity(copy).split()
+    return stated != known and (is_replaced or stated[0] == known[0])
+
+
+def as_member(
+    content: bytes, document: JsonObject, copy: Json, is_old: bool = False
+) -> bytes:
     """Return the document of a member that another program has written, for a copy.
 
-    It says that the group commits it, as the `copy` before did.
+    It says that the group commits it, as the `copy` before did. Of one that `is_old`,
+    only the attributes count, besides those of the copy.
     """
-    plain, is_marked = _plain(document), says_committed(document)
-    if plain is document or is_marked or not belongs_to(content, document, copy):
+    plain, newer = _plain(document), _plain(copy)
+    if plain is document or newer is copy or not belongs_to(content, document, copy):
+        return content
+    if is_old:
+        older, kept = plain["attributes"], newer["attributes"]
+        names = {stated_identity(each).split()[0] for each in (document, copy)}
+        if len(names) > 1:  # it is of a member that the last change has replaced
+            older = {}
+        order = {key: kept[key] for key in kept if key == COLUMN_ORDER}
+        plain = {**newer, "attributes": {**kept, **older, **order}}
+    elif says_committed(document):
         return content
     plain[holder_of(plain)][KEY] = stated_identity(copy)
     return json.dumps(plain).encode()

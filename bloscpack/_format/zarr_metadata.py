@@ -47,6 +47,8 @@ from .grid import MAX_SLOTS, Grid
 from .other_formats import ZARR_JSON as ZARR_JSON
 from .text import TEXT, empty_item, least_nbytes
 
+# The attribute of a group that makes it a table.
+COLUMN_ORDER = "column-order"
 # What zarr-python writes to the copy of a group in the document of another group.
 NO_COPIES = {"kind": "inline", "must_understand": False, "metadata": {}}
 # The file with copies of the documents of all members in format 2.

@@ -25,7 +25,7 @@ from .._commit.change import Change
 from .._compat import import_extra
 from .._engine.contexts import on_error
 from .._format.dtypes import Array as Items
-from .._format.zarr_metadata import MASK, encode_mask, with_mask
+from .._format.zarr_metadata import COLUMN_ORDER, MASK, encode_mask, with_mask
 from .._storage.paths import is_url, local_path, taken_error
 from .._types import JsonObject, Path, StorageOptions
 from ..args import known_settings
@@ -40,7 +40,7 @@ from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.base import NewArray, NewItems
 from .layouts.chunk_choice import new_grid
-from .layouts.zarr import COLUMN_ORDER, SETTINGS, ZarrGroup
+from .layouts.zarr import SETTINGS, ZarrGroup
 from .node import import_dask
 from .opening import Options, new_array
 from .xarray_values import (

@@ -576,7 +576,7 @@ def test_a_writer_that_does_not_know_of_pending_files(monkeypatch):
         group.create_array("y", [3]).close()
     old = dataset.open(path, "r+")
 
-    def stop(change, files, root):
+    def stop(change, *names):
         raise ZeroDivisionError
 
     with dataset.open(path, "r+") as group:

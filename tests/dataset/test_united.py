@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import warnings
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -645,6 +646,52 @@ def test_an_interrupted_change_of_a_member_that_was_written_again(tmp_path, name
                     group.attrs["n"] = 1
         assert 1 == len(lengths)
         assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("name", ["a", "t/x", "in/a"])
+def test_a_member_that_was_written_again_over_the_state_before_a_commit(tmp_path, name):
+    """The committed rows stay, and the attributes of the other program."""
+    row, texts = WRITTEN_AGAIN[name], []
+    for count in range(9):
+        path = tmp_path / str(count)
+        committing(path)
+        interrupt(path, count, "other", row)
+        length = len(dataset.open(path)["other"])
+        rewritten(path / name, 1)
+        for step in range(2):
+            for found in dataset.open(path)[name], dataset.open(path / name):
+                assert length == len(found)
+                assert 1 == found.attrs["q"]
+            if not step:
+                with warnings.catch_warnings(record=True) as warned:
+                    warnings.simplefilter("always")
+                    with dataset.open_group(path, "r+", sync=False) as group:
+                        group.attrs["n"] = 1
+                texts += [str(each.message) for each in warned]
+        assert dataset.verify(path).ok
+        document = json.loads((path / name / "zarr.json").read_bytes())
+        assert [length] == document["shape"]
+    assert texts
+    assert all("written this document over" in text for text in texts)
+
+
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_a_new_member_whose_older_document_was_written_again(tmp_path, kind):
+    """Nothing of the member that it has replaced comes back."""
+    for count in range(9):
+        path = tmp_path / str(count)
+        committing(path)
+        group = dataset.open_group(path, "r+", sync=False)
+        with group, pytest.MonkeyPatch.context() as context:
+            fail_renames(context, count)
+            with suppress(OSError), group.change():
+                group["a"] = [5, 6, 7] if kind == "array" else {"x": [5, 6, 7]}
+                group["other"].append([2])
+        if 3 == len(dataset.open(path)["other"]):
+            rewritten(path / "a", 1)
+            for found in dataset.open(path)["a"], dataset.open(path / "a"):
+                rows = found if kind == "array" else found["x"]
+                assert [5, 6, 7] == rows[:].tolist()
 
 
 @pytest.mark.parametrize("name", WRITTEN_AGAIN)

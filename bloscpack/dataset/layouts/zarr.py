@@ -54,6 +54,7 @@ from ..._format.sections import read_beginning
 from ..._format.shard import is_portable
 from ..._format.text import TEXT
 from ..._format.zarr_metadata import (
+    COLUMN_ORDER,
     NEW_ITEMS,
     OWN,
     READ_OTHERWISE,
@@ -117,8 +118,6 @@ MISSING_READ_AS = "fill_value"
 # Kinds of items that have no such value: a missing shard may be one that another
 # program has left out.
 ALL_LIKELY = "bmM"
-# The attribute of a group that makes it a table.
-COLUMN_ORDER = "column-order"
 # The attributes that users do not see, and their effect.
 OF_DATASET = {KEY: "says which dataset it is", PENDING: "lists the files of a change"}
 OF_ARRAYS = {MISSING_SHARDS: "says that some shards were never written", **OF_DATASET}
