@@ -289,7 +289,7 @@ class Change:
     def _shards(self, path: str) -> Iterator[str]:
         """Yield the names of the shards of an array, if one is at a path."""
         folders = [path + "/" + SHARDS]
-        if self._is_file(folders[0]):
+        if (SHARDS, stat.S_IFREG) in self.store.entries(path):
             yield folders[0]
         for folder in folders:
             for name, kind in self.store.entries(folder):
@@ -504,10 +504,6 @@ class Change:
             self._prune(folder)
 
     # What differs between stores
-
-    def _is_file(self, name: str) -> bool:
-        """Return whether there is a file of this name, and no folder."""
-        raise NotImplementedError
 
     def _remove_tree(self, folder: str) -> None:
         """Remove a folder and all in it, if there is one."""

@@ -48,7 +48,6 @@ class FolderChange(Change):
         self._access = Access(self.store) if access is None else access
         self._folders: set[str] = set()  # with names that are not on the disk yet
         self._named: set[str] = set() if named is None else named
-        self._unnamed: set[str] = set()  # folders in use that are not in `_named`
         self._inodes: dict[int, str] = {}  # and the names of the folders in use
         self._in_use: set[str] = set()  # of which `make_folder` has returned
         self._staging: FolderStore | None = None  # the folder of changes, held open
@@ -74,7 +73,6 @@ class FolderChange(Change):
             return  # a file has the name, which is removed by `_complete`
         # One that was removed, as with a member, may have been on the disk before.
         if not is_there or name not in self._named:
-            self._unnamed.add(name)
             self._folders.add(folder_of(name))
         if not is_there:
             status = self._make_folder(name)
@@ -108,9 +106,6 @@ class FolderChange(Change):
         mode = 0o666 if like is None else PRIVATE
         fp = self._staging.create(staged.rpartition("/")[2], mode)
         return UnfinishedFile(name, staged, fp, like)
-
-    def _is_file(self, name: str) -> bool:
-        return self.store.exists(name) and not self.store.is_folder(name)
 
     def _open_staging(self) -> FolderStore:
         """Return the folder of changes; raise `StorageError` if it is not safe.
@@ -216,7 +211,7 @@ class FolderChange(Change):
 
     def _remove_tree(self, folder: str) -> None:
         super()._remove_tree(folder)
-        for known in self._folders, self._unnamed, self._named, self._in_use:
+        for known in self._folders, self._named, self._in_use:
             known.difference_update([n for n in known if is_within(n, folder)])
         inodes = self._inodes.items()
         self._inodes = {i: n for i, n in inodes if not is_within(n, folder)}
@@ -251,9 +246,8 @@ class FolderChange(Change):
     def _sync(self) -> None:
         if self._does_sync:
             self.store.sync_folders(self._folders)
-            self._named |= self._unnamed
+            self._named |= self._in_use
         self._folders.clear()
-        self._unnamed.clear()
 
 
 def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:

@@ -122,9 +122,6 @@ class ObjectChange(Change):
             self._store(staged)
         self._take(file.name, staged, is_early=False)
 
-    def _is_file(self, name: str) -> bool:
-        return bool(self.store.object_version(name))
-
     def _store(self, staged: str) -> None:
         self.store.put(staged, self._content(staged), "")
         self._stored.add(staged)

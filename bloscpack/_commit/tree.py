@@ -436,10 +436,7 @@ class Tree:
             name, value = "%s/%s" % (path, ZARR_JSON), own
             seen, taken = self._compared.get(path, NOT_COMPARED)
             is_known = isinstance(taken, bool) or (own == taken and path not in changed)
-            if is_known and store.has_identity(name, seen):
-                if taken is not True:
-                    continue
-            else:
+            if not (is_known and store.has_identity(name, seen)):
                 with suppress(FileNotFoundError, FormatError):  # it was lost in a crash
                     content, identity = store.read(name, MAX_DOCUMENT)
                     if content != known.root.in_own_file(path, own):
@@ -448,8 +445,7 @@ class Tree:
                     if not is_copied and isinstance(value, dict):
                         is_old = self._is_outdated(path, value)
                         replaced[path] = new = as_member(content, value, own, is_old)
-                        taken = Root(new).document
-                        self._compared[path] = identity, taken
+                        self._compared[path] = identity, (taken := Root(new).document)
                         if is_old:
                             stale[name] = new
                             if not says_same(value, taken):

@@ -129,6 +129,9 @@ OF_GROUPS = {
 }
 # What ``zarr_format`` has in drafts of the format.
 DRAFT = "purl.org/zarr/spec/"
+# Errors about a group that keeps its copies: this user may not write it, or another
+# group commits it.
+KEEPS = PermissionError, Joined
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -787,11 +790,8 @@ def prepare(
         if has_copies and CONSOLIDATED not in node.document:
             if change is not None:
                 stage_document(change, folder, node.attributes)
-            else:  # a group that this user may not write keeps its copies
-                with (
-                    suppress(PermissionError, Joined),
-                    writer_of(folder).change() as own,
-                ):
+            else:
+                with suppress(*KEEPS), writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_node(folder).attributes)
         elif change is not None:
