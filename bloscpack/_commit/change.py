@@ -389,16 +389,12 @@ class Change:
             self._sync()
             self._files.clear()
             return
-        if staged is None:
-            root, texts = self._root(), None
-        else:
-            before = self.tree and self.tree.state
-            commits = before and before.members is not None and before.root
-            texts = commits.texts if commits else None
-            root = Root(staged, texts=texts)
+        tree, texts = self.tree, None
+        if staged is not None and tree is not None and tree.state.members is not None:
+            texts = tree.state.root.texts
+        root = self._root() if staged is None else Root(staged, texts=texts)
         # Other programs read the copies alone.
         members = {self._member_of(name): new for name, new in documents.items()}
-        tree = self.tree
         replaced, stale = ({}, {}) if tree is None else tree.compare_all(members)
         own = [n for n in documents if documents[n] and self._member_of(n) in replaced]
         if own:
@@ -414,8 +410,8 @@ class Change:
                 self._replace(same[name] or documents[name] or b"", name)
         members = {**replaced, **members}
         token = self._token if files or self.renews_token else ""
-        if not token and self.tree is not None:  # the present one stays
-            token = self.tree.state.root.epoch.partition(" token=")[2]
+        if not token and tree is not None:  # the present one stays
+            token = tree.state.root.epoch.partition(" token=")[2]
         if members or token or texts is not None:
             root = root.changed(members, token)
         new = root.with_files(files) if files else root
@@ -433,12 +429,9 @@ class Change:
             self._copy(name, content)
         if files:
             version = self._complete(files, root.content, late)
-        if self.tree is not None:
-            document = self.draft_of(self.tree).document
-            values = {path: Root(new).document for path, new in replaced.items()}
-            for name, staged in documents.items():
-                values[self._member_of(name)] = staged and document(name)[1]
-            self.tree.committed(self.document, root, values, version)
+        if tree is not None:
+            values = {path: new and Root(new).document for path, new in members.items()}
+            tree.committed(self.document, root, values, version)
         self._clean([*files, *documents])
 
     def complete(self) -> None:
