@@ -97,9 +97,14 @@ def _unproven(
     """
     evidence, numbering = inspection.evidence, inspection.numbering
     exact = any(gap.nlost and not _leaves_bytes(gap, evidence) for gap in gaps)
-    # The headers of damaged chunks may count more or fewer than the gap has numbers.
+    # The headers of damaged chunks may count more or fewer than the gap has numbers, or
+    # lead across other bytes than the table.
     exact = exact or any(
         group[0].ndamaged not in (None, gap.nlost)
+        or (
+            group[0].ndamaged == 1
+            and evidence.extent(gap.number) not in (None, gap.stop - gap.start)
+        )
         for group, gap in zip(groups, gaps, strict=False)
     )
     # The table lacks the extent of the last chunk: it must be found or be marked.

@@ -136,6 +136,18 @@ def test_chunks_out_of_order_get_their_numbers_from_the_table():
     assert 9 == rules[-1][1]
 
 
+@pytest.mark.parametrize("more", [9, 90])
+def test_two_chunks_that_changed_places_of_which_one_is_damaged(more):
+    """The table has another extent for the damaged chunk than its header."""
+    plain = noise(300) + bytes(300) + noise(300 + more) + bytes(300 - more)
+    data = packed(plain, chunk_size=600)
+    (start, middle, plain), (_, stop, _) = frames_of(data)
+    assert stop - middle == middle - start + more
+    damaged = data[:start] + flipped(data[middle:stop], 100) + data[start:middle]
+    found, recovery = recovered(damaged, drop=True)
+    assert ([plain], False, False) == (found, recovery.certain, recovery.placed)
+
+
 # Bytes that are something else
 
 
