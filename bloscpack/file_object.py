@@ -339,8 +339,9 @@ class BloscpackFile(io.BufferedIOBase):
         """
         if type(data) is not bytes or len(data) > WORTH_A_VIEW:
             data = as_bytes_view(data)
-        # In another process, the lock of the owner raises the error.
-        with self._owner.lock if self._pid == os.getpid() else self._owner:
+        # In another process, `checked` raises the error.
+        owner = self._owner
+        with owner.lock if self._pid == os.getpid() else owner.checked():
             output = self._find_output()
             try:
                 output.write(data)
@@ -355,7 +356,7 @@ class BloscpackFile(io.BufferedIOBase):
         self._check_open()
         if self._kind == "r":
             return
-        with self._owner:
+        with self._owner.checked():
             output = self._find_output()
             try:
                 output.flush()
@@ -397,7 +398,7 @@ class BloscpackFile(io.BufferedIOBase):
                 self._output.leave()
             self._release()
             return
-        with self._owner:
+        with self._owner.checked():
             output = self._output
             try:
                 if output is not None and error is None:

@@ -279,7 +279,7 @@ class LoadedArrays(Closing, Mapping[str, Array]):
         if name not in self._arrays:
             if name not in self._names:
                 raise NoSuchName(name, self._archive._file.name, self.keys)
-            with self._reading:  # another thread may read the last one
+            with self._reading.current:  # another thread may read the last one
                 if name not in self._arrays:
                     self._arrays[name] = self._archive[name].read()
                     if len(self._arrays) == len(self._names):

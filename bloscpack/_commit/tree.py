@@ -202,7 +202,7 @@ class Tree:
 
     def close(self) -> None:
         """Close the file of the document, which stays known."""
-        with self._lock:
+        with self._lock.current:
             self._others = {}
             self.state = self.state.again(self.state.version, None)
 
@@ -222,7 +222,7 @@ class Tree:
         """Keep no documents in a folder: they are read again when they are used."""
         if self.store.is_remote:
             return
-        with self._lock:
+        with self._lock.current:
             found = self.state.again(None, None)
             found.root = NO_DOCUMENT
             self._others, self.state = {}, found
@@ -248,7 +248,7 @@ class Tree:
                 self._others = {}
                 self.store.prepare(())
             found = self._read(name or before.name, before)
-            with self._lock:
+            with self._lock.current:
                 if self.state is before:
                     self.state = found
                     return found
@@ -311,7 +311,7 @@ class Tree:
 
         `members` has the documents that have changed; None for one that was removed.
         """
-        with self._lock:
+        with self._lock.current:
             # Another thread may have read the list of this change, which is complete.
             known, content = self.state, root.content
             found = known.again(version, None)
@@ -456,7 +456,7 @@ class Tree:
 
     def take_paths(self, paths: Iterable[str]) -> None:
         """Note that there are members at some paths."""
-        with self._lock:
+        with self._lock.current:
             known = self.state
             found = known.again(known.version, known._file)
             found.copies = {**dict.fromkeys(paths), **known.copies}

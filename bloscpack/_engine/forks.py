@@ -13,7 +13,7 @@ them, see `Owner`.
 from __future__ import annotations
 
 import os
-from _thread import RLock, allocate_lock
+from _thread import LockType, RLock, allocate_lock
 
 from ..exceptions import UsageError
 
@@ -92,21 +92,23 @@ else:
 
 
 class ForkSafeLock:
-    """A lock that is free in a child process after a fork."""
+    """A lock that is free in a child process after a fork: ``with lock.current``.
+
+    The statement gets a lock of Python. Ctrl-C would come between a method that takes
+    the lock and the block, and the lock would never be released.
+    """
 
     def __init__(self) -> None:
         self._lock, self._nforks = allocate_lock(), _nforks
 
-    def __enter__(self) -> None:
+    @property
+    def current(self) -> LockType:
+        """The lock of this process."""
         if self._nforks != _nforks:
             with _adding:  # another thread of this process may have renewed it
                 if self._nforks != _nforks:
                     self._lock, self._nforks = allocate_lock(), _nforks
-        self._lock.acquire()
-
-    def __exit__(self, *args: object) -> None:
-        if self._lock.locked():  # not if the thread has forked inside of the block
-            self._lock.release()
+        return self._lock
 
 
 class NamedLocks:
@@ -166,8 +168,8 @@ class Owner:
 class OwnLock(Owner):
     """A lock for the threads of one process, which a thread may take several times.
 
-    Taking it raises `UsageError` in another process, where it would never be free if a
-    thread held it at the time of the fork.
+    In another process it would never be free if a thread held it at the time of the
+    fork.
     """
 
     def __init__(self, path: str) -> None:
@@ -175,9 +177,7 @@ class OwnLock(Owner):
         self.path = path
         self.lock = RLock()
 
-    def __enter__(self) -> None:
+    def checked(self) -> RLock:
+        """Return the lock; raise `UsageError` in another process."""
         self.check(self.path)
-        self.lock.acquire()
-
-    def __exit__(self, *args: object) -> None:
-        self.lock.release()
+        return self.lock

@@ -232,7 +232,7 @@ class FileState(ChunkSpans):
         header contradicts the table, the headers of all chunks replace the table.
         Raises `FormatError` if a frame follows the last chunk (rule C7).
         """
-        with self._lock:
+        with self._lock.current:
             if self._end is not None:
                 return self._end
             offset = int(self.offsets[-1])
@@ -513,7 +513,7 @@ class OpenedFile(Closing, ChunkLoader):
         assert not isinstance(self._source, Storage)
         if state.status == status_of(self._source):
             return False
-        with self._lock:
+        with self._lock.current:
             if self.state is not state:  # another thread has read it
                 return True
             new, last = self._read_state(), self.nchunks - 1

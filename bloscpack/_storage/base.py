@@ -177,7 +177,7 @@ class FileObjectStorage(Storage):
     def read_into(self, view: memoryview, offset: int) -> int:
         if not view:
             return 0
-        with self._lock:
+        with self._lock.current:
             self._fp.seek(self._start + offset)
             data = read_up_to(self._fp, len(view))
         view[: len(data)] = data

@@ -142,7 +142,7 @@ class RemoteStorage(Storage):
 
         The file must still have the size and the version that the parent has seen.
         """
-        with self._connecting:
+        with self._connecting.current:
             if self._pid != os.getpid():  # no other thread was faster
                 file = remote_file_for(*self._location.find(), self._location)
                 file.expect(self._file)

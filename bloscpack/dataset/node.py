@@ -299,8 +299,8 @@ class Node:
         this program alone can change needs no call.
         """
         writer, tree = self._writer, self._opened.view.folder.tree
-        with writer.refreshing() if writer else tree.replacing as is_present:
-            if self._ask("refresh") is FRESH and not is_present:
+        with writer.refreshing() if writer else tree.replacing.current as is_present:
+            if self._ask("refresh") is FRESH and not (writer and is_present):
                 folder = self._layout.folder
                 try:
                     folder.tree.read()
@@ -524,7 +524,7 @@ class ItemsNode(Node):
         writer, tree = self._writer, self._layout.folder.tree
         if not tree.state.is_committed_around:
             return
-        with writer.replacing() if writer else tree.replacing:
+        with writer.replacing() if writer else tree.replacing.current:
             if self._writer is not writer:  # it has joined the group meanwhile
                 return
             new = self._reopened()

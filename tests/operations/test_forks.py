@@ -62,7 +62,7 @@ ready, end = threading.Event(), threading.Event()
 def hold():
     with ExitStack() as stack:
         for lock in owners:
-            stack.enter_context(lock)
+            stack.enter_context(getattr(lock, "current", lock))
         ready.set()
         end.wait()
 threading.Thread(target=hold).start()
@@ -117,7 +117,7 @@ from bloscpack.dataset.layouts import array_files
 array = dataset.create_array("a", range(90), chunks=1, shards=10)
 ready, end = threading.Event(), threading.Event()
 def hold():
-    with array_files._lock:
+    with array_files._lock.current:
         ready.set()
         end.wait()
 threading.Thread(target=hold).start()

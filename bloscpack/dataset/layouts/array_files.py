@@ -379,7 +379,7 @@ class OpenFiles:
 
         If files were dropped meanwhile, it may be an old one.
         """
-        with _lock:
+        with _lock.current:
             if since != self.ndropped:
                 return
             self._files[number] = file
@@ -401,7 +401,7 @@ class OpenFiles:
 
     def drop(self, numbers: Iterable[int] | None = None) -> None:
         """Drop some files, by default all."""
-        with _lock:
+        with _lock.current:
             self.ndropped += 1
             for number in list(self._files) if numbers is None else numbers:
                 _recent.pop((id(self), number), None)

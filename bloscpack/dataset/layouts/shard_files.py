@@ -128,7 +128,7 @@ class ShardFiles(ChunkFiles):
         kept = self._open.get(number)
         if not self._has_items(kept, chunks):
             # At a URL the threads wait for answers, side by side.
-            with nullcontext() if self.is_far else self._opening:
+            with nullcontext() if self.is_far else self._opening.current:
                 kept = self._open.get(number)  # another thread may have opened it
                 if not self._has_items(kept, chunks):
                     # A writer may have removed rows, and added others, since it was
