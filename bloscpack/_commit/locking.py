@@ -23,7 +23,7 @@ from typing import TypeVar
 from .. import log
 from .._engine.contexts import on_error
 from .._engine.forks import Owner
-from .._storage.descriptors import with_room
+from .._storage.descriptors import Descriptor
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, StaleDataset
 from .._storage.paths import without_url
@@ -34,6 +34,7 @@ from .temporary import LOCKED, TemporaryFile, remove_leftovers, try_lock, unlock
 from .undo import FileChange, restore
 
 Result = TypeVar("Result")
+File = BinaryFile | Descriptor
 # The file in which Linux lists all locks.
 LOCKS = "/proc/locks"
 # Maximum number of characters of the name of a process.
@@ -231,7 +232,7 @@ def _open_and_lock(path: Path, mode: str, wait: float) -> Iterator[BinaryFile]:
     while True:
         with disk.open(path, mode) as fp:
             locked = "another writer%s is changing this file"
-            lock = waiting(partial(Lock, fp.fileno(), path, locked), wait)
+            lock = waiting(partial(Lock, fp, path, locked), wait)
             try:
                 # The writer that had the lock may have replaced the file.
                 if os.path.samestat(os.fstat(fp.fileno()), os.stat(path)):
@@ -251,12 +252,14 @@ class Lock(Owner):
     """
 
     warns = True
+    _file: File | None = None
     _unlock: Callable[[], None] | None = None
 
     def __init__(
-        self, descriptor: int, path: Path, locked: str, *, shared: bool = False
+        self, file: File, path: Path, locked: str, *, shared: bool = False
     ) -> None:
         super().__init__()
+        self._file, descriptor = file, file.fileno()
         status = os.fstat(descriptor)
         self._key = status.st_dev, status.st_ino, os.getpid()
         failure = try_lock(descriptor, shared)
@@ -340,7 +343,6 @@ class FolderLock(Lock):
     """
 
     is_used = False
-    _descriptor: int | None = None
 
     def __init__(
         self, folder: FolderStore, *, shared: bool = False, warns: bool = True
@@ -353,21 +355,19 @@ class FolderLock(Lock):
         path = folder.root if held.number is None else "."
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         try:
-            self._descriptor = with_room(os.open, path, flags, dir_fd=held.number)
+            file = Descriptor(os.open, path, flags, dir_fd=held.number)
         except OSError as error:
             error.filename = folder.root
             raise
         with on_error(self.close):
             locked = "another writer%s has opened this folder; 'timeout' waits for it"
-            super().__init__(self._descriptor, folder.root, locked, shared=shared)
+            super().__init__(file, folder.root, locked, shared=shared)
             if not folder.has_its_name():
                 raise StaleDataset(folder.root)
 
     def close(self) -> None:
         """Unlock the folder."""
         self.release()
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
+        self._file = None
 
     __del__ = close

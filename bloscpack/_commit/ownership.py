@@ -155,19 +155,16 @@ def attributes_in(
             file = held.name(name) if name else held.number or held.path
             return FileAccess(file, only_access=only_access)
         try:
-            number = folder.descriptor(name)
+            found = folder.descriptor(name)
         except PermissionError:
             if _STATUS_ONLY is None:
                 raise
-            number = folder.descriptor(name, _STATUS_ONLY)
+            found = folder.descriptor(name, _STATUS_ONLY)
     except OSError as error:
         if not is_missing(error):
             raise
         return None
-    try:
-        return FileAccess(number, only_access=only_access)
-    finally:
-        os.close(number)
+    return FileAccess(found.fileno(), only_access=only_access)
 
 
 def of_another_user(found: FileAccess) -> bool:

@@ -98,11 +98,10 @@ class SharedChange(ParallelChange):
         with suppress(FileExistsError), self.store.create(stripe, mode) as fp:
             self._access.give(fp.fileno(), like, STAGING)
         try:  # NFS locks a file only for a process that may write it
-            descriptor = self.store.descriptor(stripe, FILE_FLAGS | os.O_RDWR)
+            file = self.store.descriptor(stripe, FILE_FLAGS | os.O_RDWR)
         except PermissionError:
-            descriptor = self.store.descriptor(stripe)
-        self._locks.callback(os.close, descriptor)
-        take = partial(StripeLock, descriptor, path, message % self.wait)
+            file = self.store.descriptor(stripe)
+        take = partial(StripeLock, file, path, message % self.wait)
         lock = waiting(take, self.wait)
         self._locks.callback(lock.release)
         if not lock.is_held:

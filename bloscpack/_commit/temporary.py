@@ -16,14 +16,16 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 
+from .._engine.contexts import on_error
 from .._engine.forks import Owner
+from .._storage.descriptors import Descriptor
 from .._storage.disk import disk
 from ..exceptions import StorageError
 
 # Errors of `flock` if another process has locked the file.
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 # The files of this process that have not got their final name.
-unfinished: list[TemporaryFile] = []
+unfinished: set[TemporaryFile] = set()
 
 
 class TemporaryFile(Owner):
@@ -37,25 +39,25 @@ class TemporaryFile(Owner):
         self._done = False
         # A descriptor that holds the lock until the file has its final name. Windows
         # has no such lock, and keeps others from renaming or removing an open file.
-        self._guard: int | None = None
+        self._guard: Descriptor | None = None
         while True:
             self.name, self.fp = disk.create_beside(target, mode)
-            unfinished.append(self)
-            if os.name == "nt":
-                return
-            self._guard = os.dup(self.fp.fileno())
-            # Another writer may have removed it before it was locked.
-            failure = try_lock(self._guard)
-            is_mine = failure is None or failure.errno not in LOCKED
-            if is_mine and self._has_name():
-                return
-            unfinished.remove(self)
-            # Another user may have locked it. The next writer removes a usual name; no
-            # writer looks for other names.
-            if self.name not in disk.names_beside(target) and self._has_name():
-                disk.remove(self.name)
-            self.fp.close()
-            os.close(self._guard)
+            with on_error(self.discard):
+                unfinished.add(self)
+                if os.name == "nt":
+                    return
+                self._guard = Descriptor(os.dup, self.fp.fileno())
+                # Another writer may have removed it before it was locked.
+                failure = try_lock(self._guard.fileno())
+                is_mine = failure is None or failure.errno not in LOCKED
+                if is_mine and self._has_name():
+                    return
+                unfinished.discard(self)
+                # Another user may have locked it. The next writer removes a usual name;
+                # no writer looks for other names.
+                if self.name not in disk.names_beside(target) and self._has_name():
+                    disk.remove(self.name)
+                self.fp.close()
 
     @property
     def handle(self) -> int | str:
@@ -64,7 +66,7 @@ class TemporaryFile(Owner):
 
     def _has_name(self) -> bool:
         """Return whether the name refers to the file, and not by a symbolic link."""
-        return self._guard is None or _refers_to(self.name, self._guard)
+        return self._guard is None or _refers_to(self.name, self._guard.fileno())
 
     def rename(self, target: str, *, exclusive: bool = False) -> None:
         """Close the file and rename it; it replaces the file `target`, if any.
@@ -133,12 +135,11 @@ class TemporaryFile(Owner):
 
     def _finish(self) -> None:
         self._done = True
-        unfinished.remove(self)
-        if self._guard is not None:
-            guard, self._guard = self._guard, None
+        unfinished.discard(self)
+        guard, self._guard = self._guard, None
+        if guard is not None:
             with suppress(ImportError):  # the system has no locks
-                unlocking(guard)()
-            os.close(guard)
+                unlocking(guard.fileno())()
 
 
 def remove_unfinished() -> None:
@@ -175,12 +176,10 @@ def remove_leftovers(target: str, locked: int | None = None) -> None:
 def _remove_if_unlocked(name: str, status: os.stat_result) -> None:
     access = os.O_RDWR if status.st_mode & stat.S_IWUSR else os.O_RDONLY
     safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(name, access | safely)
-    try:
-        if try_lock(descriptor) is None and _refers_to(name, descriptor):
-            disk.remove(name)
-    finally:
-        os.close(descriptor)
+    file = Descriptor(os.open, name, access | safely)
+    number = file.fileno()
+    if try_lock(number) is None and _refers_to(name, number):
+        disk.remove(name)
 
 
 def _refers_to(name: str, descriptor: int) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 from functools import partial
-from itertools import count
+from itertools import count, starmap
 from weakref import ref
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -46,19 +46,31 @@ class Descriptor:
     """An open file or folder, until nothing refers to it any more.
 
     ``number`` is None for a folder where the system has no descriptors for folders.
+
+    It is opened by a call of the system, which gets the other arguments.
+
+    Ctrl-C may raise its error before and after each step in Python. So the number is
+    put into a list, and closed, in one step. A method ``__del__`` would lose the error:
+    here it is an attribute.
     """
 
-    def __init__(self, number: int | None) -> None:
-        self.number = number
+    __slots__ = ("__del__", "number")
+
+    def __init__(
+        self, call: Callable[..., int] | None, *args: Any, **settings: Any
+    ) -> None:
+        numbers: list[int] = []
+        self.__del__: Callable[[], object] = partial(list, map(os.close, numbers))
+        self.number: int | None = None
+        if call is not None:
+            opened = partial(call, *args, **settings)
+            with_room(lambda: numbers.extend(starmap(opened, [()])))
+            self.number = numbers[0]
 
     def fileno(self) -> int:
         """Return the file descriptor."""
         assert self.number is not None
         return self.number
-
-    def __del__(self) -> None:
-        if self.number is not None:
-            os.close(self.number)
 
 
 class Reopenable:

@@ -13,12 +13,12 @@ import os
 from functools import partial
 from zlib import crc32
 
-from .descriptors import with_room
+from .descriptors import Descriptor, with_room
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
     from .._types import BinaryFile, Path
     from .folder_store import Held
@@ -92,19 +92,17 @@ class Disk:
 
         Raises `FileExistsError` if the name is taken.
         """
-
-        def opener(path: str, flags: int) -> int:
-            # O_EXCL, which "x" adds, follows no link either; this says so.
-            flags |= getattr(os, "O_NOFOLLOW", 0)
-            last, folder = _at(name)
-            return with_room(os.open, last, flags, mode, dir_fd=folder)
-
+        last, folder = _at(name)
+        # Called by `open`, with no step in Python between: see `Descriptor`.
+        opener = partial(os.open, mode=mode, dir_fd=folder)
         try:
-            # HDF5 reads what it has written.
-            return open(str(name), "x+b", opener=opener)
+            # HDF5 reads what it has written. "x" adds O_EXCL, which follows no link.
+            fp: Any = with_room(open, last, "x+b", opener=opener)
         except OSError as error:
             _show_paths(error, name)
             raise
+        fp.raw.name = str(name)
+        return fp  # type: ignore[no-any-return]
 
     def names_beside(self, target: str) -> list[str]:
         """Return the names that temporary files of `target` usually have.
@@ -150,11 +148,8 @@ class Disk:
             last, number = _at(path)
             # `path` keeps the number open until then.
             outer = "." if number is not None else os.path.dirname(last) or "."
-            folder = with_room(os.open, outer, os.O_RDONLY, dir_fd=number)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            folder = Descriptor(os.open, outer, os.O_RDONLY, dir_fd=number)
+            os.fsync(folder.fileno())
         except OSError as error:
             if error.errno not in NO_FOLDER_SYNC:
                 raise

@@ -90,14 +90,23 @@ class StaleDataset(AboutPath):
 
 
 class Held(Descriptor):
-    """An open folder, until nothing refers to it any more.
+    """An open folder, until nothing refers to it any more; see `Descriptor`.
 
     ``inside`` has folders inside of it, which are kept open with it.
     """
 
-    def __init__(self, path: str, number: int | None) -> None:
-        self.path, self.number = path, number
+    def __init__(
+        self, path: str, name: str = "", flags: int = 0, dir_fd: int | None = None
+    ) -> None:
+        self.path = path
         self.inside: dict[str, Held] = {}
+        call = os.open if name else None
+        try:
+            super().__init__(call, name, flags, dir_fd=dir_fd)
+        except PermissionError:  # perhaps this user may not list it
+            if _NAMES_ONLY is None:
+                raise
+            super().__init__(call, name, flags | _NAMES_ONLY, dir_fd=dir_fd)
 
     @cached_property
     def status(self) -> os.stat_result:
@@ -124,7 +133,7 @@ class Held(Descriptor):
                 if os.path.islink(path):
                     raise LinkFound(path)
                 return _by_path(path)
-            return Held(path, _open(last, _FLAGS | _NO_LINK, self.number))
+            return Held(path, last, _FLAGS | _NO_LINK, self.number)
         except OSError as error:
             raise self.explained(error, last) from None
 
@@ -173,17 +182,7 @@ def _by_path(path: str) -> Held:
     """Return a folder where the system can't find names in an open folder."""
     if not stat.S_ISDIR(os.stat(path).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-    return Held(path, None)
-
-
-def _open(name: str, flags: int, folder: int | None = None) -> int:
-    """Open a folder, also one that this user may not list."""
-    try:
-        return with_room(os.open, name, flags, dir_fd=folder)
-    except PermissionError:
-        if _NAMES_ONLY is None:
-            raise
-        return with_room(os.open, name, flags | _NAMES_ONLY, dir_fd=folder)
+    return Held(path)
 
 
 class FolderStore(Reopenable, Store):
@@ -235,7 +234,7 @@ class FolderStore(Reopenable, Store):
         if self._around is not None:
             held = self._around.hold().subfolder(os.path.basename(self.root))
         elif HAS_OPEN_FOLDERS:
-            held = Held(self.root, _open(self.root, _FLAGS))
+            held = Held(self.root, self.root, _FLAGS)
         else:
             held = _by_path(self.root)
         found = held.status.st_dev, held.status.st_ino
@@ -384,12 +383,12 @@ class FolderStore(Reopenable, Store):
         found = map(self.status_of, names)
         return sum(status.st_size for status in found if status is not None)
 
-    def descriptor(self, name: str, flags: int = FILE_FLAGS) -> int:
+    def descriptor(self, name: str, flags: int = FILE_FLAGS) -> Descriptor:
         """Open a file, and return its descriptor."""
         flags |= _NO_LINK
         return self._call(
             name,
-            lambda held, last: with_room(
+            lambda held, last: Descriptor(
                 os.open, held.name(last), flags, dir_fd=held.number
             ),
         )
@@ -426,17 +425,14 @@ class FolderStore(Reopenable, Store):
                     yield from entries
                 return
             try:
-                number = with_room(os.open, ".", _FLAGS, dir_fd=held.number)
+                folder = Descriptor(os.open, ".", _FLAGS, dir_fd=held.number)
             except OSError as error:
                 if not name and error.errno == errno.ENOENT:
                     raise StaleDataset(self.root) from error
                 error.filename = held.path
                 raise
-            try:
-                with with_room(os.scandir, number) as entries:
-                    yield from entries
-            finally:
-                os.close(number)
+            with with_room(os.scandir, folder.number) as entries:
+                yield from entries
         except OSError as error:
             if not is_missing(error):
                 raise
@@ -609,9 +605,8 @@ class OpenFile(Reopenable, Storage):
     def __init__(self, store: FolderStore, name: str) -> None:
         self._store: FolderStore | None = store  # None when it is closed
         self._name = name
-        number = store.descriptor(name)
-        self._held, self.path = Descriptor(number), store.path(name)
-        status = os.fstat(number)
+        self._held, self.path = store.descriptor(name), store.path(name)
+        status = os.fstat(self._held.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise NoFileFound(errno.EINVAL, "it is not a regular file", self.path)
         self.size = status.st_size
@@ -633,7 +628,7 @@ class OpenFile(Reopenable, Storage):
             raise StorageError(errno.EBADF, "the file was closed", self.path)
         text = "a writer has removed or replaced it while it was closed"
         try:
-            file = Descriptor(store.descriptor(self._name))
+            file = store.descriptor(self._name)
         except OSError as error:
             if not is_missing(error):
                 raise

@@ -13,7 +13,7 @@ import stat
 
 from ..exceptions import StorageError, UsageTypeError
 from .base import Closing, FileObjectStorage, Storage, StorageFile
-from .descriptors import Descriptor, Reopenable, read_into, with_room
+from .descriptors import Descriptor, Reopenable, read_into
 from .disk import disk
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -108,18 +108,18 @@ class NamedFile(Reopenable, Closing):
     another file that has got the name raises `StorageError`.
     """
 
-    def __init__(self, name: str, number: int, status: os.stat_result) -> None:
+    def __init__(self, name: str, file: Descriptor, status: os.stat_result) -> None:
         self.name = name
         self._path = os.path.abspath(name)
         self._identity = status.st_dev, status.st_ino
-        self._held = Descriptor(number)
+        self._held = file
         self._closed = False
         self.may_close()
 
     def _reopened(self) -> Descriptor:
         if self._closed:
             raise ValueError("read of closed file")
-        file = Descriptor(with_room(os.open, self._path, FILE_FLAGS))
+        file = Descriptor(os.open, self._path, FILE_FLAGS)
         status = os.fstat(file.fileno())
         if (status.st_dev, status.st_ino) != self._identity:
             raise StorageError(
@@ -158,14 +158,13 @@ def open_named(name: str) -> NamedFile | BinaryIO:
     """Open a file for reading: a file object, unless it can be read by offset."""
     if not hasattr(os, "preadv"):
         return disk.open(name, "rb")
-    number = with_room(os.open, name, FILE_FLAGS)
-    status = os.fstat(number)
+    file = Descriptor(os.open, name, FILE_FLAGS)
+    status = os.fstat(file.fileno())
     if stat.S_ISREG(status.st_mode):
-        return NamedFile(name, number, status)
+        return NamedFile(name, file, status)
     if stat.S_ISDIR(status.st_mode):
-        os.close(number)
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    return open(number, "rb")  # a device
+    return open(os.dup(file.fileno()), "rb")  # a device
 
 
 class LocalStorage(Storage):

@@ -60,13 +60,6 @@ def byte_sum(data: Array) -> int:
     return int(data.sum(dtype="u4"))
 
 
-class DataFile(io.FileIO):
-    """A data file, which is closed when no thread uses it any more."""
-
-    def __del__(self) -> None:
-        self.close()
-
-
 class Block:
     """The header and the data files in a folder; reads and writes rows.
 
@@ -102,7 +95,7 @@ class Block:
         self._commits_itself = commits_itself
         self._lock = threading.RLock()
         self._free = threading.Condition()
-        self._busy: Rows = []  # the rows that threads write now
+        self._busy: dict[int, tuple[int, int]] = {}  # the rows that threads write now
         self.take()
 
     # Data files
@@ -116,8 +109,10 @@ class Block:
         kept = self._files.get((number, write))
         if kept is None:
             flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
-            descriptor = self._tree.open_file(self.path(number), flags)
-            kept = FileRange(DataFile(descriptor, "r+b" if write else "rb"))
+            # Closed when no thread uses it any more.
+            file = self._tree.open_file(self.path(number), flags)
+            mode = "r+b" if write else "rb"
+            kept = FileRange(io.FileIO(file.fileno(), mode, closefd=False), file)
             if len(self._files) >= MAX_OPEN:
                 self._files.clear()
             self._files[number, write] = kept
@@ -203,15 +198,19 @@ class Block:
     @contextmanager
     def _using(self, start: int, stop: int) -> Iterator[None]:
         """Wait until no other thread writes any of the rows."""
+        thread = threading.get_ident()  # Ctrl-C may have left an entry of this thread
         with self._free:
-            while any(a < stop and start < b for a, b in self._busy):
+            while any(
+                other != thread and a < stop and start < b
+                for other, (a, b) in self._busy.items()
+            ):
                 self._free.wait()
-            self._busy.append((start, stop))
+            self._busy[thread] = start, stop
         try:
             yield
         finally:
             with self._free:
-                self._busy.remove((start, stop))
+                self._busy.pop(thread, None)
                 self._free.notify_all()
 
     def write(self, start: int, rows: Array) -> None:

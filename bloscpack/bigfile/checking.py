@@ -235,9 +235,9 @@ def _holes(tree: Tree, path: str, size: int) -> list[tuple[int, int]]:
     They begin and end at blocks of the file system.
     """
     found: list[tuple[int, int]] = []
-    descriptor = tree.open_file(path, os.O_RDONLY)
-    with open(descriptor, "rb"), suppress(AttributeError, OSError):
-        stop = 0
+    file = tree.open_file(path, os.O_RDONLY)
+    with suppress(AttributeError, OSError):
+        descriptor, stop = file.fileno(), 0
         while stop < size:
             start = os.lseek(descriptor, stop, os.SEEK_HOLE)
             if start >= size:

@@ -30,6 +30,7 @@ from .._commit.replacing import replacing
 from .._engine.forks import NamedLocks, Owner
 from .._format.rows import Rows
 from .._storage.base import naming_errors
+from .._storage.descriptors import Descriptor
 from .._storage.folder_store import NoFileFound
 from ..exceptions import DamageError, NoSuchBlock, StorageError, UsageValueError
 from . import header
@@ -174,29 +175,29 @@ class Tree:
 
     # Files
 
-    def open_file(self, path: str, flags: int) -> int:
-        """Return a descriptor of a regular file of the tree; raises `OSError`."""
+    def open_file(self, path: str, flags: int) -> Descriptor:
+        """Open a regular file of the tree; raises `OSError`."""
         is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
         model = self._access(os.path.dirname(path)) if is_new else None
         mode = 0o666 if self.limits is None else self.limits.limit(0o666, None)
         mode, flags = mode if model is None else 0o600, flags | _OPEN_FLAGS
         try:
-            descriptor = os.open(path, flags, mode)
+            file = Descriptor(os.open, path, flags, mode)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EMLINK):
                 raise
-            descriptor = os.open(self.checked(path), flags, mode)
+            file = Descriptor(os.open, self.checked(path), flags, mode)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            number = file.fileno()
+            if not stat.S_ISREG(os.fstat(number).st_mode):
                 raise NoFileFound(errno.EINVAL, "it is not a regular file", path)
             if model is not None:
-                copy_attributes(descriptor, model, owner=True, limit=self.limits)
+                copy_attributes(number, model, owner=True, limit=self.limits)
         except BaseException:
-            os.close(descriptor)
             if is_new:
                 os.unlink(path)
             raise
-        return descriptor
+        return file
 
     def remove_file(self, path: str) -> None:
         """Remove a file, if there is one."""
@@ -210,11 +211,12 @@ class Tree:
         be a hard link to a file that is none of the tree.
         """
         self.remove_file(path)
-        os.close(self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def read_text(self, path: str) -> bytes:
         """Return the content of a header or a file of attributes."""
-        with open(self.open_file(path, os.O_RDONLY), "rb") as fp:
+        file = self.open_file(path, os.O_RDONLY)
+        with open(file.fileno(), "rb", closefd=False) as fp:
             size = os.fstat(fp.fileno()).st_size
             if size > MAX_TEXT:
                 text = "a text of %d bytes is too long" % size
@@ -271,15 +273,11 @@ class Tree:
             with suppress(FileExistsError):
                 os.mkdir(path, 0o777 if limits is None else limits.limit(0o777, None))
                 if of_another_user(around):
-                    descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
-                    try:
-                        # That user may have put another folder in its place.
-                        if is_new_folder(descriptor):
-                            copy_attributes(
-                                descriptor, around, owner=True, limit=limits
-                            )
-                    finally:
-                        os.close(descriptor)
+                    found = Descriptor(os.open, path, _FOLDER_FLAGS | _OPEN_FLAGS)
+                    made = found.fileno()
+                    # That user may have put another folder in its place.
+                    if is_new_folder(made):
+                        copy_attributes(made, around, owner=True, limit=limits)
             path = self.checked(path)
             if not os.path.isdir(path):
                 raise StorageError(errno.ENOTDIR, "it is not a folder", path)
@@ -329,13 +327,12 @@ def locked_folder(path: str) -> Iterator[None]:
         except ImportError:
             yield
             return
-        descriptor, owner = os.open(path, _FOLDER_FLAGS), Owner()
+        folder, owner = Descriptor(os.open, path, _FOLDER_FLAGS), Owner()
         try:
             with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                fcntl.flock(folder.fileno(), fcntl.LOCK_EX)
             yield
         finally:
             if owner.is_here:  # closing is not enough if the process has forked
                 with suppress(OSError):
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+                    fcntl.flock(folder.fileno(), fcntl.LOCK_UN)

@@ -139,10 +139,11 @@ class WriteBuffer:
         return "'%d' %s" % (self.count, what)
 
     def __del__(self) -> None:
-        if self.count:
-            text = "'%s' was not closed: %s were not written"
-            text %= self._folder.path(), self
-            warnings.warn(text, ResourceWarning, 2, self)
+        with suppress(AttributeError):  # `__init__` has failed
+            if self.count:
+                text = "'%s' was not closed: %s were not written"
+                text %= self._folder.path(), self
+                warnings.warn(text, ResourceWarning, 2, self)
 
     def check_present(self) -> None:
         """Raise `StorageError`, and forget what waits, if the folder was removed."""
