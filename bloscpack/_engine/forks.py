@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import os
 from _thread import LockType, RLock, allocate_lock
+from functools import partial
+from weakref import ref
 
 from ..exceptions import UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any, Protocol
-    from weakref import WeakSet, WeakValueDictionary
+    from weakref import WeakValueDictionary
 
     class Renewable(Protocol):
         """An object with locks."""
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
             """Replace the locks by new ones, and repair what they guard."""
 
 
-# The objects that exist; None before the first one.
-_owners: WeakSet[Renewable] | None = None
+# The objects that exist, by `id`.
+_owners: dict[int, ref[Renewable]] = {}
 _adding = RLock()
 # The number of forks between this process and the first one.
 _nforks = 0
@@ -43,21 +45,18 @@ OTHER_PROCESS = (
 
 def renew_after_fork(owner: Renewable) -> None:
     """Let a child process call ``owner.renew_locks()`` when it starts."""
-    global _owners
-    from weakref import WeakSet  # importing it may run other threads
-
-    with _adding:
-        if _owners is None:
-            _owners = WeakSet()
-        _owners.add(owner)
+    # When it is freed, its entry is removed: `pop` gets the reference as default. A
+    # function in Python would lose the error of Ctrl-C.
+    _owners[id(owner)] = ref(owner, partial(_owners.pop, id(owner)))
 
 
 def _renew_all() -> None:
     global _adding, _nforks
     _adding = RLock()
     _nforks += 1
-    for owner in list(_owners or ()):
-        owner.renew_locks()
+    for known in list(_owners.values()):
+        if (owner := known()) is not None:
+            owner.renew_locks()
 
 
 if hasattr(os, "register_at_fork"):
