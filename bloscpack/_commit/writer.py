@@ -509,12 +509,12 @@ class LockedFolder:
         turn = self._tree.store.root, os.getpid(), get_ident()
         if turn in _TURNS:
             raise NESTED.error(tree=turn[0])
-        waiting(self._take, self.wait)
-        _TURNS.add(turn)
         try:
+            waiting(self._take, self.wait)
+            _TURNS.add(turn)
             yield self._tree
         finally:
-            _TURNS.remove(turn)
+            _TURNS.discard(turn)
             self._let_go()
             self.has_failed = False
 

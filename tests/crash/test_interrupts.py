@@ -10,6 +10,7 @@ import os
 import pytest
 from crash.interrupts import OPERATIONS, Interrupt, Trial, descriptors
 
+from bloscpack import dataset
 from bloscpack._engine.forks import ForkSafeLock
 from bloscpack._storage.descriptors import Descriptor
 
@@ -78,3 +79,24 @@ def test_locks():
         assert not lock.current.locked(), place
         places += 1
     assert places > 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_turns(tmp_path):
+    """A group that commits its members is locked for the length of a turn.
+
+    In the finalizer of the lock, Python prints the error.
+    """
+    with dataset.create_group(tmp_path / "g") as group, group.change():
+        pass
+    groups = [dataset.open(tmp_path / "g", "r+")]
+
+    def turn():
+        with groups[0]._writer.rule.holding():
+            pass
+
+    for number, place in enumerate(interrupted_everywhere(turn)):
+        groups.clear()
+        groups.append(dataset.open(tmp_path / "g", "r+"))
+        groups[0].attrs["n"] = number
+        assert {"n": number} == groups[0].attrs, place
