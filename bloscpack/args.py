@@ -576,19 +576,19 @@ def known_settings(
     UsageTypeError
         A setting is not allowed, or was given under two names.
     """
-    found = {}
+    settings = {}
     for key, value in given.items():
         name = OTHER_NAMES.get(key, key)
         if name not in fields:
             raise UsageTypeError(refusal % key + _advice_for(key, fields, others))
-        if name in found:
+        if name in settings:
             other = next(other for other in OTHER_NAMES if OTHER_NAMES[other] == name)
             raise UsageTypeError(
                 "'%s' and '%s' are names of the same setting: give one of them"
                 % (name, other)
             )
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def similar(word: str, words: Iterable[str]) -> str:
@@ -625,11 +625,11 @@ def settings_of(
         and isinstance(metadata_args, MetadataArgs)
     ):
         return blosc_args, bloscpack_args, metadata_args
-    found = known_settings(keywords, PACK_SETTINGS) if keywords else {}
+    given = known_settings(keywords, PACK_SETTINGS) if keywords else {}
     return (
-        settings_from(BloscArgs, "blosc_args", blosc_args, found),
-        settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, found),
-        settings_from(MetadataArgs, "metadata_args", metadata_args, found),
+        settings_from(BloscArgs, "blosc_args", blosc_args, given),
+        settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, given),
+        settings_from(MetadataArgs, "metadata_args", metadata_args, given),
     )
 
 
@@ -690,9 +690,9 @@ def fit_settings(
             "as keywords, or in a dictionary"
         )
     names = [key for key in keywords if OTHER_NAMES.get(key, key) in BLOSC_ARGS]
-    found = known_settings({key: keywords.pop(key) for key in names}, BLOSC_ARGS)
-    settings = settings_from(BloscArgs, "blosc_args", given, found)
-    fixed = {**known_settings(given or {}, BLOSC_ARGS), **found}
+    given_now = known_settings({key: keywords.pop(key) for key in names}, BLOSC_ARGS)
+    settings = settings_from(BloscArgs, "blosc_args", given, given_now)
+    fixed = {**known_settings(given or {}, BLOSC_ARGS), **given_now}
     if settings.typesize is None and typesizes:  # append: that of the file
         settings.typesize = fixed["typesize"] = typesizes[0]
     settings.check()

@@ -266,10 +266,10 @@ def inspect_file(
     path: Path, *, storage_options: StorageOptions | None = None, strict: bool = False
 ) -> FileInfo:
     """Return the description of a file, of the first one of several."""
-    found = inspect_files(
+    infos = inspect_files(
         path, strict=strict, only_beginning=True, storage_options=storage_options
     )
-    return found[0][0]
+    return infos[0][0]
 
 
 def inspect_files(
@@ -289,26 +289,26 @@ def inspect_files(
     finds_end = not (only_beginning or is_url(path))
 
     def read(fp: Seekable, check: Check) -> list[tuple[FileInfo, FormatError | None]]:
-        found: list[tuple[FileInfo, FormatError | None]] = []
+        infos: list[tuple[FileInfo, FormatError | None]] = []
         start, cursor = 0, Cursor(fp, to_end=True)
         while True:
             try:
                 item = _FileAt(cursor, start, strict, finds_end)
             except FormatError as error:
-                if not (found and lenient):
+                if not (infos and lenient):
                     raise
                 error.message = "behind it, from byte %d on: %s" % (
                     start,
                     error.message,
                 )
-                return [*found[:-1], (found[-1][0], error)]
+                return [*infos[:-1], (infos[-1][0], error)]
             if item.damage is not None and not lenient:
                 raise item.damage
             # No digest covers these bytes: check that no writer changed the file.
             check(item.beginning.header)
-            found.append((item.info(shown_name(path)), item.damage))
+            infos.append((item.info(shown_name(path)), item.damage))
             if not item.is_followed:
-                return found
+                return infos
             start += cursor.position
             cursor = cursor.following()
 

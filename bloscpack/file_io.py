@@ -213,10 +213,10 @@ class CompressedFPSource(SectionsSource):
         The thread that needs a chunk reads it, if the file can be read at positions.
         """
         if self._range is None:
-            found = super().frames()
+            frames = super().frames()
         else:
-            found = chunks.frames_of(self._cursor, self.bloscpack_header, self.limits)
-        for frame in found:
+            frames = chunks.frames_of(self._cursor, self.bloscpack_header, self.limits)
+        for frame in frames:
             if self._range is not None:
                 frame.read = self._read
             self._last = frame
@@ -792,10 +792,10 @@ def _read_at_once(
     None for every other file, if there are more than `most` plain bytes, and for a
     damaged file: reading it step by step raises the error.
     """
-    found = chunks.only_chunk(data)
-    if found is None:
+    parts = chunks.only_chunk(data)
+    if parts is None:
         return None
-    header, section, chunk, known = found
+    header, section, chunk, known = parts
     if known.nbytes > most:
         return None
     try:
@@ -840,9 +840,9 @@ def unpack_to_path(
             storage_options=storage_options,
         ) as out_fp:
             if is_usual and (data := short_content(in_fp)) is not None:
-                found = _read_at_once(data, WORTH_NO_COPY)
-                if found is not None:
-                    header, metadata, plain = found
+                parts = _read_at_once(data, WORTH_NO_COPY)
+                if parts is not None:
+                    header, metadata, plain = parts
                     check(header)
                     write_all(out_fp, plain)
                     return metadata
@@ -904,9 +904,9 @@ def unpack_fp_to_fp(
             check(header)
         if behind is None:
             break
-        found = source.peek_behind(len(MAGIC))
-        if not joins or found != MAGIC:
-            behind(found)
+        behind_it = source.peek_behind(len(MAGIC))
+        if not joins or behind_it != MAGIC:
+            behind(behind_it)
             break
         source = source.following()
     return first.metadata
@@ -1069,9 +1069,9 @@ def unpack_bytes_from_bytes(
     limits = effective_limits(limits)
     is_usual = may_read_at_once(nthreads, progress, limits)
     if is_usual and isinstance(bytes_, bytes) and len(bytes_) < WORTH_NO_COPY:
-        found = _read_at_once(bytes_)
-        if found is not None:
-            _, metadata, plain = found
+        parts = _read_at_once(bytes_)
+        if parts is not None:
+            _, metadata, plain = parts
             return plain, metadata
     source = CompressedBytesSource(bytes_, limits=limits)
     return _unpack_bytes(source, nthreads, progress)

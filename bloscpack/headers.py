@@ -441,9 +441,9 @@ def check_magic(buffer_: bytes, size: int | None = None) -> None:
     message = "the magic marker %r is missing from the bloscpack header, "
     message += "instead we found: %r"
     message %= MAGIC, bytes(buffer_[:4])
-    found = name_format(buffer_, size)
-    if found is not None:
-        message += "; this is " + found
+    other = name_format(buffer_, size)
+    if other is not None:
+        message += "; this is " + other
     raise _not_readable(message, buffer_, size)
 
 

@@ -188,12 +188,12 @@ class GridSource(PlainSource):
         chunk = self._grid.chunk
         for number in range(self._grid.nchunks):
             box = self._grid.box(number)
-            found = _raw(numpy.ascontiguousarray(self._read(box)))
-            if found.shape != chunk and self._padded:
-                padded = numpy.zeros(chunk, found.dtype)
-                padded[_inside(box)] = found
-                found = padded
-            plain: memoryview = found.reshape(-1).view("u1").data
+            items = _raw(numpy.ascontiguousarray(self._read(box)))
+            if items.shape != chunk and self._padded:
+                padded = numpy.zeros(chunk, items.dtype)
+                padded[_inside(box)] = items
+                items = padded
+            plain: memoryview = items.reshape(-1).view("u1").data
             yield plain
 
 
@@ -424,12 +424,12 @@ def pack_items(
         )
         if not chosen:
             settings = {**settings, "checksum": DEFAULT_SHARD_CHECKSUM}
-    found = settings_of(blosc_args, bloscpack_args, metadata_args, settings)
-    if found[0] is blosc_args:  # the object of the caller stays unchanged
-        found = found[0].copy(), *found[1:]
-    found[0].typesize = typesize_of(array.dtype)
+    args = settings_of(blosc_args, bloscpack_args, metadata_args, settings)
+    if args[0] is blosc_args:  # the object of the caller stays unchanged
+        args = args[0].copy(), *args[1:]
+    args[0].typesize = typesize_of(array.dtype)
     sizes = calculate_nchunks(nbytes, size)
-    pack(source, sink, *sizes, described, *found, nthreads=nthreads, progress=progress)
+    pack(source, sink, *sizes, described, *args, nthreads=nthreads, progress=progress)
 
 
 def as_shard(
@@ -444,43 +444,43 @@ def as_shard(
     few rows, unless the caller has chosen the chunk size. A shard has an offset table.
     The blocks of a large one can be read alone, if they take little more space.
     """
-    found, goal = dict(settings), goal_of(settings.get("auto"))
+    fitted, goal = dict(settings), goal_of(settings.get("auto"))
     args = settings_from(
-        BloscpackArgs, "bloscpack_args", found.get("bloscpack_args"), found
+        BloscpackArgs, "bloscpack_args", fitted.get("bloscpack_args"), fitted
     )
-    chunk_size = found.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
-    grid, chunks = None, found.pop("chunks", None)
+    chunk_size = fitted.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
+    grid, chunks = None, fitted.pop("chunks", None)
     if chunks is not None:
         array, chunk_size, grid = _cut(array, chunk_size, chunks)
     source = PlainNumpySource(array)
     is_given = not isinstance(chunk_size, NotGiven)
     even = not is_given and (least or goal)
-    given = found.pop("blosc_args", None)
-    chunk_size, found["blosc_args"] = _fitted(source, chunk_size, given, found)
-    found.update(chunk_size=chunk_size, shard=False)
+    given = fitted.pop("blosc_args", None)
+    chunk_size, fitted["blosc_args"] = _fitted(source, chunk_size, given, fitted)
+    fitted.update(chunk_size=chunk_size, shard=False)
     nbytes = parse_chunk_size(chunk_size)
-    if goal and source.size > LARGE and not found["blosc_args"].blocksize:
+    if goal and source.size > LARGE and not fitted["blosc_args"].blocksize:
         from ._format.automatic import Setting, blocksize_for_parts
 
-        chosen, sample = found["blosc_args"], (source.read, source.size)
+        chosen, sample = fitted["blosc_args"], (source.read, source.size)
         kind = chosen.cname, chosen.clevel, int(chosen.shuffle), chosen.typesize
         chosen.blocksize = blocksize_for_parts(Setting(*kind, nbytes), nbytes, sample)
     if grid is not None:
-        del found["chunk_size"]
-        found["chunks"] = grid.chunk
+        del fitted["chunk_size"]
+        fitted["chunks"] = grid.chunk
         with suppress(DoesNotFit):
-            found["shard"] = args.offsets and bool(shard_of(array, grid))
-        return array, found
+            fitted["shard"] = args.offsets and bool(shard_of(array, grid))
+        return array, fitted
     if not args.offsets:
-        return source.ndarray, found
+        return source.ndarray, fitted
     with suppress(DoesNotFit):
         size = row_nbytes(array)
         rows = rows_for(array, source.metadata["order"], chunk_size)
         if even and len(array) > rows:
             rows = len(array) // -(-len(array) // rows)
         rows = max(1, min(rows, max(len(array), least // size)))
-        found.update(chunk_size=rows * size, shard=True)
-    return source.ndarray, found
+        fitted.update(chunk_size=rows * size, shard=True)
+    return source.ndarray, fitted
 
 
 def typesize_of(dtype: DType) -> int:
@@ -696,10 +696,8 @@ def unpack_ndarray_from_file(
         ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
         return ndarray, user_metadata(source.metadata)
 
-    found = read_snapshot(
-        filename, read, storage_options=storage_options, limits=limits
-    )
-    return found if return_metadata else found[0]
+    pair = read_snapshot(filename, read, storage_options=storage_options, limits=limits)
+    return pair if return_metadata else pair[0]
 
 
 @overload
@@ -747,11 +745,11 @@ def _short_array(data: bytes, check: Check) -> Array | None:
 
     `check` is called with the header.
     """
-    found = only_chunk(data)
-    if found is None or not 0 < len(found[1]) <= LONGEST_SECTION:
+    parts = only_chunk(data)
+    if parts is None or not 0 < len(parts[1]) <= LONGEST_SECTION:
         return None
-    check(found[0])
-    _, section, chunk, header = found
+    check(parts[0])
+    _, section, chunk, header = parts
     try:
         description = _description_in(section)
         if description.grid is not None or description.nbytes != header.nbytes:

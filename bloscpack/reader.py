@@ -145,13 +145,13 @@ class Reader:
                 "the step between rows must be at least 1, not %d" % rows.step
             )
         with self._array(nthreads) as array:
-            found: Array = array[rows]
-            return found
+            items: Array = array[rows]
+            return items
 
     def _array(self, nthreads: int | None) -> LazyArray:
         """Return the array in the file; raise `UsageError` if it has no rows."""
         storage = self._file.state.storage
-        found = open_ndarray(storage, cache_nbytes=0, nthreads=nthreads)
-        if not found.shape:
+        lazy = open_ndarray(storage, cache_nbytes=0, nthreads=nthreads)
+        if not lazy.shape:
             raise UsageError("an array of shape () has no rows")
-        return found
+        return lazy

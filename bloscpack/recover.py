@@ -343,13 +343,13 @@ class _ArchiveSaver:
 
     def _choose_arrays(self) -> dict[str, str]:
         """Return the members with chunks of the arrays that can be in one archive."""
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for name in self._members:
             array = array_of(name)
-            if array is not None and array not in found:
-                found[array] = name
-        groups = parents_of(found)
-        return {array: name for array, name in found.items() if array not in groups}
+            if array is not None and array not in names:
+                names[array] = name
+        groups = parents_of(names)
+        return {array: name for array, name in names.items() if array not in groups}
 
     def _copy(self, member: FoundMember) -> None:
         """Copy a member that is no part of a saved array, if its checksum is right."""
@@ -396,16 +396,16 @@ class _ArchiveSaver:
         recovery.include(plan.recovery, name, member.start)
         self._most -= plan.recovery.nbytes - plan.recovery.report.nbytes_intact
         recovery.narrays += 1
-        found, has_checksum = whole_file(self._spool), plan.header.checksum == CHECKSUM
+        saved, has_checksum = whole_file(self._spool), plan.header.checksum == CHECKSUM
         if name.endswith(BLP) or not is_shard(plan.metadata) or not has_checksum:
-            self._writer.add_copy(array + BLP, found, found.size)
+            self._writer.add_copy(array + BLP, saved, saved.size)
             return
         grid = array_found.shard
         if grid is None:
             rows, slots = shard_rows(plan.metadata) or 1, count_slots(plan.header)
             grid = Grid.of_rows(array_found.shape, rows, slots)
         shard = array + "/c" + "/0" * len(grid.shape)
-        self._writer.add_copy(shard, found, found.size)
+        self._writer.add_copy(shard, saved, saved.size)
         new = ArrayDocument(array_found.dtype, grid)
         if _describes(content, new):
             self._writer.add_copy(document_name(array), MemoryStorage(content))
@@ -424,8 +424,8 @@ def _describes(content: bytes, new: ArrayDocument) -> bool:
         old = decode_array(parse_json(content))
     except (ValueError, FormatError, AttributeError, TypeError):
         return False
-    found = [(d.dtype, d.grid.shape, d.grid.chunk, d.grid.slots) for d in (old, new)]
-    return found[0] == found[1]
+    pair = [(d.dtype, d.grid.shape, d.grid.chunk, d.grid.slots) for d in (old, new)]
+    return pair[0] == pair[1]
 
 
 def recover(
@@ -490,11 +490,11 @@ def recover(
         with replacing(
             out_file, sync, like, access=True, storage_options=storage_options
         ) as out_fp:
-            found = recover_fp(
+            recovered = recover_fp(
                 fp, out_fp, fill=value, drop=drop, nthreads=nthreads, progress=progress
             )
             check(None)
-            return found
+            return recovered
 
     recovery = read_snapshot(
         damaged,

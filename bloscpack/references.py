@@ -193,8 +193,8 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
     # Zarr has no long doubles, and no fields that are arrays or structures, or that
     # have titles.
     if not dtype.itemsize or any(
-        found.char in LONG_DOUBLES or found.shape or found.names or len(more) > 1
-        for found, *more in fields
+        field.char in LONG_DOUBLES or field.shape or field.names or len(more) > 1
+        for field, *more in fields
     ):
         raise _unfit(file, "Zarr has no data type for the dtype %s" % dtype)
     checksum = opened.header.checksum

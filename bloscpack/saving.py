@@ -223,14 +223,14 @@ def load(
     fp: Any = file if hasattr(file, "read") and not _is_buffer(file) else None
     begin = fp.tell() if fp is not None and is_seekable(fp) else 0
     try:
-        found: tuple[Any, Json]
+        pair: tuple[Any, Json]
         if fp is not None:
-            found = _load_next(fp, nthreads, limits)
+            pair = _load_next(fp, nthreads, limits)
         elif isinstance(file, (str, os.PathLike)):
-            found = unpack_ndarray_from_file(file, return_metadata=True, **options)
+            pair = unpack_ndarray_from_file(file, return_metadata=True, **options)
         else:
             with open_ndarray(file, cache_nbytes=0, whole=True, **options) as lazy:
-                found = lazy.read(), lazy.metadata
+                pair = lazy.read(), lazy.metadata
     except IsADirectoryError as error:
         error.strerror = "It is a folder: bloscpack.dataset.open reads a dataset"
         raise
@@ -243,10 +243,10 @@ def load(
         if archive is None:
             raise
         metadata = archive.metadata  # loading all arrays may close the archive
-        found = load_arrays(archive, begin), metadata
+        pair = load_arrays(archive, begin), metadata
         if fp is not None:
             fp.seek(0, os.SEEK_END)
-    return found if return_metadata else found[0]
+    return pair if return_metadata else pair[0]
 
 
 def _is_buffer(file: object) -> bool:

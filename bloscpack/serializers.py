@@ -174,14 +174,14 @@ def check_names(value: object) -> None:
     """
     rest = [value]
     while rest:
-        found = rest.pop()
-        if isinstance(found, dict):
-            if {*map(type, found)} - {str}:
-                _check_keys(found)
-            found = found.values()
-        elif not isinstance(found, (list, tuple)):
+        item = rest.pop()
+        if isinstance(item, dict):
+            if {*map(type, item)} - {str}:
+                _check_keys(item)
+            item = item.values()
+        elif not isinstance(item, (list, tuple)):
             continue
-        rest.extend(each for each in found if isinstance(each, (dict, list, tuple)))
+        rest.extend(each for each in item if isinstance(each, (dict, list, tuple)))
 
 
 def _check_keys(value: dict[object, object]) -> None:
@@ -221,10 +221,10 @@ def has_more_values(text: bytes, limit: int) -> bool:
         start = text.find(b'"', end)
         if start < 0:
             return count + _count_separators(text[end:]) > limit
-        found = _count_separators(text[end:start])
-        if not found and end:
+        nseparators = _count_separators(text[end:start])
+        if not nseparators and end:
             return False  # two strings without anything in between
-        count += found
+        count += nseparators
         end = text.find(b'"', start + 1) + 1
         if not end:
             return False

@@ -98,14 +98,14 @@ def savez(
     (['arr_0', 'ones'], [1.0, 1.0])
     """
     check_is_path(file, "savez(file, *arrays, **named)", or_object=True)
-    found = {"arr_%d" % i: array for i, array in enumerate(arrays)}
-    twice = [name for name in named if name in found]
+    by_name = {"arr_%d" % i: array for i, array in enumerate(arrays)}
+    twice = [name for name in named if name in by_name]
     if twice:
         raise UsageValueError(
             "the name '%s' was given, and an array without a name has it" % twice[0]
         )
-    found.update(named)
-    write_arrays(file, found, ArchiveSettings(settings))
+    by_name.update(named)
+    write_arrays(file, by_name, ArchiveSettings(settings))
 
 
 def write_arrays(
@@ -168,10 +168,10 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
     def metadata(self) -> Json:
         """The metadata that `save` got for all arrays; None without any."""
         self._check_open()
-        found = self._file.json(ZARR_JSON).get("attributes")
-        if isinstance(found, dict):
-            found = {key: found[key] for key in found if key != MEMBERS}
-        return found or None
+        attributes = self._file.json(ZARR_JSON).get("attributes")
+        if isinstance(attributes, dict):
+            attributes = {key: attributes[key] for key in attributes if key != MEMBERS}
+        return attributes or None
 
     def __repr__(self) -> str:
         shown = _shown(self._file.arrays)

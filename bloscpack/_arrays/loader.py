@@ -446,9 +446,9 @@ class ChunkLoader(ChunkSource):
         runs: Sequence[tuple[int, int]],
     ) -> bool:
         """Use runs of blocks in memory; return whether all of them are there."""
-        found = [self._cache.get((*key, *run)) for run in runs]
+        kept = [self._cache.get((*key, *run)) for run in runs]
         memory = self._cache.memory(row.header.nbytes)
-        for (first, _), plain in zip(runs, found, strict=True):
+        for (first, _), plain in zip(runs, kept, strict=True):
             if plain is None:
                 return False
             start = first * row.header.blocksize
@@ -475,14 +475,14 @@ def _fetch_blocks(file: BlockFile, plans: Sequence[BlockPlan]) -> dict[int, Bloc
     chunks = ((0, start, stop, stop - start) for start, stop in spans)
     if len(requests) > sum(1 for _ in plan_runs(chunks, None, True)):
         return {}
-    found: dict[int, BlockBytes] = {}
+    fetched: dict[int, BlockBytes] = {}
     contents = file.read_many([(run.offset, run.stop) for run in requests])
     for run, content in zip(requests, contents, strict=True):
         for i, start, stop, _ in run.chunks:
             number, low = keys[i]
             part = content[start - run.offset : stop - run.offset]
-            found.setdefault(number, {})[low] = part
-    return found
+            fetched.setdefault(number, {})[low] = part
+    return fetched
 
 
 # The cache
@@ -544,10 +544,10 @@ class ChunkCache:
         latest = self.latest
         if latest.key != key or size not in (-1, latest.size):
             return None
-        found = latest.view(latest.size)
+        part = latest.view(latest.size)
         if briefly:
-            return found
-        plain = bytes(found)
+            return part
+        plain = bytes(part)
         self.put(key, plain)
         return plain
 

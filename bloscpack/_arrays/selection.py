@@ -1,7 +1,7 @@
 """What an index of an array selects, and which part of which chunk holds it.
 
-Flow: an index of NumPy → the positions on each axis (`Selection`) → for each chunk, the
-index of its items in the result and in the chunk (`Selection.parts`).
+Flow: an index of NumPy → the positions on each axis (`AxisSelection`) → for each chunk,
+the index of its items in the result and in the chunk (`AxisSelection.parts`).
 
 The index means what NumPy defines. Errors are those of NumPy, raised by NumPy: it gets
 the same index for an array of the same shape whose items have no bytes.
@@ -40,7 +40,7 @@ class Outer(tuple[object, ...]):
     """An index of which each entry selects on its axis by itself, as in ``oindex``."""
 
 
-class Selection:
+class AxisSelection:
     """The items that an index selects of an array of a shape.
 
     Selected items are *collected* in an array that has an axis for each axis of the
@@ -180,15 +180,15 @@ class Selection:
         self._moved = [split.index(dim) for dim in self._dims if dim in split]
         self._is_moved = self._moved != list(range(len(split)))
 
-    def with_inner(self, inner: Shape) -> Selection:
+    def with_inner(self, inner: Shape) -> AxisSelection:
         """Return the same selection of an array that has more axes behind, in full."""
         if not inner:
             return self
-        found, ndim = copy(self), len(self.axes)
-        found.axes = [*self.axes, *map(range, inner)]
-        found.others = [*self.others, *range(ndim, ndim + len(inner))]
-        found.counts = self.counts + inner
-        return found
+        larger, ndim = copy(self), len(self.axes)
+        larger.axes = [*self.axes, *map(range, inner)]
+        larger.others = [*self.others, *range(ndim, ndim + len(inner))]
+        larger.counts = self.counts + inner
+        return larger
 
     def in_order(self, items: Any) -> Any:
         """Return a view of collected items with ascending ranges, as `parts` has them.
@@ -238,8 +238,8 @@ class Selection:
         if self._is_moved:
             items = items.reshape([self._split[i] for i in self._moved])
             items = items.transpose(numpy.argsort(self._moved))
-        found: Array = self.in_order(items.reshape(self.counts))
-        return found
+        ordered: Array = self.in_order(items.reshape(self.counts))
+        return ordered
 
     def parts(self, grid: Grid) -> list[Part]:
         """Return the parts of the chunks of a grid, by ascending number.
@@ -262,11 +262,11 @@ class Selection:
             # A grid of a huge array may have more chunks than an integer of NumPy.
             is_huge = grid.nshards * grid.slots > numpy.iinfo(numpy.intp).max
             kind = numpy.dtype(object if is_huge else numpy.intp)
-            found: Array = numpy.zeros(self.counts[0], kind)
+            numbers: Array = numpy.zeros(self.counts[0], kind)
             for i in self.joint:
                 index = numpy.asarray(self.axes[i]) // grid.chunk[i]
-                found += number_of(i, index.astype(kind, copy=False))
-            for number, to in _grouped(found):
+                numbers += number_of(i, index.astype(kind, copy=False))
+            for number, to in _grouped(numbers):
                 of = [
                     numpy.asarray(self.axes[i])[to] % grid.chunk[i] for i in self.joint
                 ]
@@ -422,10 +422,10 @@ def _cut(axis: Axis, size: int) -> Iterator[tuple[int, Index, Index]]:
     if not isinstance(axis, range):
         numbers, inside = numpy.divmod(axis, size)
         for index, of in _grouped(numbers):
-            found = inside[of]
-            is_one = len(found) == 1  # NumPy copies a slice faster
-            first = int(found[0])
-            yield index, of, slice(first, first + 1, 1) if is_one else found
+            positions = inside[of]
+            is_one = len(positions) == 1  # NumPy copies a slice faster
+            first = int(positions[0])
+            yield index, of, slice(first, first + 1, 1) if is_one else positions
         return
     start, step, count, i = axis.start, axis.step, len(axis), 0
     while i < count:
@@ -461,12 +461,12 @@ def outer(index: tuple[Index, ...], njoint: int = 0) -> tuple[Index, ...]:
     NumPy would combine the items of several arrays. The first `njoint` entries are
     arrays that select on one axis of the result together.
     """
-    found: list[Index] = []
+    entries: list[Index] = []
     nleft = len(index) - njoint  # axes behind the one of the entry
     for number, entry in enumerate(index):
         if number >= njoint:
             nleft -= 1
         if isinstance(entry, slice):
             entry = numpy.arange(entry.start, entry.stop, entry.step or 1)
-        found.append(entry.reshape((-1, *[1] * nleft)))
-    return tuple(found)
+        entries.append(entry.reshape((-1, *[1] * nleft)))
+    return tuple(entries)

@@ -165,9 +165,9 @@ class ChunkSource(ChunkSpans, ABC):
 
         def use(number: int, plain: memoryview) -> None:
             begin = self.span(number)[0]
-            found = plain[max(start - begin, 0) : stop - begin]
+            part = plain[max(start - begin, 0) : stop - begin]
             position = max(begin - start, 0)
-            view[position : position + len(found)] = found
+            view[position : position + len(part)] = part
 
         self.load(numbers, use, room=room, needs=needs)
         return stop - start

@@ -139,8 +139,8 @@ class ArchiveChecker:
             message = message % len(others) + "writes; this is the first"
             at = others[0].header_offset
             self._add("fields", others[0].orig_filename, message, True, offset=at)
-        found = file.storage.read_at(file.start, file.storage.size - file.start)
-        if found != encode_directory(usual, file.start - file.shift):
+        directory = file.storage.read_at(file.start, file.storage.size - file.start)
+        if directory != encode_directory(usual, file.start - file.shift):
             message = "the directory has other fields than savez writes"
             self._add("fields", None, message, True, offset=file.start)
 
@@ -280,10 +280,10 @@ def find_members(storage: Storage) -> Iterator[FoundMember]:
     budget, limit = 2 * storage.size, 0
     cut_off: FoundMember | None = None
     for at in merge(sorted(entries), _signatures(storage)):
-        found = _member_at(storage, at, entries.get(at)) if limit <= at < end else None
-        if found is None:
+        parts = _member_at(storage, at, entries.get(at)) if limit <= at < end else None
+        if parts is None:
             continue
-        name, other, header = found
+        name, other, header = parts
         if cut_off is not None:
             yield cut_off._replace(stop=at)
             cut_off = None
@@ -326,8 +326,8 @@ def _member_at(
     storage: Storage, at: int, info: ZipInfo | None
 ) -> tuple[str, str, LocalHeader] | None:
     """Return name, other name and local header of a member; `info` is its entry."""
-    found = find_local(storage.read_at(at, MAX_FOUND), at)
-    other, header = ("", None) if found is None else found
+    local = find_local(storage.read_at(at, MAX_FOUND), at)
+    other, header = ("", None) if local is None else local
     if header is not None and (info is None or other == info.orig_filename):
         return other, "", header
     if info is None:

@@ -171,19 +171,19 @@ class Evidence:
         ahead = range(min(NCOMPARED, len(chain) - i))
         near = bisect_left(self.entries, offset)
         rarest: list[int] = []
-        found, before = {near - 1, near}, 0
+        candidates, before = {near - 1, near}, 0
         for k in ahead:
             numbers = self.numbers_of.get(chain.extent_of(i + k), [])
             if numbers and not 0 < len(rarest) <= len(numbers):
                 rarest, before = numbers, k
             unlike = not numbers and self.is_whole
             if unlike or self.is_marked(chain.sizes[i + k]):
-                found.add(last - k)
+                candidates.add(last - k)
         if rarest:
             begin = max(0, bisect_left(rarest, near) - MAX_PLACES // 2)
-            found.update(n - before for n in rarest[begin : begin + MAX_PLACES])
+            candidates.update(n - before for n in rarest[begin : begin + MAX_PLACES])
         ranked = []
-        for n in (n for n in found if 0 <= n <= last):
+        for n in (n for n in candidates if 0 <= n <= last):
             total = 2 * sum(self.fits(chain, i + k, n + k) for k in ahead)
             at = self.entries[n : n + NCOMPARED], chain.offsets[i : i + NCOMPARED]
             total += sum(map(int.__eq__, *at))
@@ -224,8 +224,8 @@ def _with_table(storage: Storage, sections: Sections, stop: int) -> Sections:
     if rest or not start < first <= stop:
         return sections
     size = min(first - start, MAX_TABLE_NBYTES)
-    found = decode_offsets(storage.read_at(start, size))
-    entries = [*takewhile(lambda entry: entry > 0, found)]
+    offsets = decode_offsets(storage.read_at(start, size))
+    entries = [*takewhile(lambda entry: entry > 0, offsets)]
     table = OffsetTable(entries, start, nentries - len(entries))
     return sections._replace(table=table, first=first)
 
@@ -310,10 +310,10 @@ def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int |
     counts: Counter[int] = Counter()
     for chain in chains:
         counts.update(chain.sizes)
-    found = chains[-1].sizes[-1]
+    size_at_end = chains[-1].sizes[-1]
     at_end = chains[-1].stop == scan.storage.size
-    if last is None and at_end and found <= (size or 0):
-        last = found
+    if last is None and at_end and size_at_end <= (size or 0):
+        last = size_at_end
     if size in counts and counts.keys() <= {size, last}:
         return size, last  # sound files take this way
     extents = {stop - start for start, stop in pairwise(sections.table.known)}
@@ -324,16 +324,16 @@ def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int |
             weights[nbytes] += nbytes * (NAMED_WEIGHT if is_named else 1)
     usual = max(weights, key=weights.__getitem__)
     others = [n for n, count in counts.items() if n < usual and count == 1]
-    if sections.stated_last_chunk is None and found == usual and len(others) == 1:
+    if sections.stated_last_chunk is None and size_at_end == usual and len(others) == 1:
         last = others[0]
     if size is None:
-        return usual, found if last is None else last
+        return usual, size_at_end if last is None else last
     if size in counts and usual in (size, last):
         return size, last
-    if at_end and found == last and counts.total() == 1:
+    if at_end and size_at_end == last and counts.total() == 1:
         return size, last  # the only chunk found may be the last one
     if last is not None and all(chain.sizes[-1] != last for chain in chains):
-        last = found
+        last = size_at_end
     return usual, last
 
 
@@ -364,8 +364,8 @@ class ChunkGeometry(NamedTuple):
         nlost = self.nchunks - 1 - sizes.total()
         if self.last_chunk is None or (nlost and self.chunk_size is None):
             return None
-        found = sum(size * count for size, count in sizes.items())
-        return found + nlost * (self.chunk_size or 0) + self.last_chunk
+        known = sum(size * count for size, count in sizes.items())
+        return known + nlost * (self.chunk_size or 0) + self.last_chunk
 
     @property
     def row_nbytes(self) -> int:
@@ -405,13 +405,13 @@ class ChunkGeometry(NamedTuple):
         if grid is None or not first < stop <= grid.nchunks:
             return None
         low, high = grid.box(first), grid.box(stop - 1)
-        found: list[Pair] = []
+        pairs: list[Pair] = []
         differs = False
         for a, b, n in zip(low, high, grid.shape, strict=True):
             # Behind the first axis along which they differ, they may be anywhere.
-            found.append((0, n) if differs else (a.start, b.stop))
+            pairs.append((0, n) if differs else (a.start, b.stop))
             differs = differs or a != b
-        return tuple(found)
+        return tuple(pairs)
 
     def location(
         self, first: int, stop: int

@@ -137,15 +137,15 @@ class Inspection:
         self._check()
 
     def _check_checksum(self, header: BloscpackHeader) -> None:
-        found, stated = self.checksum, header.checksum_impl
+        used, stated = self.checksum, header.checksum_impl
         # The headers of versions 0 and 1 do not state a checksum.
         offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
-        if found is not stated:
-            why = "by the digests" if found.size else "as there are no digests"
+        if used is not stated:
+            why = "by the digests" if used.size else "as there are no digests"
             message = "expected the checksum '%s', %s, found '%s'"
-            message %= found.name, why, stated.name
+            message %= used.name, why, stated.name
             self.report.add("header", "checksum", message, offset=offset)
-        if not found.size:
+        if not used.size:
             message = "there are no digests: damage is found only where Blosc fails"
             offset = offset if header.format_version >= 2 else 0
             self.report.note("header", "no-checksum", message, offset=offset)
@@ -171,8 +171,8 @@ class Inspection:
             return sha256(self.storage.read_at(start, stop - start)).digest()
 
         scan, evidence = self.scan, self.evidence
-        found = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
-        return number_chunks(found[0], evidence, key_of, doubtful=found[1])
+        remaining = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
+        return number_chunks(remaining[0], evidence, key_of, doubtful=remaining[1])
 
     def _extents_between(self, size: int) -> Iterator[tuple[int | None, int]]:
         """Yield the extent in front of each chain, and the one behind the last.
@@ -186,13 +186,13 @@ class Inspection:
 
     def _examine_damaged(self) -> list[DamagedChunk]:
         """Return the damaged chunks between the chains, each with its problem."""
-        found: list[DamagedChunk] = []
+        examined: list[DamagedChunk] = []
         for start, stop in self._extents_between(self.storage.size):
-            room = MAX_DAMAGED_EXAMINED - len(found)
+            room = MAX_DAMAGED_EXAMINED - len(examined)
             if room and start is not None and start < stop:
                 damaged = self.scan.damaged_chunks(start, stop)[:room]
-                found += map(self.scan.diagnosed, damaged)
-        return found
+                examined += map(self.scan.diagnosed, damaged)
+        return examined
 
     @cached_property
     def proof(self) -> Proof:
@@ -211,12 +211,12 @@ class Inspection:
         """Return where a packed file begins between or behind the chunks, if any."""
         for start, stop in self._extents_between(self._all.size):
             # If the end of the sections is unknown, this may be the file's own header.
-            found = None if start is None else find_header(self._all, start, stop)
-            while found is not None:
-                before = max(0, found - MAX_RECORD_HEAD)
-                if RECORD_MAGIC not in self._all.read_at(before, found - before):
-                    return found
-                found = find_header(self._all, found + 1, stop)
+            second = None if start is None else find_header(self._all, start, stop)
+            while second is not None:
+                before = max(0, second - MAX_RECORD_HEAD)
+                if RECORD_MAGIC not in self._all.read_at(before, second - before):
+                    return second
+                second = find_header(self._all, second + 1, stop)
         return None
 
     # The report: all findings, in the order of the file
@@ -405,8 +405,8 @@ class Inspection:
     def _check_offsets(self, first: int, chain: Chain) -> None:
         """Compare the offset table with the offsets of the chunks."""
         entries = array("q", self.sections.table.entries[first : first + len(chain)])
-        found = chain.offsets[: len(entries)]
-        if entries == found:
+        true_offsets = chain.offsets[: len(entries)]
+        if entries == true_offsets:
             return
         if entries.count(FREE) == len(entries):
             message = "the writer did not finish: it left the table empty"
@@ -414,7 +414,7 @@ class Inspection:
             return
         single = []
         number = first
-        pairs = zip(found, entries, strict=True)
+        pairs = zip(true_offsets, entries, strict=True)
         for distance, run in groupby(at - entry for at, entry in pairs):
             count = len(list(run))
             if distance and count > 1:
@@ -430,7 +430,7 @@ class Inspection:
         for count, i in enumerate(single[:ENTRIES_KEPT], 1):
             message = (
                 "the offset table says that chunk %d starts at byte %d, but it starts "
-                "at byte %d" % (i, entries[i - first], found[i - first])
+                "at byte %d" % (i, entries[i - first], true_offsets[i - first])
             )
             more = len(single) - count
             if count == ENTRIES_KEPT and more:  # the last finding is about all others

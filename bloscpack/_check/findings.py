@@ -61,10 +61,10 @@ class Record:
 
     def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
-        found = {name: getattr(self, name) for name in (*vars(self), *self.derived)}
+        values = {name: getattr(self, name) for name in (*vars(self), *self.derived)}
         return {
             name: _as_json(value)
-            for name, value in found.items()
+            for name, value in values.items()
             if value is not None or name not in self.optional
         }
 

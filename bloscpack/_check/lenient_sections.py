@@ -221,18 +221,18 @@ def _read_metadata(
         message = "expected the digest %s (%s), found %s"
         message %= expected.hex(), checksum.name, digest.hex()
         report.add("metadata", "digest", message, extent=extent)
-    found = None
+    section = None
     try:
         value = decode_metadata(header, stored, expected)
-        found = MetadataSection(header, value, stored)
+        section = MetadataSection(header, value, stored)
     except FormatError as error:
         report.add("metadata", "metadata", error.message, extent=extent)
     if not is_filled(storage, *room, b"\0"):
         message = "the free bytes behind the text are not zero"
         report.note("metadata", "room", message, extent=room)
     return sections._replace(
-        metadata=found,
-        metadata_lost=found is None,
+        metadata=section,
+        metadata_lost=section is None,
         base=end if digest == expected else sections.base,
         first=end,
     )
@@ -251,14 +251,14 @@ def find_metadata(storage: Storage, sections: Sections, report: Report) -> Secti
     if known or storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
         return sections
     ignored = Report()
-    found = _read_metadata(storage, start, sections, ignored)
+    with_metadata = _read_metadata(storage, start, sections, ignored)
     if ignored.nerrors:
         return sections
     if header is not None:
         message = "there are metadata, but the header does not announce them"
         offset = FIELD_OFFSETS[FORMAT_VERSION]["options"]
         report.add("header", "options", message, offset=offset)
-    return found._replace(first=sections.first)
+    return with_metadata._replace(first=sections.first)
 
 
 def find_header(storage: Storage, start: int, stop: int) -> int | None:

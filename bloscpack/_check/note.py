@@ -65,10 +65,10 @@ def _notes_in(value: Json) -> list[Json]:
     """
     note = dict(value) if isinstance(value, dict) else {}
     earlier = note.pop(EARLIER, [])
-    found = [note, *(earlier if isinstance(earlier, list) else [])]
+    notes = [note, *(earlier if isinstance(earlier, list) else [])]
     return [
         note
-        for note in found
+        for note in notes
         if isinstance(note, dict) and note and all(map(_is_part, note.values()))
     ]
 
@@ -110,9 +110,9 @@ def told(metadata: Json) -> str:
 
 def _ranges(value: Json) -> list[str]:
     """Return the first ranges in words; none for a value that is no list of them."""
-    found = value if isinstance(value, list) else []
-    texts = ["%d to %d" % tuple(p) for p in found[:RANGES_SHOWN] if _is_range(p)]
-    return texts + ["..."] * (len(found) > RANGES_SHOWN)
+    ranges = value if isinstance(value, list) else []
+    texts = ["%d to %d" % tuple(p) for p in ranges[:RANGES_SHOWN] if _is_range(p)]
+    return texts + ["..."] * (len(ranges) > RANGES_SHOWN)
 
 
 def _is_range(value: Json) -> bool:

@@ -103,8 +103,8 @@ class Numbering:
     def last_size(self) -> int | None:
         """The plain size of the file's last chunk, None if it was not found."""
         last = max(self.placed, key=lambda piece: piece.number, default=None)
-        found = last is not None and last.stop == self.nchunks
-        return last.chain.sizes[-1] if last is not None and found else None
+        is_at_end = last is not None and last.stop == self.nchunks
+        return last.chain.sizes[-1] if last is not None and is_at_end else None
 
 
 def in_order(chains: Sequence[Chain], evidence: Evidence) -> Numbering | None:
@@ -460,13 +460,13 @@ RULES = (
 
 def _highest_numbers(pieces: Pieces, numbers: Numbers, highest: int) -> list[int]:
     """Return the highest number of each piece that leaves room for those behind it."""
-    found = []
+    descending = []
     for piece, number in zip(reversed(pieces), reversed(numbers), strict=True):
         highest -= piece.nchunks
-        found.append(highest)
+        descending.append(highest)
         if number is not None:
             highest = number
-    return found[::-1]
+    return descending[::-1]
 
 
 class _Resolver:

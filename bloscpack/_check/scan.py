@@ -151,15 +151,15 @@ class ChunkScan:
         if entries and entries[0] not in (first, FREE):
             first = None
         chain = Chain(0) if first is None else self._follow(first, limit, size)
-        found = len(chain.offsets)
-        if found and found == limit and (chain.stop == size or self._is_all(chain)):
+        nsound = len(chain.offsets)
+        if nsound and nsound == limit and (chain.stop == size or self._is_all(chain)):
             self.chains.append(chain)
             return self
         # Removed bytes may have moved a later chunk to the offset of the first one.
-        position = self.find(0, chain.start if found else size)
-        if position is None and found:
+        position = self.find(0, chain.start if nsound else size)
+        if position is None and nsound:
             self.chains.append(chain)
-            self._nfound += found
+            self._nfound += nsound
             position = self._find_after(chain, limit)
         while position is not None:
             chain = self._follow(position, None)
@@ -287,9 +287,9 @@ class ChunkScan:
     def check(self, candidate: Candidate) -> FormatError | None:
         """Return the first problem of a chunk, None if the chunk is intact."""
         offset, stop, header = candidate
-        found = self.storage.size - offset
-        if stop - offset > found:
-            error = cut_off(stop - offset, found)
+        available = self.storage.size - offset
+        if stop - offset > available:
+            error = cut_off(stop - offset, available)
             error.offset = offset
             return error
         view = self._stored.view(stop - offset)
@@ -328,17 +328,17 @@ class ChunkScan:
 
         The last one ends at `stop` or behind it, or its header is damaged.
         """
-        found: list[DamagedChunk] = []
+        damaged: list[DamagedChunk] = []
         while start < stop:
             try:
                 header = self.header_at(start)
             except FormatError as error:
-                found.append(DamagedChunk(start, None, error))
+                damaged.append(DamagedChunk(start, None, error))
                 break
             end = self._candidate(start, header)[1]
-            found.append(DamagedChunk(start, end, None, header.nbytes))
+            damaged.append(DamagedChunk(start, end, None, header.nbytes))
             start = end
-        return found
+        return damaged
 
     def diagnosed(self, damaged: DamagedChunk) -> DamagedChunk:
         """Return the damaged chunk with its problem, if the budget allows a check."""
@@ -453,11 +453,11 @@ class ChunkScan:
         # These checks reject most bytes faster than an exception could.
         if len(head) < BLOSC_HEADER_LENGTH or head[2] & BLOSC_FLAG_RESERVED:
             return None
-        found = unpack_header(head)
-        largest = found.nbytes + BLOSC_HEADER_LENGTH
-        if not BLOSC_HEADER_LENGTH <= found.ctbytes <= largest:
+        decoded = unpack_header(head)
+        largest = decoded.nbytes + BLOSC_HEADER_LENGTH
+        if not BLOSC_HEADER_LENGTH <= decoded.ctbytes <= largest:
             return None
-        if offset + found.ctbytes + self.checksum.size > self.storage.size:
+        if offset + decoded.ctbytes + self.checksum.size > self.storage.size:
             return None
         try:
             header = decode_header(head)
@@ -485,10 +485,10 @@ def scan_file(
         stated = scan_for(header.checksum_impl).run()
         if stated.confirms_checksum():
             return stated
-    found = scan_for(ALL_CHECKSUMS[0]).find_checksum(
+    checksum = scan_for(ALL_CHECKSUMS[0]).find_checksum(
         sections.base if header is None else 0
     )
-    with_digests = None if found is None else scan_for(found).run()
+    with_digests = None if checksum is None else scan_for(checksum).run()
     without = stated
     if without is None or without.checksum.size:
         without = scan_for(ALL_CHECKSUMS[0]).run()

@@ -378,16 +378,16 @@ class _TrailerCheck:
         pairs = zip(extents[::2], extents[1::2], strict=True)
         where = dict(zip(self.slots, pairs, strict=False))
         for slot in range(HEAD.unpack_from(table)[1]):
-            found = raw_row(table, slot)
-            if not any(found):
+            raw = raw_row(table, slot)
+            if not any(raw):
                 continue
             offset, size = where.get(slot, (0, 0))
             chunk = whole.read_at(offset, max(0, size - CRC_LENGTH))
             row = BlockRow.of_chunk(chunk) if chunk else None
-            if row is None or row.raw != found:
+            if row is None or row.raw != raw:
                 message = "the table of blocks has a wrong row for inner chunk %d"
-                at = start + HEAD.size + slot * len(found)
-                self._add(message % slot, at, at + len(found))
+                at = start + HEAD.size + slot * len(raw)
+                self._add(message % slot, at, at + len(raw))
                 break
 
     def _compare(self, expected: bytes) -> None:

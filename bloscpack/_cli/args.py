@@ -141,8 +141,8 @@ GZIP_OPTIONS = {
 
 def find(word: str | None) -> VerbRecord | None:
     """Return the verb with this name or letter, None if there is none."""
-    found = (verb for verb in VERBS if word in (verb.name, verb.letter))
-    return None if word is None else next(found, None)
+    matching = (verb for verb in VERBS if word in (verb.name, verb.letter))
+    return None if word is None else next(matching, None)
 
 
 def module_of(verb: VerbRecord) -> ModuleType:
@@ -231,8 +231,8 @@ def lengths_of_option(name: str, text: str | None) -> tuple[int, ...] | None:
 
 def rows_or_shape(name: str, text: str | None) -> int | tuple[int, ...] | None:
     """Return the numbers of an option; a single one is a number of rows."""
-    found = lengths_of_option(name, text)
-    return found[0] if found is not None and len(found) == 1 else found
+    lengths = lengths_of_option(name, text)
+    return lengths[0] if lengths is not None and len(lengths) == 1 else lengths
 
 
 # Options
@@ -404,12 +404,12 @@ def _declared(
         assert start is not None
         names = declared[: start.start()].split()
         key = names[-1].strip("-").replace("-", "_")
-        found = {"help": help_.replace("\n    ", "\n"), **properties.get(key, {})}
+        keywords = {"help": help_.replace("\n    ", "\n"), **properties.get(key, {})}
         if start.group():
-            found["metavar"] = declared[start.start() :]
-        elif "choices" not in found:
-            found.setdefault("action", "store_true")
-        yield target, names, found
+            keywords["metavar"] = declared[start.start() :]
+        elif "choices" not in keywords:
+            keywords.setdefault("action", "store_true")
+        yield target, names, keywords
 
 
 def add_options(group: _ActionsContainer, text: str, **properties: Any) -> None:
@@ -421,8 +421,8 @@ def add_options(group: _ActionsContainer, text: str, **properties: Any) -> None:
     group. `properties` has more properties of an option by its last name. An option
     without a value stores True, unless its properties say otherwise.
     """
-    for target, names, found in _declared(group, text, {**COMMON, **properties}):
-        target.add_argument(*names, **found)
+    for target, names, keywords in _declared(group, text, {**COMMON, **properties}):
+        target.add_argument(*names, **keywords)
 
 
 def add_blosc_options(
@@ -706,11 +706,11 @@ class Parser(argparse.ArgumentParser):
             taken.add("-n")  # actions of a verb may give it another meaning
         inherited: list[str] = []
         text = MESSAGES.replace("| ", "") + GLOBAL % MAX_THREADS
-        for target, names, found in _declared(self, text, _global_properties()):
+        for target, names, keywords in _declared(self, text, _global_properties()):
             free = [name for name in names if name not in taken]
             if free:
-                found |= {"default": SUPPRESS, "help": SUPPRESS}
-                target.add_argument(*free, **found)
+                keywords |= {"default": SUPPRESS, "help": SUPPRESS}
+                target.add_argument(*free, **keywords)
                 inherited += free
         self.inherited = frozenset(inherited)
 
@@ -760,11 +760,11 @@ class Parser(argparse.ArgumentParser):
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """Return the options that an abbreviation may mean: those of 0.16 first."""
-        found = super()._get_option_tuples(option_string)
+        matches = super()._get_option_tuples(option_string)
         if not option_string.startswith("--"):
-            return found
-        own = [match for match in found if match[1] not in (self.inherited or ())]
-        return [match for match in own if match[1] in OPTIONS_OF_016] or own or found
+            return matches
+        own = [match for match in matches if match[1] not in (self.inherited or ())]
+        return [match for match in own if match[1] in OPTIONS_OF_016] or own or matches
 
     def may_be_negative(self, option: str) -> bool:
         """Return whether the value of an option, or of its abbreviation, may be."""
@@ -841,8 +841,8 @@ def create_parser() -> Parser:
 
 def parsers_in(parser: ArgumentParser) -> dict[str, Any]:
     """Return the parsers of verbs or actions by their names."""
-    found = [a.choices for a in parser._actions if isinstance(a.choices, dict)]
-    return found[0] if found else {}
+    choices = [a.choices for a in parser._actions if isinstance(a.choices, dict)]
+    return choices[0] if choices else {}
 
 
 def add_arguments(verb: VerbRecord, parser: ArgumentParser) -> None:
@@ -917,11 +917,11 @@ def _set_user_defaults(
         options = _OptionsParser(known)
         if "--auto" in options._option_string_actions:
             _check_goal(options, words)
-        found, words = options.parse_known_args(words)
+        known_values, words = options.parse_known_args(words)
         if known in (parser, verbs[str(word)]):
             own.append(known)
-            before |= {name: known.get_default(name) for name in vars(found)}
-            for name, value in vars(found).items():
+            before |= {name: known.get_default(name) for name in vars(known_values)}
+            for name, value in vars(known_values).items():
                 # The command line adds to a list.
                 is_list = isinstance(value, list)
                 known.set_defaults(**{name: value if is_list else _UserDefault(value)})
@@ -953,11 +953,11 @@ def parse(arguments: list[str]) -> Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser()
     parser.arguments = arguments
-    found = _parse_like_gzip(parser, arguments)
-    if found is None and may_be_filter(arguments):
-        found = _parse_filter(parser, arguments)
-    if found is not None:
-        return found
+    parsed = _parse_like_gzip(parser, arguments)
+    if parsed is None and may_be_filter(arguments):
+        parsed = _parse_filter(parser, arguments)
+    if parsed is not None:
+        return parsed
     arguments = _with_levels_behind_verb(arguments)
     word = next(filter(find, arguments), None)
     verb, names = find(word), list[str]()
@@ -1013,14 +1013,14 @@ def _joined(parser: Parser, arguments: list[str]) -> list[str]:
     argparse reads such a value as an option: ``-1`` to ``-9`` are options of some
     verbs.
     """
-    found: list[str] = []
+    words: list[str] = []
     for argument in arguments:
-        is_negative = bool(found) and re.match(r"-\d", argument)
-        if is_negative and parser.may_be_negative(found[-1]):
-            found[-1] += "=" * found[-1].startswith("--") + argument
+        is_negative = bool(words) and re.match(r"-\d", argument)
+        if is_negative and parser.may_be_negative(words[-1]):
+            words[-1] += "=" * words[-1].startswith("--") + argument
         else:
-            found.append(argument)
-    return found
+            words.append(argument)
+    return words
 
 
 def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
@@ -1133,7 +1133,7 @@ def _take_names(args: Namespace, names: list[str]) -> str:
     if hasattr(args, "files"):
         args.files = [*args.files, *names]
         return "" if args.files else "file"
-    found = [args.in_file, args.out_file, *args.more, *names]
-    found = [name for name in found if name is not None]
-    args.in_file, args.out_file, *args.more = [*found, None, None][: max(2, len(found))]
-    return "" if found or args.files_from is not None else "in_file"
+    given = [args.in_file, args.out_file, *args.more, *names]
+    given = [name for name in given if name is not None]
+    args.in_file, args.out_file, *args.more = [*given, None, None][: max(2, len(given))]
+    return "" if given or args.files_from is not None else "in_file"

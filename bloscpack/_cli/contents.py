@@ -132,8 +132,8 @@ class Opened:
     @property
     def holds_attributes(self) -> bool:
         """Whether files of this format can have attributes."""
-        found = FORMATS.get(self.format)
-        return self.format != BYTES and (found is None or found.attributes)
+        known = FORMATS.get(self.format)
+        return self.format != BYTES and (known is None or known.attributes)
 
     @property
     def is_plain_file(self) -> bool:
@@ -164,9 +164,9 @@ def opened(
     fields["dtypes"] = {**settings.get("dtypes", {}), **fields.get("dtypes", {})}
     request = Request("", nthreads=nthreads, **fields)
     with request.telling_change(), request.resources:
-        found, content = _read(path, request)
+        format_name, content = _read(path, request)
         content = inner_content(content, path, members)
-        texts = plain_name(name), path, "/".join(members), found
+        texts = plain_name(name), path, "/".join(members), format_name
         with request.compared(nullcontext()) if at_end else nullcontext():
             yield Opened(*texts, content, used, request.lost)
 
@@ -180,12 +180,12 @@ def in_one_state(read: Callable[[], Result], *names: str) -> Result:
     return until_unchanged(read) if is_again else read()
 
 
-def check_options(options: Iterable[str], *found: Opened) -> None:
+def check_options(options: Iterable[str], *inputs: Opened) -> None:
     """Raise `WrongUsage` for an option of which none of some files has a use."""
     for name in options:
-        if not any(name in each.used for each in found):
-            names = " and ".join(quoted_input(each.name) for each in found)
-            verb, use = "are" if found[1:] else "is", USES.get(name, "CSV")
+        if not any(name in each.used for each in inputs):
+            names = " and ".join(quoted_input(each.name) for each in inputs)
+            verb, use = "are" if inputs[1:] else "is", USES.get(name, "CSV")
             texts = option_name(name), use, names, verb
             raise WrongUsage("--%s is for %s: %s %s none" % texts)
 
@@ -212,8 +212,8 @@ def _read(path: str, request: Request) -> tuple[str, Content]:
             return ARCHIVE, read_archive(path, request)
     if begins_with(path, MAGIC):
         return _read_packed(path, request)
-    found = source_format(path)
-    return found.name, found.read(path, request)
+    read_as = source_format(path)
+    return read_as.name, read_as.read(path, request)
 
 
 def _read_packed(path: str, request: Request) -> tuple[str, Content]:
@@ -232,26 +232,26 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
 
 def bytes_of(path: str, stack: ExitStack) -> BytesContent:
     """Return a local file as plain bytes, whatever its format; `stack` closes it."""
-    found = read_raw(path, Request("", raw=(BYTE, (UNKNOWN_LENGTH,)), resources=stack))
-    return BytesContent(BYTE, found.shape, found.array)
+    raw = read_raw(path, Request("", raw=(BYTE, (UNKNOWN_LENGTH,)), resources=stack))
+    return BytesContent(BYTE, raw.shape, raw.array)
 
 
 # Descriptions
 
 
-def describe(found: Opened) -> JsonObject:
+def describe(source: Opened) -> JsonObject:
     """Return what is known without reading items, in the form of `dataset.describe`."""
-    path, is_whole = found.path, not found.member
+    path, is_whole = source.path, not source.member
     if is_whole and is_dataset(path):
         described = dataset.describe(path)
-    elif is_whole and found.format == "blp":
+    elif is_whole and source.format == "blp":
         described = facts_of_file(info(path))
     else:
-        described = _described("", found.content, found.format)
+        described = _described("", source.content, source.format)
         if is_whole and os.path.isfile(path):
             cbytes = os.path.getsize(path)
             described.update(cbytes=cbytes, ratio=ratio_of(described["nbytes"], cbytes))
-    return {**described, "file": found.name}
+    return {**described, "file": source.name}
 
 
 def _described(name: str, content: Content, form: str) -> JsonObject:
@@ -278,13 +278,13 @@ def _described(name: str, content: Content, form: str) -> JsonObject:
 # Parts of contents
 
 
-def rows_of(found: Opened) -> Rows:
+def rows_of(source: Opened) -> Rows:
     """Return an array with an axis or more, or a table; raise `Refusal` for a group."""
-    content = found.content
+    content = source.content
     if isinstance(content, Members):
         raise WrongUsage(
             "'%s' is a group: name an array or a table in it, such as '%s/%s'"
-            % (found.name, found.name, next(iter(content.members), "a"))
+            % (source.name, source.name, next(iter(content.members), "a"))
         )
     return with_rows(content)
 
@@ -306,9 +306,9 @@ def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
 
 @contextmanager
 def new_rows(
-    args: Namespace, new_file: str, found: dataset.Array | dataset.Table
+    args: Namespace, new_file: str, target: dataset.Array | dataset.Table
 ) -> Iterator[tuple[object, Sequence[str]]]:
-    """Yield the rows in a file or another dataset, for the array or table `found`.
+    """Yield the rows in a file or another dataset, for the array or table `target`.
 
     Behind them are the properties that the dataset can't hold, in words, when it has
     all of the rows.
@@ -323,26 +323,28 @@ def new_rows(
             text = "--%s is for %s, and the bytes of %s are raw items%s"
             raise WrongUsage(text % (*texts, "" if args.force else CSV_HINT))
         wrong = why_no_items(path, args)
-        if found.dtype.hasobject:
+        if target.dtype.hasobject:
             wrong = wrong or (
                 "raw items are of one size, and text of any length is not" + CSV_HINT
             )
         if wrong:
             raise WrongUsage(wrong)
-        shape = options.pop("shape", (UNKNOWN_LENGTH, *found.shape[1:]))
+        shape = options.pop("shape", (UNKNOWN_LENGTH, *target.shape[1:]))
         given = options.pop("dtype", None)
-        settings["raw"] = decode_type(given) if given else found.dtype, shape
-    elif isinstance(found, dataset.Table):
+        settings["raw"] = decode_type(given) if given else target.dtype, shape
+    elif isinstance(target, dataset.Table):
         olds = {new: old for old, new in options.get("rename", {}).items()}
-        masks = masks_of({name: found[name] for name in found.names})
+        masks = masks_of({name: target[name] for name in target.names})
         olds |= {mask: MASK_NAME % olds.get(n, n) for n, mask in masks.items()}
-        settings["dtypes"] = {olds.get(n, n): found.dtype[n].base for n in found.names}
-        settings["fixed_text"] = found.layout not in HAVING_TEXT
+        settings["dtypes"] = {
+            olds.get(n, n): target.dtype[n].base for n in target.names
+        }
+        settings["fixed_text"] = target.layout not in HAVING_TEXT
         settings["masks"] = {olds.get(n, n): olds[masks[n]] for n in masks}
     # The rows are committed before the context ends.
     with opened(path, args.nthreads, options, at_end=False, **settings) as source:
         check_options(options, source)
-        yield _rows_in(source, found), source.lost
+        yield _rows_in(source, target), source.lost
 
 
 def _has_format(path: str, args: Namespace) -> bool:
@@ -353,12 +355,12 @@ def _has_format(path: str, args: Namespace) -> bool:
     return not args.force and (begins or path.endswith(SUFFIXES))
 
 
-def _rows_in(source: Opened, found: Any) -> object:
+def _rows_in(source: Opened, target: Any) -> object:
     """Return the rows for a table, and an iterator of blocks for an array."""
-    is_of_table = isinstance(found, dataset.Table)
+    is_of_table = isinstance(target, dataset.Table)
     unnamed = NO_NAMES.get(source.format, "") if is_of_table else None
     content = without_group(source.content, unnamed=unnamed)
-    targets = {n: found[n] for n in found.names} if is_of_table else {"": found}
+    targets = {n: target[n] for n in target.names} if is_of_table else {"": target}
     for name, node in nodes_of(content):
         if isinstance(node, Rows) and node.codes and name in targets:
             attrs = targets[name].attrs.asdict()
@@ -367,10 +369,10 @@ def _rows_in(source: Opened, found: Any) -> object:
     if is_of_table and is_table(content):
         table = as_table(content)
         for name, column in table.columns.items():
-            if name in found.names and column.shape[1:] != found[name].shape[1:]:
+            if name in target.names and column.shape[1:] != target[name].shape[1:]:
                 raise DoesNotFit(
                     "the column '%s': expected rows of shape %s, found rows of shape %s"
-                    % (name, found[name].shape[1:], column.shape[1:])
+                    % (name, target[name].shape[1:], column.shape[1:])
                 )
         if not isinstance(table.array, Stream):
             return table.columns
@@ -378,13 +380,13 @@ def _rows_in(source: Opened, found: Any) -> object:
         given = {name: rows[name] for name in table.columns}
         # A table without such a column gets it with the first missing text.
         for name, mask in masks_of(table.columns).items():
-            if mask not in found.names:
+            if mask not in target.names:
                 given[name] = numpy.ma.array(given[name], mask=given.pop(mask))
         return given
     if not is_of_table and content.kind == "array":
         assert isinstance(content, Rows)
-        check_truth(numpy.empty(0, content.dtype), found.dtype)
+        check_truth(numpy.empty(0, content.dtype), target.dtype)
         return with_rows(content).blocks()
-    expected = "the fields " + ", ".join(found.names) if is_of_table else "an array"
+    expected = "the fields " + ", ".join(target.names) if is_of_table else "an array"
     texts = quoted_input(source.name), expected, short(describe(source))
     raise WrongUsage("%s: expected %s, found %s" % texts)

@@ -147,10 +147,10 @@ def _text_of(error: BaseException) -> str:
         if error.errno == errno.ENOENT and isinstance(name, str):
             return _text_of_missing(name, shown, why)
         return "'%s': %s" % (shown, why)
-    found = _other_format(error)
-    if found is not None:
+    other = _other_format(error)
+    if other is not None:
         name = quoted_input(getattr(error, "filename", None) or STREAM)
-        return "%s is not a Bloscpack file: it is %s" % (name, found)
+        return "%s is not a Bloscpack file: it is %s" % (name, other)
     if isinstance(error, MemoryError):
         return "not enough memory"
     text = str(error) or type(error).__name__
@@ -190,8 +190,8 @@ def kind_of_folder(name: str, *, strict: bool = True) -> str | None:
     from ..dataset.conversion.bigfile_trees import is_only_tree, is_tree
 
     try:
-        found = find(name)
-        if found is not None and found[0] != "folder":
+        known = find(name)
+        if known is not None and known[0] != "folder":
             return DATASET
         if not os.path.isdir(name):
             return None

@@ -24,16 +24,16 @@ def info(file_: str) -> int:
     console.need_output()
     check_exists("file", file_)
     try:
-        found = inspect_files(file_, lenient=True)
+        items = inspect_files(file_, lenient=True)
     except NotReadable as error:
         console.say_all(info_lines(_described_source(file_, error)))
         return EXIT_OK
-    for item, damage in found:
+    for item, damage in items:
         if item.start:
             console.say()
             console.say("%s%s:" % (shown_input(file_), part_text(vars(item))))
         console.say_all(info_lines(facts_of_file(item, damage)))
-    return EXIT_DAMAGED if any(damage for _, damage in found) else EXIT_OK
+    return EXIT_DAMAGED if any(damage for _, damage in items) else EXIT_OK
 
 
 def describe_files(path: str, *, strict: bool = False) -> list[JsonObject]:
@@ -65,8 +65,8 @@ def _described_source(file_: str, error: NotReadable) -> JsonObject:
     except NotReadable:
         raise error from None
     try:
-        with opened(file_, 1) as found:
-            return describe(found)
+        with opened(file_, 1) as source:
+            return describe(source)
     except UsageError as other:
         if isinstance(other.__cause__, ImportError):
             raise error from None

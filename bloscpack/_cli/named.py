@@ -65,10 +65,10 @@ def named(path: str) -> NamedFile | NamedDataset:
 
     Raises `Refusal` for any other folder, and `OSError` if it can't be read.
     """
-    found = named_any(path)
-    if not isinstance(found, NamedFile | NamedDataset):
-        found.refuse()
-    return found
+    item = named_any(path)
+    if not isinstance(item, NamedFile | NamedDataset):
+        item.refuse()
+    return item
 
 
 def named_any(path: str) -> Named:
@@ -238,9 +238,9 @@ class NamedDataset(Named):
         from ..dataset.layouts import NO_FOLDERS
 
         described: JsonObject = dataset.describe(self.path)
-        found = [described]
-        for group in found:
-            found += group.get("members", ())
+        groups = [described]
+        for group in groups:
+            groups += group.get("members", ())
             if missing := group.get("missing"):
                 path = self._path_of(group["name"])
                 log.notice(NO_FOLDERS % (printable(path), printable(listed(missing))))
@@ -257,7 +257,7 @@ class NamedDataset(Named):
         """Return the fields of each array; one that can't be opened is reported."""
         from ..dataset.description import arrays_of
 
-        found: list[JsonObject] = []
+        entries: list[JsonObject] = []
         code = EXIT_OK
         for described in arrays_of(self._described()):
             file = self._path_of(described["name"])
@@ -266,8 +266,8 @@ class NamedDataset(Named):
                 console.report("'%s': %s" % texts)
                 code = max(code, code_of(described))
             else:
-                found.append({"file": file, **described})
-        return found, code
+                entries.append({"file": file, **described})
+        return entries, code
 
     def plain_size(self) -> int | None:
         """Return the plain bytes; None if they are unknown."""
@@ -327,17 +327,17 @@ def packed_files(args: Namespace) -> list[str]:
     folder without datasets and compressed files: `named` refuses that one.
     """
     left_out: LeftOut = defaultdict(list)
-    found: list[str] = []
+    files: list[str] = []
     for name in args.files:
         skipped: LeftOut = defaultdict(list)
         names = packed_inside(name, args.recursive, skipped)
-        found += names or [name]
+        files += names or [name]
         # Of a folder that is refused, `-r` would not help.
         if skipped and (names or not any(k.is_at(name) for k in KINDS)):
             for reason, paths in skipped.items():
                 left_out[reason] += paths
     report(left_out)
-    return found
+    return files
 
 
 @contextmanager
@@ -348,10 +348,10 @@ def opened_rows(
     from .. import dataset
     from .._commit.locking import waiting
 
-    with waiting(partial(dataset.open, path, mode, **settings), wait) as found:
-        if isinstance(found, dataset.Group):
-            names = list(found)[:5] if found._layout.folder.store.lists else []
+    with waiting(partial(dataset.open, path, mode, **settings), wait) as node:
+        if isinstance(node, dataset.Group):
+            names = list(node)[:5] if node._layout.folder.store.lists else []
             text = "'%s' is a group: name an array or a table in it"
             example = ", such as '%s'" % names[0] if names else ""
             raise WrongUsage(text % shown_name(path) + example)
-        yield found
+        yield node

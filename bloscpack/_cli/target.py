@@ -67,9 +67,9 @@ def is_dataset(path: str) -> bool:
         return begins_with(outer, ZIP_MAGIC) and _is_zip_store(location)
     from .. import dataset
 
-    found = dataset.find(location)
-    if found is None or found[0] != "folder":
-        return found is not None
+    known = dataset.find(location)
+    if known is None or known[0] != "folder":
+        return known is not None
     files = {name: os.path.join(location, name) for name in os.listdir(location)}
     return not any(n.endswith(EXTENSION) or _is_archive(files[n]) for n in files)
 
@@ -81,10 +81,10 @@ def _is_zip_store(path: str) -> bool:
     from ..dataset.conversion.array_formats import has_own_files
 
     try:
-        found = find_zip(os.path.abspath(path))
-        if found is None or has_own_files(found[0]):
+        archive = find_zip(os.path.abspath(path))
+        if archive is None or has_own_files(archive[0]):
             return False
-        return bool(source_format(found[0]).layout)
+        return bool(source_format(archive[0]).layout)
     except BloscpackError:
         return False
 
@@ -93,8 +93,8 @@ def has_description(path: str) -> bool:
     """Return whether a folder has the files of a dataset itself."""
     from .. import dataset
 
-    found = dataset.find(path)
-    return found is not None and found[0] != "folder"
+    known = dataset.find(path)
+    return known is not None and known[0] != "folder"
 
 
 def is_block(path: str) -> bool:
@@ -245,8 +245,8 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     if name != STREAM and not end.endswith(suffix):
         refuse_kinds_of_folders(name)
         message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
-        found = other_format(name)
-        raise Refusal(message + (found and "; it is " + found))
+        other = other_format(name)
+        raise Refusal(message + (other and "; it is " + other))
 
 
 def other_format(name: str) -> str:
@@ -256,8 +256,8 @@ def other_format(name: str) -> str:
     if not os.path.isfile(name) or not os.access(name, os.R_OK):
         return ""
     with open(name, "rb") as fp:
-        found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(name))
-    return found or ""
+        kind = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(name))
+    return kind or ""
 
 
 def why_not_plain(new_file: str, args: Namespace) -> str:
@@ -272,11 +272,11 @@ def why_no_items(new_file: str, args: Namespace) -> str:
     """Return why the bytes of a file are no items; '' if they may be, or count."""
     if args.force:
         return ""
-    found = other_format(new_file).partition(";")[0]
+    kind = other_format(new_file).partition(";")[0]
     if new_file.lower().endswith(".csv"):
-        found = found or "a CSV file"
+        kind = kind or "a CSV file"
     text = "'%s' is %s, whose bytes are no items of an array; --force appends them"
-    return why_not_plain(new_file, args) or (found and text % (new_file, found))
+    return why_not_plain(new_file, args) or (kind and text % (new_file, kind))
 
 
 # Metadata that the user named
@@ -330,10 +330,10 @@ def parse_json(text: str, what: str) -> Json:
     doubles = []
 
     def without_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        members = dict(pairs)
+        if len(members) < len(pairs):
             doubles.extend(sorted(key for key, _ in pairs))
-        return found
+        return members
 
     try:
         value = json.loads(text.strip(), object_pairs_hook=without_doubles)

@@ -334,7 +334,7 @@ def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject
     they are not known then.
     """
     array, chunk, shard = info.array, info.first_chunk, info.shard
-    found: dict[str, object] = {
+    facts: dict[str, object] = {
         "kind": "bytes" if array is None else "array",
         "format": "blp %d" % info.format_version,
         "nchunks": info.nchunks,
@@ -345,23 +345,23 @@ def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject
         "ratio": info.ratio,
     }
     if array is not None:
-        found.update(shape=array.shape, dtype=array.dtype)
+        facts.update(shape=array.shape, dtype=array.dtype)
         if array.chunks is not None:
-            found["chunks"] = array.chunks
+            facts["chunks"] = array.chunks
         if array.order != "C":
-            found["order"] = array.order
+            facts["order"] = array.order
     if shard is not None:
-        found["shard"] = shard.as_dict()
+        facts["shard"] = shard.as_dict()
     if chunk is not None:
-        found.update(chunk.as_dict(), nbytes=info.nbytes, cbytes=info.cbytes)
-        found.update(chunk_size=info.largest_chunk, last_chunk=info.header.last_chunk)
+        facts.update(chunk.as_dict(), nbytes=info.nbytes, cbytes=info.cbytes)
+        facts.update(chunk_size=info.largest_chunk, last_chunk=info.header.last_chunk)
     if info.metadata_header is not None and info.user_metadata is not None:
-        found["metadata"] = info.user_metadata
+        facts["metadata"] = info.user_metadata
     if damage is not None:
         for key in ("nchunks", "nbytes", "ratio") if info.walked else ():
-            del found[key]
-        found["damage"] = str(damage)
-    return found
+            del facts[key]
+        facts["damage"] = str(damage)
+    return facts
 
 
 def _room(info: FileInfo) -> str:

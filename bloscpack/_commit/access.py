@@ -75,12 +75,12 @@ class Access:
     def of_description(self, name: str = "") -> FileAccess | None:
         """Return the access of the nearest description, from a folder upwards."""
         if name not in self._models:
-            found = None
+            model = None
             if name not in self.new:
-                found = _first_of(self._folder, DESCRIPTIONS, name)
-            if found is None and name:
-                found = self.of_description(folder_of(name))
-            self._models[name] = found
+                model = _first_of(self._folder, DESCRIPTIONS, name)
+            if model is None and name:
+                model = self.of_description(folder_of(name))
+            self._models[name] = model
         return self._models[name]
 
     def give(
@@ -197,9 +197,9 @@ class FolderLimits(AccessLimits):
         description = _first_of(folder, INPUT_DESCRIPTIONS)
         if description is None and around is None:
             description = _first(folder)
-        found = [attributes_in(folder), description, _first_items(folder)]
-        found += () if description else around or ()
-        super().__init__(*(each for each in found if each is not None))
+        models = [attributes_in(folder), description, _first_items(folder)]
+        models += () if description else around or ()
+        super().__init__(*(each for each in models if each is not None))
         del held
 
     def at(self, name: str) -> AccessLimits:
@@ -236,14 +236,14 @@ def limits_of(path: str) -> AccessLimits | None:
     """
     if os.path.isdir(path):
         return FolderLimits(FolderStore(os.path.abspath(path)))
-    found = FileAccess(path)
-    return AccessLimits(found) if stat.S_ISREG(found.status.st_mode) else None
+    model = FileAccess(path)
+    return AccessLimits(model) if stat.S_ISREG(model.status.st_mode) else None
 
 
 def _of_owner(folder: FolderStore) -> FileAccess | None:
     """Return the access of a folder of another user in which root makes something."""
-    found = attributes_in(folder, only_access=True)
-    return found if found is not None and of_another_user(found) else None
+    model = attributes_in(folder, only_access=True)
+    return model if model is not None and of_another_user(model) else None
 
 
 def _first_of(
@@ -252,9 +252,9 @@ def _first_of(
     """Return the access of the first of several files that exists in a folder."""
     for name in names:
         file = inside + "/" + name if inside else name
-        found = attributes_in(folder, file, only_access=True)
-        if found is not None:
-            return found
+        model = attributes_in(folder, file, only_access=True)
+        if model is not None:
+            return model
     return None
 
 

@@ -511,14 +511,14 @@ class Change:
     def _root(self) -> Root:
         """Return the document that is there; raise `FormatError` if it is no object."""
         assert self.tree is not None  # a new dataset has a document
-        found = self.tree.now(self.document).root
-        if not isinstance(found.document, dict):
+        root = self.tree.now(self.document).root
+        if not isinstance(root.document, dict):
             raise DamageError(
-                "expected an object in JSON, found %s" % shown(found.document),
+                "expected an object in JSON, found %s" % shown(root.document),
                 section="metadata",
                 filename=self.store.path(self.document),
             )
-        return found
+        return root
 
     def _renew_token(self) -> None:
         """Give the document a new token, before a file without a document changes.

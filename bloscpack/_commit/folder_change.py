@@ -218,8 +218,8 @@ class FolderChange(Change):
 
     def _prune(self, name: str) -> None:
         self._in_use.clear()
-        found = [n for n, kind in self.store.walk(name) if kind == stat.S_IFDIR]
-        for folder in [*reversed(found), name]:
+        inside = [n for n, kind in self.store.walk(name) if kind == stat.S_IFDIR]
+        for folder in [*reversed(inside), name]:
             with suppress(OSError):
                 self.store.remove_folder(folder)
                 self._folders.discard(folder)

@@ -157,8 +157,8 @@ class LockedFile:
     def _check_name(self) -> None:
         """Raise `StorageError` if the name no longer refers to the file."""
         try:
-            found = os.lstat(self.target)
-            is_there = os.path.samestat(found, os.fstat(self.fp.fileno()))
+            status = os.lstat(self.target)
+            is_there = os.path.samestat(status, os.fstat(self.fp.fileno()))
         except OSError:
             is_there = False
         if not is_there:

@@ -268,13 +268,13 @@ class ClaimedObjects:
 
         Raises `StorageError` if another writer still has the dataset, and works.
         """
-        end, found = time.monotonic() + self.wait, set[str]()
+        end, versions = time.monotonic() + self.wait, set[str]()
 
         def check(version: str) -> None:
             content = self._tree.state.root.content
             if self.wait and b" token=" + HELD_TOKEN.encode() in content:
-                found.add(version)
-                if time.monotonic() < end or len(found) > 1:
+                versions.add(version)
+                if time.monotonic() < end or len(versions) > 1:
                     raise StorageError(
                         errno.EAGAIN,
                         "another writer has opened this dataset",

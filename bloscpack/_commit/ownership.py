@@ -167,16 +167,16 @@ def attributes_in(
     return FileAccess(found.fileno(), only_access=only_access)
 
 
-def of_another_user(found: FileAccess) -> bool:
+def of_another_user(model: FileAccess) -> bool:
     """Return whether root makes a file in a folder that belongs to another user.
 
-    `found` are the attributes of the folder, or of a file in it. The new file then gets
+    `model` are the attributes of the folder, or of a file in it. The new file then gets
     this access, and root does not own it. False for a folder or file that any user may
     write, such as ``/tmp``.
     """
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    is_open = found.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
-    return is_root and found.status.st_uid != 0 and not is_open
+    is_open = model.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
+    return is_root and model.status.st_uid != 0 and not is_open
 
 
 def is_new_folder(descriptor: int) -> bool:
@@ -229,10 +229,10 @@ def copy_attributes(
 
 def limit_access(target: int | str, limit: AccessLimits) -> None:
     """Take the bits of each class that can't read the input from a new file."""
-    found = FileAccess(target)
-    group = found.status.st_gid if found.acl is None else None
-    mode = limit.limit(found.mode, group)
-    if mode != found.mode:
+    present = FileAccess(target)
+    group = present.status.st_gid if present.acl is None else None
+    mode = limit.limit(present.mode, group)
+    if mode != present.mode:
         os.chmod(target, mode)
 
 

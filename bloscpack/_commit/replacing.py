@@ -202,10 +202,10 @@ def _with_usual_access(target: str, limit: FileAccess | AccessLimits) -> Tempora
     mode = 0o666
     wanted = limit.limit(mode, limit.status.st_gid)
     temporary = TemporaryFile(target, wanted)
-    found = FileAccess(temporary.handle)
+    present = FileAccess(temporary.handle)
     strict = limit.limit(mode, None)
     if wanted == strict or (
-        found.acl is None and found.status.st_gid == limit.status.st_gid
+        present.acl is None and present.status.st_gid == limit.status.st_gid
     ):
         return temporary
     # The folder has given the file another group, or an ACL.

@@ -66,8 +66,8 @@ class ParallelChange(FolderChange):
         """
         with suppress(FileExistsError):
             super().make_folder(name)
-        found = self.store.status_of(name)
-        if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
+        status = self.store.status_of(name)
+        if status is not None and stat.S_IMODE(status.st_mode) == PRIVATE_FOLDER:
             made = self.store.subfolder(name).hold()
             self._access.give(made.number, self._access.of_folder(name), name)
 

@@ -145,22 +145,22 @@ RULES: dict[str, tuple[Does | Refused, ...]] = {
 def states_of(writer: Writer | None, is_closed: bool = False) -> list[State]:
     """Return the states of a dataset for this thread, in their order."""
     if writer is None:
-        found = [READER]
+        states = [READER]
     else:
-        found = [writer.rule.state]
+        states = [writer.rule.state]
         if writer.current is not None and writer.block is not None:
-            found.append(BLOCK)
+            states.append(BLOCK)
         # The next turn of several writers begins with the state of the files, and until
         # then the rule refuses all changes.
         if writer.rule.state is ALONE and writer.rule.has_failed:
-            found.append(FAILED)
+            states.append(FAILED)
         if writer.producer and writer.producer == get_caller():
-            found.append(ROWS)
+            states.append(ROWS)
         if not writer.is_here:
-            found.append(CHILD)
+            states.append(CHILD)
     if is_closed:
-        found.append(CLOSED)
-    return found
+        states.append(CLOSED)
+    return states
 
 
 def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) -> Does:
@@ -169,13 +169,13 @@ def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) ->
     A block of `change` that refuses a call does not commit: a part of it is missing.
     """
     rules, states = RULES[call], states_of(writer, is_closed)
-    while (found := rules[states[-1]]) is SAME:
+    while (does := rules[states[-1]]) is SAME:
         states.pop()
-    if isinstance(found, Does):
-        return found
+    if isinstance(does, Does):
+        return does
     values: dict[str, object] = {"path": path, "here": os.getpid()}
     if writer is not None:
         values.update(tree=writer.path, owner=writer.pid)
         if states[-1] is BLOCK and writer.block is not None:
             writer.block.change.has_failed_call = True
-    raise found.error(**values)
+    raise does.error(**values)

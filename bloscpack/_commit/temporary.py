@@ -185,10 +185,10 @@ def _remove_if_unlocked(name: str, status: os.stat_result) -> None:
 def _refers_to(name: str, descriptor: int) -> bool:
     """Return whether a name refers to an open file, and not by a symbolic link."""
     try:
-        found = os.lstat(name)
+        status = os.lstat(name)
     except OSError:
         return False
-    return os.path.samestat(found, os.fstat(descriptor))
+    return os.path.samestat(status, os.fstat(descriptor))
 
 
 def try_lock(descriptor: int, shared: bool = False) -> OSError | None:

@@ -124,9 +124,9 @@ class TreeState:
         As long as this `file` is open, no other one gets its inode: a file of the same
         `version` is the same file.
         """
-        found = TreeState.__new__(TreeState)
-        vars(found).update(vars(self), version=version, _file=file)
-        return found
+        state = TreeState.__new__(TreeState)
+        vars(state).update(vars(self), version=version, _file=file)
+        return state
 
     def inner(self, path: str) -> TreeState:
         """Return what the copies say about a dataset inside, which is no member."""
@@ -223,9 +223,9 @@ class Tree:
         if self.store.is_remote:
             return
         with self._lock.current:
-            found = self.state.again(None, None)
-            found.root = NO_DOCUMENT
-            self._others, self.state = {}, found
+            state = self.state.again(None, None)
+            state.root = NO_DOCUMENT
+            self._others, self.state = {}, state
 
     def ignore_copies(self) -> None:
         """Let the documents themselves count from now on, also those of members."""
@@ -247,11 +247,11 @@ class Tree:
             if before.name or not name:
                 self._others = {}
                 self.store.prepare(())
-            found = self._read(name or before.name, before)
+            state = self._read(name or before.name, before)
             with self._lock.current:
                 if self.state is before:
-                    self.state = found
-                    return found
+                    self.state = state
+                    return state
 
     def _read(self, name: str, before: TreeState) -> TreeState:
         if not name:
@@ -263,13 +263,13 @@ class Tree:
             return before.again(version, file)
         decode = _decode_short if len(content) <= MAX_KEPT else _decode
         try:
-            found = decode(name, content).again(version, file)
+            state = decode(name, content).again(version, file)
         except FormatError as error:
             error.filename = self.store.path(name)
             raise
         if not before.name and before.copies:
-            found.copies = before.copies
-        return found
+            state.copies = before.copies
+        return state
 
     def _load(self, name: str) -> tuple[bytes, object, object]:
         """Return the content of a document, its version, and the open file."""
@@ -314,14 +314,14 @@ class Tree:
         with self._lock.current:
             # Another thread may have read the list of this change, which is complete.
             known, content = self.state, root.content
-            found = known.again(version, None)
-            found.name, found.root, found.pending = name, root, {}
+            state = known.again(version, None)
+            state.name, state.root, state.pending = name, root, {}
             if known.members is None and CONSOLIDATED in root.document:
-                found = TreeState(name, content, parse_json(content), version)
+                state = TreeState(name, content, parse_json(content), version)
             elif known.members is not None and members:
                 after = {**known.members, **members}
-                found.members = {n: value for n, value in after.items() if value}
-            self.state = found
+                state.members = {n: value for n, value in after.items() if value}
+            self.state = state
 
     # All documents
 
@@ -331,8 +331,8 @@ class Tree:
         The value must not be changed.
         """
         if name in DOCUMENTS:
-            found = self.now(name)
-            return found.root.content, found.root.document
+            state = self.now(name)
+            return state.root.content, state.root.document
         copied, known, path = self.copy(name), self.state, _path_of(name)
         if copied is not None:
             return copied
@@ -377,8 +377,8 @@ class Tree:
                 content, identity, _ = self.located(name, self._load)
                 read = content, decode_json(content, self.store.path(name)), identity
         # The document around it may have changed, or be gone, too.
-        found = self.now(self.state.name) if read is None else self.renew()
-        known = found.members or {}
+        state = self.now(self.state.name) if read is None else self.renew()
+        known = state.members or {}
         if read is not None and not self._compare(path, *read):
             content, own, _ = read
             if self._is_outdated(path, own):
@@ -388,7 +388,7 @@ class Tree:
             raise missing(self.store.path(name))
         if read is None and not is_copied:
             self._compared[path] = None, True
-        return found.root.in_own_file(path, known[path]), known[path]
+        return state.root.in_own_file(path, known[path]), known[path]
 
     def _compare(self, path: str, content: bytes, own: Json, identity: object) -> bool:
         """Return whether the own document of a member is a copy, perhaps an older one.
@@ -458,9 +458,9 @@ class Tree:
         """Note that there are members at some paths."""
         with self._lock.current:
             known = self.state
-            found = known.again(known.version, known._file)
-            found.copies = {**dict.fromkeys(paths), **known.copies}
-            self.state = found
+            state = known.again(known.version, known._file)
+            state.copies = {**dict.fromkeys(paths), **known.copies}
+            self.state = state
 
     # Other files
 
@@ -531,10 +531,10 @@ class Draft(Tree):
         # The members of the state before; by folder, and None until they are used.
         self._before = known.members or {}
         self._members: dict[str, list[str]] | None = None
-        self.state = found = known.again(known.version, None)
+        self.state = state = known.again(known.version, None)
         # The only state that changes: no other object refers to it.
-        found.pending = files
-        found.members = None if known.members is None else {**known.members}
+        state.pending = files
+        state.members = None if known.members is None else {**known.members}
         for name in documents:
             self.take(name)
 

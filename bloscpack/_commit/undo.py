@@ -97,12 +97,12 @@ class UndoRecord:
         if magic != RECORD_MAGIC or not HEAD.size <= size <= end:
             raise _damaged("found none", end)
         start = end - size
-        found = hashlib.blake2b(POSITION.pack(start), digest_size=32)
+        hashed = hashlib.blake2b(POSITION.pack(start), digest_size=32)
         head = b""  # of the bytes that are hashed: a writer may be changing the file
         for block in whole.read_blocks(start, end):
-            found.update(block)
+            hashed.update(block)
             head = head or block
-        if found.digest() != digest:
+        if hashed.digest() != digest:
             raise _damaged("its digest is wrong", start)
         magic, self.length, count = HEAD.unpack_from(head)
         if (

@@ -237,9 +237,9 @@ class ArchiveFile(Directory):
         arrays: dict[str, str] = {}
         others = set()
         for name in filter(is_short, {**members, **self.sizes}):
-            for found in OTHER_CHUNK.finditer(name):
-                if document_name(name[: found.start()]) in members:
-                    others.add(name[: found.start()])
+            for match in OTHER_CHUNK.finditer(name):
+                if document_name(name[: match.start()]) in members:
+                    others.add(name[: match.start()])
             array = array_of(name)
             if array is None:
                 continue

@@ -49,7 +49,7 @@ from .._arrays.loader import (
     Run,
     plan_runs,
 )
-from .._arrays.reader import Reader
+from .._arrays.reader import ItemReader
 from .._arrays.source import ChunkSpans, Needs, Room
 from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed
 from .._commit.undo import settled
@@ -562,9 +562,9 @@ class OpenedFile(Closing, ChunkLoader):
         """
         done = 0
 
-        def deliver_run(found: tuple[list[Any], FormatError | None]) -> None:
+        def deliver_run(outcome: tuple[list[Any], FormatError | None]) -> None:
             nonlocal done
-            results, error = found
+            results, error = outcome
             if deliver is not None:
                 for result in results:
                     done += 1
@@ -633,8 +633,8 @@ class OpenedFile(Closing, ChunkLoader):
             if collects:
                 how = loading._replace(use=lambda *of: results.append(loading.use(*of)))
             if by_blocks and run.plain is content is None and state.blocks.raw:
-                found = [chunk[0] for chunk in run.chunks]
-                left = self._load_blocks(loading, state, None, found)
+                in_run = [chunk[0] for chunk in run.chunks]
+                left = self._load_blocks(loading, state, None, in_run)
                 by_blocks = not left  # other chunks need no fewer blocks, usually
                 run.chunks = [chunk for chunk in run.chunks if chunk[0] in left]
                 if not left:
@@ -692,7 +692,7 @@ class OpenedFile(Closing, ChunkLoader):
         return result.finish()
 
 
-def reader_of(opened: OpenedFile, description: Description | None = None) -> Reader:
+def reader_of(opened: OpenedFile, description: Description | None = None) -> ItemReader:
     """Return a reader of the array in a file.
 
     Raises `FormatError` unless the chunks agree with `description`, by default the
@@ -714,7 +714,7 @@ def reader_of(opened: OpenedFile, description: Description | None = None) -> Rea
             start, stop = opened.span(opened.nchunks - 1)
             if stop - start <= size:  # chunks of whole rows
                 opened.cut = Grid.of_rows(shape, size // row)
-    return Reader(opened, description.dtype, shape, order)
+    return ItemReader(opened, description.dtype, shape, order)
 
 
 def open_source(

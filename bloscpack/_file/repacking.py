@@ -374,18 +374,18 @@ def repack_fp(
     settings, nthreads, progress, expect
         As in `repack`, and so are the errors.
     """
-    found: Any = known_settings(settings, Settings.__annotations__)
+    given: Any = known_settings(settings, Settings.__annotations__)
     in_fp.seek(0)
     old = Survey(settled_file(in_fp))
     # The metadata may be any value, which stays unchanged.
-    found |= {k: plain_number(v) for k, v in found.items() if k != "metadata"}
-    blocksize = _choose(found, old) if goal_of(found.get("auto")) else 0
+    given |= {k: plain_number(v) for k, v in given.items() if k != "metadata"}
+    blocksize = _choose(given, old) if goal_of(given.get("auto")) else 0
 
     def planned(header: BloscpackHeader) -> None:
         if expect is not None:
             expect(header.nbytes or 0)
 
-    rewrite(old, out_fp, found, planned, nthreads, progress, blocksize)
+    rewrite(old, out_fp, given, planned, nthreads, progress, blocksize)
 
 
 def _choose(settings: dict[str, Any], old: Survey) -> int:
@@ -404,12 +404,12 @@ def _choose(settings: dict[str, Any], old: Survey) -> int:
     old.fp.seek(0)
     with OpenedFile(old.fp, cache_nbytes=cache_nbytes) as parts:
         sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
-        chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
-    assert isinstance(found, BloscArgs)
-    settings.update(found)
+        chunk_size, chosen = fit_settings(keywords, chunk_size, None, sample, typesizes)
+    assert isinstance(chosen, BloscArgs)
+    settings.update(chosen)
     if not in_grid:
         settings["chunk_size"] = chunk_size
-    return found.blocksize
+    return chosen.blocksize
 
 
 def rewrite(

@@ -261,9 +261,9 @@ def stream_error(error: FormatError) -> FormatError:
             )
         else:
             kind = NotABloscpackFile
-            found = name_format(prefix[:PREFIX_LENGTH], error.size)
+            other = name_format(prefix[:PREFIX_LENGTH], error.size)
             message = "expected a Bloscpack file, found %s" % (
-                found or "one that begins %r" % prefix[: len(MAGIC)]
+                other or "one that begins %r" % prefix[: len(MAGIC)]
             )
     elif isinstance(error, DamageError) and error.message.startswith(TOO_EARLY):
         kind, message = EndsTooEarly, error.message

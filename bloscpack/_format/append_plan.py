@@ -43,17 +43,17 @@ def stating_chunks(header: BloscpackHeader, sizes: list[int]) -> BloscpackHeader
 
     Raises `ChunksDiffer` if it can't, because there is no single chunk size.
     """
-    found = header.copy()
-    found.offsets = header.offsets and header.nchunks != -1
-    if not found.offsets:
-        found.max_app_chunks = 0
-    found.nchunks = len(sizes)
-    found.chunk_size, found.last_chunk = (sizes[0], sizes[-1]) if sizes else (0, 0)
-    if {*sizes[:-1]} - {found.chunk_size} or found.last_chunk > found.chunk_size:
+    new = header.copy()
+    new.offsets = header.offsets and header.nchunks != -1
+    if not new.offsets:
+        new.max_app_chunks = 0
+    new.nchunks = len(sizes)
+    new.chunk_size, new.last_chunk = (sizes[0], sizes[-1]) if sizes else (0, 0)
+    if {*sizes[:-1]} - {new.chunk_size} or new.last_chunk > new.chunk_size:
         raise ChunksDiffer(
             "the chunks of the file differ in size, so it can't be appended to in place"
         )
-    return found
+    return new
 
 
 def grown_header(

@@ -88,8 +88,8 @@ def with_chunks(
 
     Of a Zarr shard, `shard` is the shape of the whole shard.
     """
-    found = {**metadata, "order": "C", "container": GRID, CHUNKS: chunk}
-    return found if shard is None else {**found, SHARD: shard}
+    new = {**metadata, "order": "C", "container": GRID, CHUNKS: chunk}
+    return new if shard is None else {**new, SHARD: shard}
 
 
 def grid_for(array: Array | Description, chunks: object) -> Grid:
@@ -241,23 +241,23 @@ def describe_shard(metadata: Json) -> Description:
     """
     if not is_text(metadata):
         return Description(metadata)
-    found = Description({**metadata, "container": GRID, "dtype": "'|V1'"})
-    found.metadata, found.dtype = metadata, TEXT
-    return found
+    description = Description({**metadata, "container": GRID, "dtype": "'|V1'"})
+    description.metadata, description.dtype = metadata, TEXT
+    return description
 
 
-def is_whole(found: object, least: int = 0, most: int = MAX_NBYTES) -> TypeGuard[int]:
+def is_whole(value: object, least: int = 0, most: int = MAX_NBYTES) -> TypeGuard[int]:
     """Return whether a value from a file is a whole number: not ``true``, nor 1.0."""
-    return type(found) is int and least <= found <= most
+    return type(value) is int and least <= value <= most
 
 
-def are_lengths(found: object, least: int = 0) -> TypeGuard[Sequence[int]]:
+def are_lengths(value: object, least: int = 0) -> TypeGuard[Sequence[int]]:
     """Return whether a value from a file is a list of lengths of axes."""
-    if not isinstance(found, (list, tuple)) or len(found) > NUMPY_NDIM:
+    if not isinstance(value, (list, tuple)) or len(value) > NUMPY_NDIM:
         return False
     # Each open of an array asks this several times: the calls below are of C code.
-    return {*map(type, found)} <= {int} and (
-        not found or (min(found) >= least and max(found) <= MAX_NBYTES)
+    return {*map(type, value)} <= {int} and (
+        not value or (min(value) >= least and max(value) <= MAX_NBYTES)
     )
 
 

@@ -241,20 +241,20 @@ def _candidates(
     from ..constants import CNAME_AVAIL
 
     wanted = fixed.get("cname")
-    found = [
+    candidates = [
         (codec.name, level)
         for codec in CODECS.values()
         if codec.name == wanted or (wanted is None and codec.name in CNAME_AVAIL)
         for levels in (codec.levels, codec.levels_for_regular if regular else {})
         for level in levels.get(goal, ())
     ]
-    if not found:
-        found = [(str(wanted or DEFAULT_CNAME), USUAL_LEVEL[goal])]
+    if not candidates:
+        candidates = [(str(wanted or DEFAULT_CNAME), USUAL_LEVEL[goal])]
     chunk_size = int(fixed.get("chunk_size", CHUNK_SIZE))
     settings = [
         Setting(cname, int(fixed.get("clevel", level)), *pair, chunk_size)
         for pair in filters
-        for cname, level in found
+        for cname, level in candidates
     ]
     return list(dict.fromkeys(settings))
 
@@ -267,16 +267,16 @@ def filters_to_try(
     Otherwise the first is without a filter, and the bit filter is tried with powers of
     two only: it copies a block unchanged unless its number of items is a multiple of 8.
     """
-    found = [(NONE, typesizes[0] if len(typesizes) == 1 else 1)]
+    filters = [(NONE, typesizes[0] if len(typesizes) == 1 else 1)]
     for size in typesizes:
         if size > 1:  # shuffle does nothing for single bytes
-            found.append((SHUFFLE, size))
+            filters.append((SHUFFLE, size))
         if wanted is not None or size & (size - 1) == 0:
-            found.append((BITSHUFFLE, size))
+            filters.append((BITSHUFFLE, size))
     if wanted is None:
-        return found
+        return filters
     shuffle = int(wanted)
-    return [pair for pair in found if pair[0] == shuffle] or [(shuffle, typesizes[0])]
+    return [pair for pair in filters if pair[0] == shuffle] or [(shuffle, typesizes[0])]
 
 
 def _pieces(read: Read, nbytes: int, sizes: Sizes, least: int = LEAST) -> list[bytes]:
@@ -389,17 +389,17 @@ def choose_for(sample: Buffer | Array, goal: str) -> Setting:
             "a sample can't be a masked array, which can't be stored; pass .data or "
             ".filled()"
         )
-    found = type(sample).__name__
+    kind = type(sample).__name__
     try:
         view = sample if hasattr(sample, "dtype") else memoryview(sample)
         array = numpy.asarray(view)
-        found = str(array.dtype)
+        kind = str(array.dtype)
         is_plain = not array.dtype.hasobject
     except (TypeError, ValueError, NotImplementedError):
         is_plain = False
     if not is_plain:
         raise UsageTypeError(
-            "a sample must be bytes or an array of numbers or text, not '%s'" % found
+            "a sample must be bytes or an array of numbers or text, not '%s'" % kind
         )
     if array.flags.f_contiguous:
         array = array.T
@@ -419,8 +419,8 @@ def reader_of(
 
     def read(start: int, size: int) -> bytes:
         first, skip = divmod(start, row_nbytes)
-        found = rows[first : -(-(start + size) // row_nbytes)]
-        data: bytes = (found if convert is None else convert(found)).tobytes()
+        part = rows[first : -(-(start + size) // row_nbytes)]
+        data: bytes = (part if convert is None else convert(part)).tobytes()
         return data[skip : skip + size]
 
     return read

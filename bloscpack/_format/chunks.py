@@ -282,8 +282,8 @@ def _decompress_part(compressed: Buffer, destination: memoryview, part: Part) ->
         for first, after in runs:
             start = first * header.blocksize
             stop = min(after * header.blocksize, header.nbytes)
-            found = memoryview(compressed)[BLOSC_HEADER_LENGTH:]
-            destination[start:stop] = found[start:stop]
+            stored = memoryview(compressed)[BLOSC_HEADER_LENGTH:]
+            destination[start:stop] = stored[start:stop]
         return True
     return all(
         _decompress_blocks(memoryview(compressed), destination, header, first, after)
@@ -315,15 +315,15 @@ def _decompress_blocks(
         return False
     head = _head_of_blocks(header, first, wanted, low, end)
     if chunk.readonly:
-        found = memoryview(b"".join((head, chunk[low:end])))
-        return _decompress_to(found, destination, first * header.blocksize)
+        blocks = memoryview(b"".join((head, chunk[low:end])))
+        return _decompress_to(blocks, destination, first * header.blocksize)
     # The blocks stay where they are: copying them may take longer.
     begin = chunk[low - len(head) : low]
     saved = bytes(begin)
     begin[:] = head
     try:
-        found = chunk[low - len(head) : end]
-        return _decompress_to(found, destination, first * header.blocksize)
+        blocks = chunk[low - len(head) : end]
+        return _decompress_to(blocks, destination, first * header.blocksize)
     finally:
         begin[:] = saved
 
@@ -392,8 +392,8 @@ def read_blocks(
             low, crc, skip = ends[first - 1], digests[first - 1], 0
         end, spare = ends[after - 1], row.start  # for another header in front
         memory = room(spare + end - low)
-        found = memory[spare:]
-        if read(found, low) < end - low or crc32c(found, crc) != digests[after - 1]:
+        view = memory[spare:]
+        if read(view, low) < end - low or crc32c(view, crc) != digests[after - 1]:
             return False
         begin = spare + skip
         if header.is_copy:

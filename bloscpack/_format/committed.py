@@ -225,10 +225,10 @@ class Root:
         holder = self.document.get(CONSOLIDATED)
         stored = holder.get("metadata") if isinstance(holder, dict) else None
         if self._texts is None and isinstance(stored, dict):
-            found = self._parts(stored) if stored else {}
-            if found is None:
-                found = {name: _indented(copy) for name, copy in stored.items()}
-            self._texts = found
+            texts = self._parts(stored) if stored else {}
+            if texts is None:
+                texts = {name: _indented(copy) for name, copy in stored.items()}
+            self._texts = texts
         return self._texts
 
     def in_own_file(self, path: str, member: Json) -> bytes:
@@ -317,8 +317,8 @@ class Root:
             return None
         parts = list(map(str.removeprefix, parts, starts))
         with suppress(ValueError):  # the lines of a copy may have the same form
-            found, expected = json.loads("[%s]" % ",".join(parts)), [*stored.values()]
-            if found == expected or json.dumps(found) == json.dumps(expected):
+            values, expected = json.loads("[%s]" % ",".join(parts)), [*stored.values()]
+            if values == expected or json.dumps(values) == json.dumps(expected):
                 return dict(zip(stored, parts, strict=True))
         return None
 

@@ -104,10 +104,10 @@ def encode_dtype(dtype: DType) -> str:
         if crossing:
             raise ValueError("the field '%s' begins before another ends" % crossing)
         text = repr(dtype.descr)
-        found = _decode(text)
-        changed = _changed_field(dtype, found)
-        if not changed and found != dtype:
-            raise ValueError("items without fields would be read as '%s'" % found)
+        decoded = _decode(text)
+        changed = _changed_field(dtype, decoded)
+        if not changed and decoded != dtype:
+            raise ValueError("items without fields would be read as '%s'" % decoded)
         if changed:
             name = ".".join(changed)
             hint = "" if changed[-1] else ": give it a name"
@@ -133,20 +133,20 @@ def _crossing_field(dtype: DType, path: str = "") -> str:
     end = 0
     for name, (part, start, *_) in _fields_of(dtype).items():
         full = "%s.%s" % (path, name) if path else name
-        found = full if start < end else _crossing_field(part, full)
-        if found:
-            return found
+        crossing = full if start < end else _crossing_field(part, full)
+        if crossing:
+            return crossing
         end = start + part.itemsize
     return ""
 
 
-def _changed_field(dtype: DType, found: DType) -> tuple[str, ...]:
-    """Return the names on the way to a field that `found` lacks or has otherwise.
+def _changed_field(dtype: DType, decoded: DType) -> tuple[str, ...]:
+    """Return the names on the way to a field that `decoded` lacks or has otherwise.
 
     Readers take a field without a name for padding if it is of the kind V or has a
     shape, and the only field of an array for the array.
     """
-    others = _fields_of(found)
+    others = _fields_of(decoded)
     for name, own in _fields_of(dtype).items():
         if name not in others:
             return (name,)
@@ -220,34 +220,34 @@ def exact_up_to(dtype: DType) -> float:
     return 2.0 ** (numpy.finfo(dtype).nmant + 1)
 
 
-def check_integers(items: object, found: Array) -> None:
-    """Raise `DoesNotFit` for an integer among objects that `found` has as another."""
-    large = abs(found) >= exact_up_to(found.dtype)
+def check_integers(items: object, new: Array) -> None:
+    """Raise `DoesNotFit` for an integer among objects that `new` has as another."""
+    large = abs(new) >= exact_up_to(new.dtype)
     if not large.any():
         return
     objects = numpy.array(items, object)
-    for item, number in zip(objects[large], found.real[large], strict=True):
+    for item, number in zip(objects[large], new.real[large], strict=True):
         is_whole = isinstance(item, (int, numpy.integer))
         if is_whole and (not numpy.isfinite(number) or int(item) != int(number)):
-            raise DoesNotFit(INEXACT % (item, found.dtype))
+            raise DoesNotFit(INEXACT % (item, new.dtype))
 
 
-def _check_times(items: Sequence[Any], found: Array) -> None:
-    """Raise `DoesNotFit` for an item that has become another time in `found`."""
-    for item, times in zip(items, found, strict=True):
+def _check_times(items: Sequence[Any], new: Array) -> None:
+    """Raise `DoesNotFit` for an item that has become another time in `new`."""
+    for item, times in zip(items, new, strict=True):
         if isinstance(item, (list, tuple)):
             _check_times(item, times)
             continue
         own = times if item is None else numpy.asarray(item)
         if own.dtype.kind not in "mM":  # text, or a time of Python
-            own = numpy.asarray(item, found.dtype.kind + "8")
+            own = numpy.asarray(item, new.dtype.kind + "8")
         try:
             is_same = (numpy.isnat(own) | (times.astype(own.dtype) == own)).all()
         except OverflowError:
             is_same = False
         if not is_same:
             text = "the time %s does not fit the unit of others, the dtype '%s'"
-            raise DoesNotFit(text % (item, found.dtype))
+            raise DoesNotFit(text % (item, new.dtype))
 
 
 def _check_zone(column: object) -> None:

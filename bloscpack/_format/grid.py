@@ -128,13 +128,13 @@ class Grid:
         if shape is None:
             shape = lengths(self.shard_box(shard))
         first = shard * self.slots
-        found = cut(shape, self.chunk)
-        if found[1:] == self.per_shard[1:]:
-            return range(first, first + math.prod(found))
+        counts = cut(shape, self.chunk)
+        if counts[1:] == self.per_shard[1:]:
+            return range(first, first + math.prod(counts))
         steps = strides(self.per_shard)
         return [
             first + sum(map(int.__mul__, index, steps))
-            for index in product(*map(range, found))
+            for index in product(*map(range, counts))
         ]
 
     def count_grown(self, old: Shape) -> int:
@@ -167,11 +167,11 @@ def digits(number: int, counts: Shape) -> Shape:
 
     The first axis may have any length.
     """
-    found = []
+    from_last = []
     for count in counts[:0:-1]:
         number, digit = divmod(number, count or 1)
-        found.append(digit)
-    return (number, *found[::-1]) if counts else ()
+        from_last.append(digit)
+    return (number, *from_last[::-1]) if counts else ()
 
 
 def boxes_of(first: int, stop: int, counts: Shape) -> Iterator[tuple[int, int]]:

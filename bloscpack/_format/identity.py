@@ -188,10 +188,10 @@ def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:
 
     `value` is the value of `KEY`, and `content` the whole document.
     """
-    found = VALUE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = VALUE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return None, False
-    name, others, digest = found.groups()
+    name, others, digest = match.groups()
     words = dict([word.split("=") for word in others.split()]) if others else {}
     identity = Identity(name, words.get("column"))
     end = content.rfind(value.encode()) + len(value)
@@ -210,8 +210,8 @@ def find_identity(content: bytes, document: Json) -> Identity | None:
 
 def says_committed(document: Json) -> bool:
     """Return whether a document says that the one of a group around commits it."""
-    found = VALUE.fullmatch(stated_identity(document))
-    return found is not None and " column=" in found[2]
+    match = VALUE.fullmatch(stated_identity(document))
+    return match is not None and " column=" in match[2]
 
 
 def is_copy(content: bytes, document: Json) -> bool:
@@ -315,9 +315,9 @@ def stated_identity(document: Json) -> str:
     if not isinstance(document, dict):
         return ""
     for holder in (document, document.get(OWN), *document.values()):
-        found = holder.get(KEY) if isinstance(holder, dict) else None
-        if isinstance(found, str):
-            return found
+        value = holder.get(KEY) if isinstance(holder, dict) else None
+        if isinstance(value, str):
+            return value
     return ""
 
 

@@ -89,10 +89,10 @@ def is_within(name: str, folder: str) -> bool:
 
 def folders_of(name: str) -> list[str]:
     """Return a name, and the folders around it, from the innermost one."""
-    found = [name]
+    folders = [name]
     while name := name.rpartition("/")[0]:
-        found.append(name)
-    return found
+        folders.append(name)
+    return folders
 
 
 def is_short(name: str) -> bool:

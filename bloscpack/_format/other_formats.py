@@ -118,15 +118,15 @@ def is_of_other_format(prefix: Buffer) -> bool:
     begin with a short marker by chance, and Bloscpack files are rescued from a damaged
     ZIP file.
     """
-    markers = [each for _, *found in MARKERS for each in found if len(each) > len(ZIP)]
+    markers = [each for _, *some in MARKERS for each in some if len(each) > len(ZIP)]
     is_tar = bytes(prefix[TAR_AT:]).startswith(TAR)
     return is_tar or bytes(prefix).startswith(tuple(markers))
 
 
 def name_folder(names: Iterable[str]) -> str | None:
     """Return what a folder with these names is, with an article; None if unknown."""
-    found = set(names)
-    return next((name for name, *inside in FOLDERS if found.issuperset(inside)), None)
+    files = set(names)
+    return next((name for name, *inside in FOLDERS if files.issuperset(inside)), None)
 
 
 def begins_as_archive(prefix: bytes) -> bool:

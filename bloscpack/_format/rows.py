@@ -62,20 +62,20 @@ def grid_chunk_shape(
 
 def union(ranges: Iterable[Range]) -> Rows:
     """Return the rows of all ranges, which may overlap."""
-    found: Rows = []
+    rows: Rows = []
     for start, stop in sorted(ranges):
         if start >= stop:
             continue
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(stop, found[-1][1])
+        if rows and start <= rows[-1][1]:
+            rows[-1] = rows[-1][0], max(stop, rows[-1][1])
         else:
-            found.append((start, stop))
-    return found
+            rows.append((start, stop))
+    return rows
 
 
 def without(rows: Rows, removed: Rows) -> Rows:
     """Return the rows of a set that are not in another set."""
-    found: Rows = []
+    rest: Rows = []
     i = 0
     for begin, stop in rows:
         start = begin
@@ -84,12 +84,12 @@ def without(rows: Rows, removed: Rows) -> Rows:
         j = i
         while j < len(removed) and removed[j][0] < stop:
             if start < removed[j][0]:
-                found.append((start, removed[j][0]))
+                rest.append((start, removed[j][0]))
             start = max(start, removed[j][1])
             j += 1
         if start < stop:
-            found.append((start, stop))
-    return found
+            rest.append((start, stop))
+    return rest
 
 
 def common(rows: Rows, others: Rows) -> Rows:

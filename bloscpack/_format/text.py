@@ -60,7 +60,7 @@ def encode_text(items: Array) -> bytes:
 def decode_text(plain: bytes, shape: tuple[int, ...]) -> Array:
     """Return the items of a chunk; raise `FormatError` for any other bytes."""
     items: Array = numpy.empty(shape, TEXT)
-    found, start, size = [], NUMBER.size, len(plain)
+    texts, start, size = [], NUMBER.size, len(plain)
     try:
         (count,) = NUMBER.unpack_from(plain)
         if count != items.size:
@@ -70,7 +70,7 @@ def decode_text(plain: bytes, shape: tuple[int, ...]) -> Array:
             start += NUMBER.size + nbytes
             if start > size:
                 raise ValueError("an item of '%d' bytes exceeds the chunk" % nbytes)
-            found.append(plain[start - nbytes : start].decode("utf-8"))
+            texts.append(plain[start - nbytes : start].decode("utf-8"))
         if start != size:
             raise ValueError("'%d' bytes follow the last item" % (size - start))
     except (struct.error, ValueError) as error:
@@ -78,5 +78,5 @@ def decode_text(plain: bytes, shape: tuple[int, ...]) -> Array:
             "expected a chunk of '%d' texts in UTF-8, found '%d' bytes: %s"
             % (items.size, size, error)
         ) from error
-    items.reshape(-1)[:] = found
+    items.reshape(-1)[:] = texts
     return items

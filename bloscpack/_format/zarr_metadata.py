@@ -381,18 +381,18 @@ def encode_data_type(dtype: DType) -> Json:
 
 def decode_data_type(stored: Json, endian: str) -> DType:
     """Return the dtype of a data type; `endian` is ``'<'`` or ``'>'``."""
-    name, found = _named(stored)
+    name, settings = _named(stored)
     if name == STRING:
         return TEXT
     if name in DTYPES:
         return numpy.dtype(endian + DTYPES[name])
     for kind, (text_type, unit) in TEXT_TYPES.items():
-        nbytes: Any = found.get("length_bytes")
+        nbytes: Any = settings.get("length_bytes")
         is_size = is_whole(nbytes, 1, 2**31 - 1) and nbytes % unit == 0
         if name == text_type and is_size:
             return numpy.dtype("%s%s%d" % (endian, kind, nbytes // unit))
     for kind, time_type in TIME_TYPES.items():
-        word, count = found.get("unit"), found.get("scale_factor", 1)
+        word, count = settings.get("unit"), settings.get("scale_factor", 1)
         # A word of letters: NumPy takes other texts for the dtypes of several fields.
         is_unit = isinstance(word, str) and word.isalpha()
         if name == time_type and is_unit and is_whole(count, 1, 2**31 - 1):
@@ -614,23 +614,23 @@ def _decode_storage(document: JsonObject) -> dict[str, Any]:
         stated = marshal.dumps([*map(document.get, STORAGE_KEYS), new], 2)
     except ValueError:  # they are nested too deeply
         return _decode_new(document, new)
-    found = _decoded.get(stated)
-    if found is None:
-        found = _decode_new(document, new)
+    decoded = _decoded.get(stated)
+    if decoded is None:
+        decoded = _decode_new(document, new)
         if len(_decoded) >= MAX_DECODED:
             _decoded.clear()
         if len(stated) <= MAX_STATED:
-            _decoded[stated] = found
-    return found
+            _decoded[stated] = decoded
+    return decoded
 
 
 def _decode_new(document: JsonObject, new: list[Json]) -> dict[str, Any]:
-    name, found = _named(document.get("chunk_grid"))
+    name, settings = _named(document.get("chunk_grid"))
     if name != "regular":
         raise _unsupported("its chunk grid is not regular")
-    shard = _lengths(found.get("chunk_shape"), "chunk_shape")
-    name, found = _named(document.get("chunk_key_encoding"))
-    if (name, found.get("separator", "/")) != ("default", "/"):
+    shard = _lengths(settings.get("chunk_shape"), "chunk_shape")
+    name, settings = _named(document.get("chunk_key_encoding"))
+    if (name, settings.get("separator", "/")) != ("default", "/"):
         raise _unsupported("its files have other names than 'c/0/0'")
     sharding = _decode_sharding(document.get("codecs"))
     chunk = _lengths(sharding.get("chunk_shape"), "chunk_shape")
@@ -681,8 +681,8 @@ def is_unsharded(document: JsonObject) -> bool:
 
 def _decode_sharding(codecs: Json) -> JsonObject:
     """Return the configuration of the shards, whose index must be as in ours."""
-    found = codecs if isinstance(codecs, list) else []
-    name, sharding = _named(found[0] if len(found) == 1 else None)
+    given = codecs if isinstance(codecs, list) else []
+    name, sharding = _named(given[0] if len(given) == 1 else None)
     if name != "sharding_indexed":
         raise _unsupported("it has other codecs than 'sharding_indexed'")
     stored: Json = sharding.get("index_codecs", INDEX_CODECS)
@@ -696,12 +696,12 @@ def _decode_sharding(codecs: Json) -> JsonObject:
 
 def _decode_inner(codecs: Json, is_text: bool) -> tuple[str, dict[str, Any]]:
     """Return byte order and settings of Blosc, which are for new chunks only."""
-    found = [_named(codec) for codec in (codecs if isinstance(codecs, list) else ())]
-    names = [name for name, _ in found]
+    inner = [_named(codec) for codec in (codecs if isinstance(codecs, list) else ())]
+    names = [name for name, _ in inner]
     if names != [VLEN_UTF8 if is_text else "bytes", "blosc", "crc32c"]:
         text = shown(", ".join(map(str, names)))
         raise _unsupported("its chunks have the codecs %s" % text)
-    word, stored = found[0][1].get("endian", sys.byteorder), found[1][1]
+    word, stored = inner[0][1].get("endian", sys.byteorder), inner[1][1]
     if word not in tuple(ENDIANS):  # a list has no hash
         raise _unsupported("its items have the byte order %s" % shown(word))
     blosc: dict[str, Any] = {}

@@ -100,12 +100,12 @@ def decode_sizes(content: bytes) -> dict[str, int]:
         value: Json = parse_json(content)
         listed = value["attributes"][MEMBERS]
         sizes, digest = listed["sizes"], listed["digest"]
-        start, found, end = content.rpartition(digest.encode())
+        start, mark, end = content.rpartition(digest.encode())
         stated = DIGEST.fullmatch(digest)
     except (ValueError, LookupError, TypeError, AttributeError):
         return {}
     is_right = stated and crc32(start + ZEROS + end) == int(stated[1], 16)
-    if not (is_right and found and isinstance(sizes, dict)):
+    if not (is_right and mark and isinstance(sizes, dict)):
         return {}
     if not all(type(size) is int for size in sizes.values()):
         return {}

@@ -221,9 +221,9 @@ class PartStorage(Storage):
         start, size, head = self._start, self.size, self._head
         spans = [(start + min(a, size), start + min(b, size)) for a, b in extents]
         known = start + len(head)
-        found = iter(self._storage.read_many([s for s in spans if s[1] > known]))
+        parts = iter(self._storage.read_many([s for s in spans if s[1] > known]))
         return [
-            next(found) if b > known else head[a - start : b - start] for a, b in spans
+            next(parts) if b > known else head[a - start : b - start] for a, b in spans
         ]
 
 

@@ -44,10 +44,10 @@ class Cursor:
 
     def following(self) -> Cursor:
         """Return a cursor for the bytes behind this position, which it counts from."""
-        found = Cursor(self.fp, to_end=self._to_end)
+        cursor = Cursor(self.fp, to_end=self._to_end)
         if self._total is None:
-            found._peeked = self._peeked
-        return found
+            cursor._peeked = self._peeked
+        return cursor
 
     def left(self) -> int | None:
         """Return the number of bytes left; None if it is unknown."""

@@ -124,11 +124,11 @@ def _most() -> int:
 def release() -> bool:
     """Close the less recently used half of the pool; return whether any was closed."""
     kept = list(_open.values())
-    found = [each for known in kept if (each := known()) is not None]
-    found.sort(key=lambda each: each.last_use)
+    files = [each for known in kept if (each := known()) is not None]
+    files.sort(key=lambda each: each.last_use)
     released = 0
-    for each in found:
-        if 2 * released >= len(found):
+    for each in files:
+        if 2 * released >= len(files):
             break
         if each._can_reopen():
             Reopenable.close(each)  # not its own `close`, after which it stays closed
@@ -154,10 +154,10 @@ def read_into(number: int, view: memoryview, offset: int, name: object) -> int:
     try:
         done = os.preadv(number, [view], offset)
         while done < len(view):
-            found = os.preadv(number, [view[done:]], offset + done)
-            if not found:
+            count = os.preadv(number, [view[done:]], offset + done)
+            if not count:
                 break
-            done += found
+            done += count
     except OSError as error:
         error.filename = name if isinstance(name, str) else None
         raise

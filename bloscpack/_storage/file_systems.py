@@ -113,8 +113,8 @@ class Location:
                     # Those of the first URL are not in a dictionary for its scheme.
                     own = add(options.get(scheme, {}) if number else options, scheme)
                     options = {**options, scheme: own} if number else own
-            found: tuple[object, str] = fsspec.core.url_to_fs(self._url, **options)
-            return found
+            pair: tuple[object, str] = fsspec.core.url_to_fs(self._url, **options)
+            return pair
 
     def error(
         self, number: int, text: str, kind: type[StorageError] = StorageError
@@ -233,15 +233,15 @@ def status_of(error: BaseException) -> int:
         return 0  # aiohttp gives it the status of a request that is not valid
     response = getattr(error.__cause__, "response", None)
     metadata = response.get("ResponseMetadata", {}) if type(response) is dict else {}
-    found = metadata.get("HTTPStatusCode", getattr(error, "status", 0))
-    return found if isinstance(found, int) and 400 <= found < 600 else 0
+    status = metadata.get("HTTPStatusCode", getattr(error, "status", 0))
+    return status if isinstance(status, int) and 400 <= status < 600 else 0
 
 
 def has_no_bucket(error: BaseException) -> bool:
     """Return whether S3 has answered that there is no such bucket."""
     response = getattr(error.__cause__, "response", None)
-    found = response.get("Error", {}) if type(response) is dict else {}
-    return found.get("Code") == "NoSuchBucket"
+    answer = response.get("Error", {}) if type(response) is dict else {}
+    return answer.get("Code") == "NoSuchBucket"
 
 
 def _behind(error: BaseException) -> BaseException:
@@ -261,13 +261,13 @@ def is_s3(fs: object) -> bool:
 
 def _secrets(url: str, options: StorageOptions) -> set[str]:
     """Return the parts of a URL and of settings that no message may contain."""
-    found = set(_texts(options))
+    secrets = set(_texts(options))
     for part in url.replace("&", "?").replace("#", "?").split("?")[1:]:
-        found.add(part.partition("=")[2] or part)
+        secrets.add(part.partition("=")[2] or part)
     for part in url.split("://")[1:]:
         user, at, _ = part.rpartition("@")
-        found.update(user.split(":") if at else ())
-    return {text for text in found if len(text) > 2}
+        secrets.update(user.split(":") if at else ())
+    return {text for text in secrets if len(text) > 2}
 
 
 def class_names(value: object) -> set[str]:

@@ -237,10 +237,10 @@ class FolderStore(Reopenable, Store):
             held = Held(self.root, self.root, _FLAGS)
         else:
             held = _by_path(self.root)
-        found = held.status.st_dev, held.status.st_ino
+        identity = held.status.st_dev, held.status.st_ino
         if self._identity is None:
-            self._identity = found
-        elif self._identity != found:
+            self._identity = identity
+        elif self._identity != identity:
             raise StaleDataset(self.root)
         return held
 
@@ -264,8 +264,8 @@ class FolderStore(Reopenable, Store):
 
     def has(self, name: str, folder: FolderStore) -> bool:
         """Return whether `name` in this folder is `folder` itself, and no link."""
-        found = self.status_of(name)
-        return found is not None and folder._is_same(found)
+        status = self.status_of(name)
+        return status is not None and folder._is_same(status)
 
     def _is_same(self, status: os.stat_result) -> bool:
         """Return whether a status belongs to this folder, wherever it is now."""
@@ -276,12 +276,12 @@ class FolderStore(Reopenable, Store):
     def has_its_name(self) -> bool:
         """Return whether the path still leads to this folder."""
         try:
-            found = os.stat(self.root)
+            status = os.stat(self.root)
         except OSError as error:
             if not is_missing(error):
                 raise
             return False
-        return self._is_same(found)
+        return self._is_same(status)
 
     # Names
 
@@ -333,13 +333,13 @@ class FolderStore(Reopenable, Store):
             # open may have lost its name.
             held = self._held or self.hold()
             try:
-                found = _status(held, name)
+                status = _status(held, name)
             except OSError as error:
                 held.refuse_links(name)
                 if is_missing(error) and not held.was_removed:
                     return None
                 raise held.explained(error, name) from None
-            return self._call(name, _status) if "/" in name else found
+            return self._call(name, _status) if "/" in name else status
         except OSError as error:
             if is_missing(error):
                 return None
@@ -380,8 +380,8 @@ class FolderStore(Reopenable, Store):
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
-        found = map(self.status_of, names)
-        return sum(status.st_size for status in found if status is not None)
+        statuses = map(self.status_of, names)
+        return sum(status.st_size for status in statuses if status is not None)
 
     def descriptor(self, name: str, flags: int = FILE_FLAGS) -> Descriptor:
         """Open a file, and return its descriptor."""
@@ -552,9 +552,9 @@ class FolderStore(Reopenable, Store):
 
     def sync_tree(self) -> None:
         """Wait until all that is in the folder is on the disk."""
-        found = list(self.walk())
-        self.sync_files(name for name, kind in found if kind == stat.S_IFREG)
-        folders = [name for name, kind in found if kind == stat.S_IFDIR]
+        entries = list(self.walk())
+        self.sync_files(name for name, kind in entries if kind == stat.S_IFREG)
+        folders = [name for name, kind in entries if kind == stat.S_IFDIR]
         self.sync_folders(["", *folders])
 
     def clear(self, last: str = "") -> None:

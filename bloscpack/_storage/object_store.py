@@ -87,8 +87,8 @@ class ObjectStore(Store):
 
     def parent(self) -> tuple[ObjectStore, str] | None:
         """Return the store around, and the name in it."""
-        found = parent_url(self._url)
-        return found and (ObjectStore(found[0], self._options), found[1])
+        outer = parent_url(self._url)
+        return outer and (ObjectStore(outer[0], self._options), outer[1])
 
     def path(self, name: str = "") -> str:
         """Return the URL of a file, without credentials."""
@@ -118,8 +118,8 @@ class ObjectStore(Store):
         """Open a file for reading at any position; `most` limits one read whole."""
         if end:
             return self._open(name, whole=None, end=max(end, remote_files.HEAD_SIZE))
-        found = self._prepared(name) or self._existing.pop(name, None)
-        return found or self._open(name, whole=None, most=most)
+        storage = self._prepared(name) or self._existing.pop(name, None)
+        return storage or self._open(name, whole=None, most=most)
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files at once that are going to be opened next."""
@@ -141,11 +141,11 @@ class ObjectStore(Store):
 
     def _prepared(self, name: str) -> Storage | None:
         """Return a file that was looked for; None if it was not."""
-        found = self._found.get(name)
-        if isinstance(found, OSError):
-            raise found
+        storage = self._found.get(name)
+        if isinstance(storage, OSError):
+            raise storage
         self._found.pop(name, None)
-        return found
+        return storage
 
     def _open(self, name: str, **how: Any) -> Storage:
         settings = {"storage_options": self._options, **how}
@@ -184,8 +184,8 @@ class ObjectStore(Store):
         """Return whether there is a file of this name."""
         self._existing.pop(name, None)
         try:
-            found = self._prepared(name) or self._open(name, whole=False)
-            self._existing[name] = found
+            storage = self._prepared(name) or self._open(name, whole=False)
+            self._existing[name] = storage
         except FileNotFoundError:
             return False
         except IgnoresRanges:
@@ -209,8 +209,8 @@ class ObjectStore(Store):
         with self._using(names[0]) as (fs, first):
             paths = [first, *map(self._path_of, names[1:])]
             fs.invalidate_cache()
-            found = _call_each(fs, "info", paths)
-        return sum(0 if info is None else info.get("size") or 0 for info in found)
+            infos = _call_each(fs, "info", paths)
+        return sum(0 if info is None else info.get("size") or 0 for info in infos)
 
     def content_version(self) -> object:
         """Return a value that changes when any file is replaced.
@@ -220,26 +220,26 @@ class ObjectStore(Store):
         """
         from uuid import uuid4
 
-        found: list[list[str]] = []
+        versions: list[list[str]] = []
         for info in self._below("", recursive=True) if self.lists else ():
-            found.append([info["name"], *remote_files.version_in(info)])
-        known = found and all(files[1:] for files in found)
-        return sorted(found) if known else uuid4().hex
+            versions.append([info["name"], *remote_files.version_in(info)])
+        known = versions and all(files[1:] for files in versions)
+        return sorted(versions) if known else uuid4().hex
 
     # Lists
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         """Return the names of all in a folder, sorted, and their types."""
         return sorted(
-            (found, stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG)
-            for found, info in self._list(name)
+            (entry, stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG)
+            for entry, info in self._list(name)
         )
 
     def sizes(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield name and size of each file in a folder."""
-        for found, info in self._list(name):
+        for entry, info in self._list(name):
             if info["type"] == "file":
-                yield found, info["size"]
+                yield entry, info["size"]
 
     def _list(self, name: str) -> list[tuple[str, Entry]]:
         """Return name and description of each file and folder in a folder."""
@@ -281,20 +281,20 @@ class ObjectStore(Store):
                 text = "the server takes more than %d seconds for a listing"
                 raise location.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
 
-        found: list[Entry] = []
+        infos: list[Entry] = []
         missing = suppress(FileNotFoundError, NotADirectoryError)
         with self._using(name) as (fs, path), missing:
             fs.invalidate_cache()
             if isinstance(fs, AsyncFileSystem):
-                found = sync(fs.loop, find_in_time, fs, path)
+                infos = sync(fs.loop, find_in_time, fs, path)
             elif recursive:
-                found = list(fs.find(path, detail=True).values())
+                infos = list(fs.find(path, detail=True).values())
             else:
-                found = list(fs.ls(path, detail=True))
+                infos = list(fs.ls(path, detail=True))
             if not recursive:  # an empty object stands for the folder itself
                 own = path.strip("/")
-                found = [info for info in found if info["name"].strip("/") != own]
-        return found
+                infos = [info for info in infos if info["name"].strip("/") != own]
+        return infos
 
     # Writing
 
@@ -382,10 +382,10 @@ class ObjectStore(Store):
         """Remove what is in a folder by paths, whose parts may have any character."""
         check_writable(self.root)
         stays = self._path_of(but).strip("/") if but else None
-        found = [entry["name"] for entry in self._below(name, recursive=True)]
+        names = [entry["name"] for entry in self._below(name, recursive=True)]
         with self._using(name) as (fs, _):
             # Not `rm`: it takes a name with a star or a bracket for a pattern.
-            _call_each(fs, "rm_file", [n for n in found if n.strip("/") != stays])
+            _call_each(fs, "rm_file", [n for n in names if n.strip("/") != stays])
             fs.invalidate_cache()
 
 
@@ -424,8 +424,8 @@ def _call_each(fs: AbstractFileSystem, method: str, paths: list[str]) -> list[An
 
         return await asyncio.gather(*map(call, paths))
 
-    found: list[Any] = sync(fs.loop, call_all)
-    return found
+    results: list[Any] = sync(fs.loop, call_all)
+    return results
 
 
 def _remove_if(fs: AbstractFileSystem, path: str, version: str) -> bool:

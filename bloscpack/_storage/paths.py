@@ -153,11 +153,11 @@ def check_ending(file: object, made: str, end: str, calls: Mapping[str, str]) ->
         return
     path = os.fsdecode(file)
     path = shown_name(path.partition("?")[0] if is_url(path) else path)
-    stem, found = os.path.splitext(path.rstrip("/"))
-    if found.lower() in calls:
+    stem, ending = os.path.splitext(path.rstrip("/"))
+    if ending.lower() in calls:
         raise UsageValueError(
             "%s: name it '%s', not '%s'; %s writes the format of that name"
-            % (made, stem + end, path, calls[found.lower()])
+            % (made, stem + end, path, calls[ending.lower()])
         )
 
 

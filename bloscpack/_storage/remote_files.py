@@ -164,8 +164,8 @@ class RemoteFile:
         return max(0, self.size + start) if start < 0 else start, stop
 
     async def _info(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self.fs._info(self.path)
-        return found
+        info: Mapping[str, Any] = await self.fs._info(self.path)
+        return info
 
     async def _read(self, start: int, stop: int) -> bytes:
         return bytes(await self.fs._cat_file(self.path, start=start, end=stop))
@@ -367,12 +367,12 @@ class HttpFile(RemoteFile):
         return start, stop
 
     def _judge_version(self, headers: Mapping[str, str]) -> None:
-        found = headers.get("ETag", "")
-        if self._etag and found:
-            changed = found != self._etag
+        value = headers.get("ETag", "")
+        if self._etag and value:
+            changed = value != self._etag
         else:
-            found = headers.get("Last-Modified", "")
-            changed = bool(self._modified and found) and found != self._modified
+            value = headers.get("Last-Modified", "")
+            changed = bool(self._modified and value) and value != self._modified
         if changed:
             raise self._changed()
 

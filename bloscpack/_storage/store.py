@@ -162,7 +162,7 @@ class Store:
 
     def names(self, name: str = "") -> list[str]:
         """Return the names in a folder; none if there is no such folder."""
-        return [found for found, _ in self.entries(name)]
+        return [entry for entry, _ in self.entries(name)]
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         """Return the names of all in a folder, sorted, and their types.
@@ -240,17 +240,17 @@ class NestedStore(Store):
 
     def _folder(self, prefix: str, root: str) -> Store:
         """Return the store of another folder, over the same files."""
-        found = copy(self)
-        found._prefix, found.root = prefix, root
-        return found
+        store = copy(self)
+        store._prefix, store.root = prefix, root
+        return store
 
     def path(self, name: str = "") -> str:
         return self.root + "/" + name if name else self.root
 
     def sizes(self, name: str) -> Iterator[tuple[str, int]]:
-        for found, kind in self.entries(name):
+        for entry, kind in self.entries(name):
             if kind == stat.S_IFREG:
-                yield found, self.size(name + "/" + found if name else found)
+                yield entry, self.size(name + "/" + entry if name else entry)
 
     def _missing(self, name: str) -> FileNotFoundError:
         text = os.strerror(errno.ENOENT)
@@ -288,9 +288,9 @@ class MemoryStore(NestedStore):
         return sum(len(self.files.get(self._prefix + name, b"")) for name in names)
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
-        found, start = {}, self._prefix + (name + "/" if name else "")
+        kinds, start = {}, self._prefix + (name + "/" if name else "")
         for full in self.files:
             if full.startswith(start):
                 first, slash, _ = full[len(start) :].partition("/")
-                found[first] = stat.S_IFDIR if slash else stat.S_IFREG
-        return sorted(found.items())
+                kinds[first] = stat.S_IFDIR if slash else stat.S_IFREG
+        return sorted(kinds.items())

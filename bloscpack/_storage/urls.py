@@ -24,12 +24,12 @@ def schemes_of(url: str) -> list[str]:
 
 def with_lower_schemes(url: str) -> str:
     """Return a URL, or a chain, with schemes in lower case, as fsspec needs them."""
-    found = []
+    links = []
     for part in parts_of(url):
         scheme, mark, rest = part.partition(MARK)
         # Only a link like ``simplecache`` has no mark.
-        found.append(scheme.lower() + mark + rest)
-    return LINK.join(found)
+        links.append(scheme.lower() + mark + rest)
+    return LINK.join(links)
 
 
 def secrets_in(arguments: list[str]) -> dict[str, str]:
@@ -38,35 +38,35 @@ def secrets_in(arguments: list[str]) -> dict[str, str]:
     An argument may contain a URL, like ``--output=https://host``. A message may contain
     an argument as a whole or in parts, and with escapes.
     """
-    found: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     for argument in arguments:
         for part in parts_of(argument):
             rest = part.partition(MARK)[2]
             shown = public_part("x" + MARK + rest).partition(MARK)[2]
             if rest != shown:
-                found.update({rest: shown, **_secrets_in_part(rest, shown)})
-    for secret, shown in list(found.items()):
+                secrets.update({rest: shown, **_secrets_in_part(rest, shown)})
+    for secret, shown in list(secrets.items()):
         # As a message of Python, and as an argument of the shell.
-        found[repr(secret)[1:-1]] = found[secret.replace("'", "'\"'\"'")] = shown
-    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+        secrets[repr(secret)[1:-1]] = secrets[secret.replace("'", "'\"'\"'")] = shown
+    return dict(sorted(secrets.items(), key=lambda item: -len(item[0])))
 
 
 def _secrets_in_part(rest: str, shown: str) -> dict[str, str]:
     """Return the secrets in what follows the scheme of a URL."""
-    found: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     user = rest[: rest.rfind("@") + 1]
     if user not in shown:
-        found[user] = ""
+        secrets[user] = ""
         if ":" in user:
-            found[user.partition(":")[2]] = ""
+            secrets[user.partition(":")[2]] = ""
     for mark in "?#":
         _, mark, more = rest.partition(mark)
         if more:
-            found[mark + more] = HIDDEN
+            secrets[mark + more] = HIDDEN
         # For messages about a part of the query.
         parts = [more, more.partition("=")[2], *more.replace("&", "=").split("=")]
-        found.update({part: "..." for part in parts if len(part) >= LONG})
-    return found
+        secrets.update({part: "..." for part in parts if len(part) >= LONG})
+    return secrets
 
 
 def joined_url(url: str, name: str) -> str:

@@ -142,11 +142,11 @@ def is_zip(path: str, begin: bytes) -> bool:
             return True
     if not start.startswith(LOCAL_SIGNATURE):
         return False
-    found = find_local(start, 0)
-    if found is not None and OF_ARRAYS.fullmatch(found[0]):
+    member = find_local(start, 0)
+    if member is not None and OF_ARRAYS.fullmatch(member[0]):
         text = DAMAGED % "expected an end record, found none: the file was cut off"
         raise DamageError(text, filename=path)
-    first = "no member" if found is None else "a first member '%.200s'" % found[0]
+    first = "no member" if member is None else "a first member '%.200s'" % member[0]
     text = "expected a ZIP file of arrays, found one without an end, with %s" % first
     raise NotReadable(text, filename=path)
 
@@ -333,8 +333,8 @@ class Directory:
             groups.append((start, stop, [info]))
         for at in range(0, len(groups), TOGETHER_COUNT):
             some = groups[at : at + TOGETHER_COUNT]
-            found = self.storage.read_many([(first, stop) for first, stop, _ in some])
-            for (first, _, members), data in zip(some, found, strict=True):
+            heads = self.storage.read_many([(first, stop) for first, stop, _ in some])
+            for (first, _, members), data in zip(some, heads, strict=True):
                 for info in members:
                     start, stop = local_extent(info)
                     header = read_local(data[start - first : stop - first], info)
@@ -379,15 +379,15 @@ class Directory:
             (start, stop + min(most, info.file_size))
             for (start, stop), info in zip(headers, infos, strict=True)
         ]
-        found = []
+        extents = []
         for info, (begin, stop), data in zip(
             infos, headers, self.storage.read_many(spans), strict=True
         ):
             limit = self.limits[info.header_offset]
             start = decode_local(data[: stop - begin], info, limit)
             head = data[start - begin :][: info.file_size]
-            found.append((start, start + info.file_size, head))
-        return found
+            extents.append((start, start + info.file_size, head))
+        return extents
 
     def read(self, info: ZipInfo, content: Storage | None = None) -> bytes:
         """Return the bytes of a small member, which may be open already."""
@@ -491,19 +491,19 @@ class ZipStore(NestedStore):
 
     def open(self, name: str, end: int = 0) -> Storage:
         member = self._member(name)
-        found: Storage
+        content: Storage
         if member.compress_type != STORED or member.flag_bits & ENCRYPTED:
-            found = CompressedMember(member.file_size, lambda: self.read(name)[0])
-            found.identity = self.identity(name)
-            return found
+            content = CompressedMember(member.file_size, lambda: self.read(name)[0])
+            content.identity = self.identity(name)
+            return content
         storage, (begin, stop) = self._zip.storage, local_extent(member)
         path = self.path(name)
         with naming_errors(path), zip_errors(path):
             header = storage.read_at(begin, stop - begin)
             start = decode_local(header, member, storage.size)
-        found = PartStorage(storage, start, start + member.file_size, self)
-        found.identity = self.identity(name)
-        return found
+        content = PartStorage(storage, start, start + member.file_size, self)
+        content.identity = self.identity(name)
+        return content
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False
@@ -533,8 +533,8 @@ class ZipStore(NestedStore):
         return self._member(name).file_size
 
     def total_size(self, names: list[str]) -> int:
-        found = (self._members.get(self._prefix + name) for name in names)
-        return sum(member.file_size for member in found if member is not None)
+        members = (self._members.get(self._prefix + name) for name in names)
+        return sum(member.file_size for member in members if member is not None)
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         return sorted(self._folders.get((self._prefix + name).rstrip("/"), {}).items())

@@ -143,7 +143,7 @@ def encode(attributes: Mapping[bytes, Attribute]) -> bytes:
 
 def decode(data: bytes) -> Attributes:
     """Return the attributes of ``attr-v2``; raises `DamageError` or `Unsupported`."""
-    found: Attributes = {}
+    attributes: Attributes = {}
     for line in _LINE.finditer(data):
         try:
             if None in line.groups():
@@ -167,8 +167,8 @@ def decode(data: bytes) -> Attributes:
         except DamageError as error:
             number = data.count(b"\n", 0, line.start()) + 1
             raise DamageError("line %d: %s" % (number, error)) from error
-        found[name] = attribute
-    return found
+        attributes[name] = attribute
+    return attributes
 
 
 def humane(attribute: Attribute) -> bytes:
@@ -198,7 +198,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 
 def decode_legacy(data: bytes) -> Attributes:
     """Return the attributes of a legacy file ``attr``; raises `DamageError`."""
-    found: Attributes = {}
+    attributes: Attributes = {}
     position = 0
     while position < len(data):
         if position + _LEGACY.size > len(data):
@@ -215,9 +215,9 @@ def decode_legacy(data: bytes) -> Attributes:
         name = data[name_start:data_start]
         if _BAD_NAME.search(name):
             raise DamageError("a name has blanks: %r" % name[:20], offset=position)
-        found[name] = Attribute(dtype_name, nmemb, data[data_start:stop])
+        attributes[name] = Attribute(dtype_name, nmemb, data[data_start:stop])
         position = stop
-    return found
+    return attributes
 
 
 # All attributes of a block
@@ -228,11 +228,11 @@ def load(files: Mapping[str, bytes], folder: str = "") -> Attributes:
 
     Raises `FormatError`, whose ``filename`` is the name in the folder.
     """
-    found: Attributes = {}
+    attributes: Attributes = {}
     for name, decode_file in ((LEGACY, decode_legacy), (ATTRIBUTES, decode)):
         with naming_errors(os.path.join(folder, name)):
-            found.update(decode_file(files.get(name, b"")))
-    return found
+            attributes.update(decode_file(files.get(name, b"")))
+    return attributes
 
 
 def files_of(tree: Tree, folder: str) -> dict[str, bytes]:
@@ -266,8 +266,8 @@ class AttributeSet(MutableMapping[str, Any]):
         states: list[object] = []
         for name in (LEGACY, ATTRIBUTES):
             with suppress(FileNotFoundError):
-                found = os.stat(os.path.join(self._folder, name))
-                states.append((name, found.st_ino, found.st_size, found.st_mtime_ns))
+                status = os.stat(os.path.join(self._folder, name))
+                states.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
         known = self._known
         if states != known[0]:
             known = self._known = states, self._read()
@@ -280,23 +280,23 @@ class AttributeSet(MutableMapping[str, Any]):
     def _change(self, removed: list[bytes], added: Attributes) -> None:
         """Remove and add attributes in one step."""
         with locked_folder(self._folder):
-            found = self._read()
+            attributes = self._read()
             for name in removed:
-                if found.pop(name, None) is None:  # another thread has removed it
+                if attributes.pop(name, None) is None:  # another thread has removed it
                     raise KeyError(name.decode("utf-8", "surrogateescape"))
-            found.update(added)
+            attributes.update(added)
             path = os.path.join(self._folder, ATTRIBUTES)
-            self._tree.replace_text(path, encode(found))
+            self._tree.replace_text(path, encode(attributes))
             if removed:  # the legacy file would bring them back
                 self._tree.remove_file(os.path.join(self._folder, LEGACY))
             self._known = (None, {})
 
     def raw(self, name: str) -> Attribute:
         """Return an attribute as it is stored: type, number of items, bytes."""
-        found = self._load().get(encoded_text(name))
-        if found is None:
+        attribute = self._load().get(encoded_text(name))
+        if attribute is None:
             raise KeyError(name)
-        return found
+        return attribute
 
     def __getitem__(self, name: str) -> Any:
         return value_of(self.raw(name))

@@ -280,15 +280,15 @@ class Block:
 
         Raises `StorageError` if another block has taken the place of this one.
         """
-        found, content, unwritten = self._tree.read_state(self._folder)
+        header, content, unwritten = self._tree.read_state(self._folder)
         old = self.header
-        is_same_type = found.dtype == old.dtype and found.nmemb == old.nmemb
-        if not is_same_type or found.rows[: len(old.rows)] != old.rows:
+        is_same_type = header.dtype == old.dtype and header.nmemb == old.nmemb
+        if not is_same_type or header.rows[: len(old.rows)] != old.rows:
             raise StorageError(
                 "block '%s' has been replaced by another one since it was opened"
                 % self._folder
             )
-        return found, content, unwritten
+        return header, content, unwritten
 
     def take(self) -> Written:
         """Return what has been written and not committed, and forget it."""
@@ -311,11 +311,11 @@ class Block:
         if not taken:
             return
         with locked_folder(self._folder):
-            found, content, unwritten = self._read_state()
+            header, content, unwritten = self._read_state()
             for sums, rows in taken:
-                found = found.with_sums(sums)
+                header = header.with_sums(sums)
                 unwritten = without(unwritten, rows)
-            self._tree.write_state(self._folder, found, unwritten, content)
+            self._tree.write_state(self._folder, header, unwritten, content)
 
     def append(self, rows: Array | None, size: int, nfile: int) -> None:
         """Add `nfile` data files for `size` rows, and write the rows if given.
@@ -328,21 +328,21 @@ class Block:
             self._lock,
             locked_folder(self._folder),
         ):
-            found, content, unwritten = self._read_state()
+            header, content, unwritten = self._read_state()
             grown = replace(
-                found,
-                rows=[*found.rows, *split_rows(size, nfile)],
-                checksums=[*found.checksums, *[0] * nfile],
+                header,
+                rows=[*header.rows, *split_rows(size, nfile)],
+                checksums=[*header.checksums, *[0] * nfile],
                 folds=[],
             )
-            for number in range(len(found.rows), len(grown.rows)):
+            for number in range(len(header.rows), len(grown.rows)):
                 self._tree.create_file(self.path(number))
-            new, sums = [(found.size, grown.size)], Counter[int]()
+            new, sums = [(header.size, grown.size)], Counter[int]()
             done: Done = []
             if rows is None:
                 unwritten = union([*unwritten, *new])
             else:
-                self._store(grown, found.size, rows, new, done)
+                self._store(grown, header.size, rows, new, done)
             for part, change in done:
                 sums[part.number] += change
             grown = grown.with_sums(sums)

@@ -234,7 +234,7 @@ def _holes(tree: Tree, path: str, size: int) -> list[tuple[int, int]]:
 
     They begin and end at blocks of the file system.
     """
-    found: list[tuple[int, int]] = []
+    holes: list[tuple[int, int]] = []
     file = tree.open_file(path, os.O_RDONLY)
     with suppress(AttributeError, OSError):
         descriptor, stop = file.fileno(), 0
@@ -245,8 +245,8 @@ def _holes(tree: Tree, path: str, size: int) -> list[tuple[int, int]]:
             stop = size
             with suppress(OSError):  # there are no data behind the hole
                 stop = min(size, os.lseek(descriptor, start, os.SEEK_DATA))
-            found.append((start, stop))
-    return found
+            holes.append((start, stop))
+    return holes
 
 
 def _data_files(folder: str) -> list[str]:

@@ -1,7 +1,7 @@
 """A block of a tree, a table of rows with attributes.
 
-Strategy: an index becomes a `Selection`, and this ranges of rows, which a `Block` reads
-and writes.
+Strategy: an index becomes an `AxisSelection`, and this ranges of rows, which a `Block`
+reads and writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays.selection import Selection
+from .._arrays.selection import AxisSelection
 from .._arrays.stored import StoredRows
 from .._format.dtypes import Array, DType
 from .._format.grid import Grid
@@ -219,17 +219,17 @@ class Column(StoredRows, Closing):
         if isinstance(index, slice) and index.step in (None, 1):
             start, stop, _ = index.indices(self.size)
             return block.read(start, max(start, stop))
-        selection = Selection(index, shape)
+        selection = AxisSelection(index, shape)
         if len(selection.shape) > len(shape):
             raise IndexError("an index of a column can't add axes")
         rows, *inner = selection.axes
         if isinstance(rows, range) and (not rows or rows.step == 1):
-            found = block.read(rows.start, rows.start + len(rows))
+            rows_read = block.read(rows.start, rows.start + len(rows))
             own = [
                 slice(r.start, r.stop, r.step) if isinstance(r, range) else r
                 for r in inner
             ]
-            items = found[(slice(None), *own)]
+            items = rows_read[(slice(None), *own)]
         else:
             if isinstance(rows, range):
                 block.check_length(rows[0], rows[-1] + 1)
@@ -243,8 +243,8 @@ class Column(StoredRows, Closing):
                     low, stop = int(of.min()), int(of.max()) + 1
                     of = of - low
                 first = number * count
-                found = block.read(first + low, first + stop)
-                items[to] = found[(of, *rest)]
+                rows_read = block.read(first + low, first + stop)
+                items[to] = rows_read[(of, *rest)]
         return selection.finish(selection.in_order(items))
 
     # Writing
@@ -295,7 +295,7 @@ class Column(StoredRows, Closing):
         is_row = isinstance(index, (int, numpy.integer))
         if not is_row and not (isinstance(index, slice) and index.step in (None, 1)):
             raise UsageTypeError("only a row, or rows without a step, can be assigned")
-        rows = Selection(index, (self.size,)).axes[0]
+        rows = AxisSelection(index, (self.size,)).axes[0]
         assert isinstance(rows, range)
         array = numpy.asarray(value)
         shape = (len(rows), *self.shape[1:])

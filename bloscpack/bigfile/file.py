@@ -140,14 +140,14 @@ class File(Closing):
             if create:
                 os.makedirs(path, exist_ok=True)
             if not os.path.isdir(path):
-                found = "is not a folder"
+                fault = "is not a folder"
                 try:
                     os.stat(path)
                 except OSError as error:
                     if not is_missing(error):
                         raise
-                    found = "does not exist"
-                raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
+                    fault = "does not exist"
+                raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, fault))
 
         self._ranks.on_root(check)
         self._tree = Tree(path, follow_links)

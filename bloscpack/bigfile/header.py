@@ -146,8 +146,8 @@ def decode(data: bytes) -> Header:
     """
     fields: dict[str, str] = {}
     files: dict[int, list[int]] = {}
-    for found in _LINE.finditer(data.decode("utf-8", "replace")):
-        line = found[0].rstrip()
+    for matched in _LINE.finditer(data.decode("utf-8", "replace")):
+        line = matched[0].rstrip()
         if match := _FILE.match(line):
             number = int(match[1], 16)
             if number in files:
@@ -240,8 +240,8 @@ def decode_unwritten(data: bytes, header: bytes, size: int) -> Rows:
     title, sums, lines, *_ = [*data.split(b"\n", 2), b"", b""]
     if title != UNWRITTEN_TITLE or b"%08x" % crc32(header) not in sums.split()[1:]:
         return []
-    found = re.finditer(rb"^([0-9]{1,19}) ([0-9]{1,19})$", lines, re.MULTILINE)
-    return union((int(m[1]), min(int(m[2]), size)) for m in found)
+    matches = re.finditer(rb"^([0-9]{1,19}) ([0-9]{1,19})$", lines, re.MULTILINE)
+    return union((int(m[1]), min(int(m[2]), size)) for m in matches)
 
 
 NATIVE = "<" if sys.byteorder == "little" else ">"

@@ -64,12 +64,12 @@ class Ranks(Alone):
 
     def check_same(self, what: str, *arguments: object) -> None:
         """Raise `UsageValueError` on all ranks if their arguments differ."""
-        found = self.comm.allgather(arguments)
-        for rank, other in enumerate(found):
-            if other != found[0]:
+        all_arguments = self.comm.allgather(arguments)
+        for rank, other in enumerate(all_arguments):
+            if other != all_arguments[0]:
                 raise UsageValueError(
                     "all ranks must call '%s' with the same arguments: rank 0 has %s, "
-                    "rank %d has %s" % (what, found[0], rank, other)
+                    "rank %d has %s" % (what, all_arguments[0], rank, other)
                 )
 
 
@@ -248,10 +248,10 @@ class AttributeSetMPI(AttributeSet):
         self._changes: Changes = {}
 
     def _load(self) -> Attributes:
-        found = super()._load()
+        attributes = super()._load()
         if self._is_root or not self._changes:
-            return found
-        merged = {**found, **self._changes}
+            return attributes
+        merged = {**attributes, **self._changes}
         return {name: each for name, each in merged.items() if each is not None}
 
     def _change(self, removed: list[bytes], added: Attributes) -> None:

@@ -33,8 +33,8 @@ def _split(index: object) -> tuple[Any, Any]:
     names: list[Any] = []
     rest: list[Any] = []
     for part in index if isinstance(index, tuple) else (index,):
-        found = part[0] if isinstance(part, tuple) and len(part) == 1 else part
-        (names if is_names(found) else rest).append(found)
+        key = part[0] if isinstance(part, tuple) and len(part) == 1 else part
+        (names if is_names(key) else rest).append(key)
     if len(names) > 1 or (names and not isstr(names[0]) and len(rest) > 1):
         raise UsageTypeError("an index of a table has one name, or one list of names")
     rows = rest[0] if len(rest) == 1 else tuple(rest)
@@ -77,10 +77,10 @@ class Dataset(StoredRows):
         }
         sizes = {column.size for column in self._columns.values()}
         if len(sizes) != 1:
-            found = ["%s: %d" % (n, c.size) for n, c in self._columns.items()]
+            lengths = ["%s: %d" % (n, c.size) for n, c in self._columns.items()]
             raise UsageValueError(
                 "a table needs columns of one length, found %s"
-                % (", ".join(found) or "no columns")
+                % (", ".join(lengths) or "no columns")
             )
         self.size: int = sizes.pop()
         columns = [(name, self._columns[name]) for name in self.column_names]
@@ -108,11 +108,11 @@ class Dataset(StoredRows):
             part = self._columns[names] if isstr(names) else Dataset(self.file, names)
             has_rows = isinstance(index, tuple) and len(index) > 1
             return part[rows] if has_rows else part
-        found = {name: column[rows] for name, column in self._columns.items()}
+        columns = {name: column[rows] for name, column in self._columns.items()}
         is_row = isinstance(rows, (int, numpy.integer))
-        length = 1 if is_row else len(next(iter(found.values())))
+        length = 1 if is_row else len(next(iter(columns.values())))
         table = numpy.empty(length, self.dtype)
-        for name, values in found.items():
+        for name, values in columns.items():
             table[name] = values
         return table[0] if is_row else table
 

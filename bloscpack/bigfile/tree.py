@@ -240,8 +240,8 @@ class Tree:
             with suppress(FileNotFoundError):
                 file = self.checked(os.path.join(folder, name))
                 return FileAccess(file, only_access=True)
-        found = FileAccess(folder, only_access=True)
-        return found if of_another_user(found) else None
+        access = FileAccess(folder, only_access=True)
+        return access if of_another_user(access) else None
 
     def limits_of(self, folder: str, copy: str) -> AccessLimits:
         """Return the limits for readers of a copy of a block: only its readers.
@@ -257,8 +257,8 @@ class Tree:
             paths.append(str(around))
             if str(around) == self.root:
                 break
-        found = [FileAccess(path, only_access=True) for path in paths or [folder]]
-        return AccessLimits(*found)
+        models = [FileAccess(path, only_access=True) for path in paths or [folder]]
+        return AccessLimits(*models)
 
     def make_folder(self, name: str) -> str:
         """Create the folder of a block and those above it; return its path.
@@ -290,10 +290,10 @@ class Tree:
         path = os.path.join(folder, HEADER)
         content, text = self.read_text(path), b""
         with naming_errors(path):
-            found = header.decode(content)
+            state = header.decode(content)
         with suppress(FileNotFoundError):
             text = self.read_text(os.path.join(folder, UNWRITTEN))
-        return found, content, header.decode_unwritten(text, content, found.size)
+        return state, content, header.decode_unwritten(text, content, state.size)
 
     def write_state(
         self, folder: str, new: Header, unwritten: Rows, old: bytes = b""

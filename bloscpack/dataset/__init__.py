@@ -219,9 +219,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     from importlib import import_module
 
-    found = getattr(import_module("." + _LAZY[name], __name__), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module("." + _LAZY[name], __name__), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
@@ -267,8 +267,8 @@ def _sorted(
     mode: str, given: dict[str, Any]
 ) -> tuple[Options, StorageOptions | None, dict[str, Any]]:
     """Return what opens a dataset, settings for fsspec, and what creates a dataset."""
-    found = {n: given.pop(n) for n in OPENING & given.keys()}
-    options = Options(**found, writable=mode != "r")
+    opening = {n: given.pop(n) for n in OPENING & given.keys()}
+    options = Options(**opening, writable=mode != "r")
     return options, given.pop("storage_options", None), given
 
 
@@ -309,17 +309,17 @@ def _open(
         creation |= {"mode": "w" if mode == "w" else "x", "sync": options.sync}
         creation |= {"buffered": True} if options.buffered else {}
         return create(path, storage_options=storage_options, **creation)
-    found: Any = open_at(path, storage_options, options)
-    if wanted is not None and not isinstance(found, wanted):
-        found.close()
-        name = type(found).__name__.lower()
+    node: Any = open_at(path, storage_options, options)
+    if wanted is not None and not isinstance(node, wanted):
+        node.close()
+        name = type(node).__name__.lower()
         raise UsageTypeError(
             "'%s' is %s %s; %s opens it"
-            % (found.path, "an" if name == "array" else "a", name, OPENERS[type(found)])
+            % (node.path, "an" if name == "array" else "a", name, OPENERS[type(node)])
         )
-    if isinstance(found, Group):
-        _tell_left_out(found)
-    opened: Kind = found
+    if isinstance(node, Group):
+        _tell_left_out(node)
+    opened: Kind = node
     return opened
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from .._arrays.reader import Reader, check_out
-from .._arrays.selection import Selection, split_names
+from .._arrays.reader import ItemReader, check_out
+from .._arrays.selection import AxisSelection, split_names
 from .._arrays.stored import StoredArray
 from .._commit.change import Change
 from .._commit.states import EACH, TWIN
@@ -127,8 +127,8 @@ class Array(StoredArray, ItemsNode):
     @property
     def codec(self) -> str | None:
         """The name of the codec that compresses new chunks."""
-        found = self._read(lambda: self._layout.codec_settings, "info").get("cname")
-        return None if found is None else str(found)
+        cname = self._read(lambda: self._layout.codec_settings, "info").get("cname")
+        return None if cname is None else str(cname)
 
     def __repr__(self) -> str:
         facts = self._title(), self.shape, self.dtype, self.chunks
@@ -202,7 +202,7 @@ class Array(StoredArray, ItemsNode):
 
         def fill() -> Items:
             reader = self._layout.reader
-            if isinstance(reader, Reader):
+            if isinstance(reader, ItemReader):
                 return reader.read(out)
             out[...] = reader.get(...)
             return out
@@ -284,17 +284,17 @@ class Array(StoredArray, ItemsNode):
         check_mask(values)
         items = values if is_array(values) else items_of(values)
         writer.flush()
-        old, found = self.shape, tuple(items.shape)
+        old, given = self.shape, tuple(items.shape)
         before, after = old[:axis], old[axis + 1 :]
-        if len(found) != len(old) or found != (*before, found[axis], *after):
+        if len(given) != len(old) or given != (*before, given[axis], *after):
             raise DoesNotFit(
                 "expected items of the shape %s apart from axis %d, found an array "
-                "of shape %s" % (old, axis, found)
+                "of shape %s" % (old, axis, given)
             )
-        shape = self._checked_shape((*before, old[axis] + found[axis], *after))
+        shape = self._checked_shape((*before, old[axis] + given[axis], *after))
         check_nbytes(shape, self.dtype)
         grid, read = layout.grid.resized(shape), layout.reader.get
-        added = Selection((*map(slice, before), slice(old[axis], None)), shape)
+        added = AxisSelection((*map(slice, before), slice(old[axis], None)), shape)
         blocks = changed_blocks(grid, added, items, read, old, self.dtype)
         with writer.change(lambda: layout.committed(shape)) as change:
             layout.stage(change, grid, blocks, extends=True)
@@ -349,7 +349,7 @@ class Array(StoredArray, ItemsNode):
                 with writer.change(lambda: layout.committed(self.shape)) as change:
                     self._stage_items(change, *given)
             return
-        selection, grid = Selection(key, self.shape), layout.grid
+        selection, grid = AxisSelection(key, self.shape), layout.grid
         items = selection.spread(converted(values, self.dtype))
         by_shard = groupby(selection.parts(grid), lambda part: part[0] // grid.slots)
         for shard, of_shard in by_shard:
@@ -419,7 +419,7 @@ class Array(StoredArray, ItemsNode):
         elif shrinks:
             self._layout.remove_unused(old)
 
-    def _selected(self, key: Key, values: object) -> tuple[Selection, Items]:
+    def _selected(self, key: Key, values: object) -> tuple[AxisSelection, Items]:
         """Return what an index selects, and the items that are assigned to it."""
         names, key = split_names(key, self.dtype)
         if names is None:
@@ -429,10 +429,12 @@ class Array(StoredArray, ItemsNode):
         else:
             items = numpy.array(self[key])
             items[names] = converted(values, items[names].dtype)
-        selection = Selection(key, self.shape)
+        selection = AxisSelection(key, self.shape)
         return selection, selection.spread(items)
 
-    def _stage_items(self, change: Change, selection: Selection, items: Items) -> None:
+    def _stage_items(
+        self, change: Change, selection: AxisSelection, items: Items
+    ) -> None:
         """Let `change` assign to the selected items."""
         change.renews_token = change.renews_token or self._is_read_with_others
         layout = self._layout
@@ -441,12 +443,12 @@ class Array(StoredArray, ItemsNode):
         layout.stage(change, grid, blocks, extends=False)
 
     def _checked_shape(self, shape: object) -> Shape:
-        found, old = checked_shape(shape), self.shape
+        new, old = checked_shape(shape), self.shape
         why = "it has '%d' axes" % len(old)
-        if not self._layout.cuts_all_axes and found[1:] != old[1:]:
+        if not self._layout.cuts_all_axes and new[1:] != old[1:]:
             why = "only the first axis can change"
-        elif len(found) == len(old):
-            return found
+        elif len(new) == len(old):
+            return new
         raise UsageValueError(
             "an array of shape %s can't get the shape %s: %s" % (old, shape, why)
         )

@@ -84,18 +84,18 @@ def arrow_array(
 
 def metadata_of(attrs: JsonObject) -> dict[bytes, bytes] | None:
     """Return attributes as metadata of Arrow: texts by their names, others as JSON."""
-    found, others = {}, {}
+    texts, others = {}, {}
     for name, value in attrs.items():
         try:
             key, text = name.encode(), value.encode()
             if key in OWN_KEYS or key.startswith(ARROW):
                 raise ValueError("another program would read it")
-            found[key] = text
+            texts[key] = text
         except (AttributeError, ValueError):
             others[name] = value
     if others:
-        found[ATTRIBUTES] = encode_attributes(others).strip()
-    return found or None
+        texts[ATTRIBUTES] = encode_attributes(others).strip()
+    return texts or None
 
 
 def _times(rows: Array, wanted: pyarrow.DataType, name: str) -> Array:
@@ -105,16 +105,16 @@ def _times(rows: Array, wanted: pyarrow.DataType, name: str) -> Array:
     is_date = pyarrow.types.is_date32(wanted)
     unit = "D" if is_date else wanted.unit
     with naming_column(name):
-        found = converted(native(rows), numpy.dtype(rows.dtype.kind + "8[%s]" % unit))
+        times = converted(native(rows), numpy.dtype(rows.dtype.kind + "8[%s]" % unit))
         if is_date:  # 32 bits, in which far dates would wrap
-            days = found.view("i8")
-            far = (days != days.astype("i4")) & ~numpy.isnat(found)
+            days = times.view("i8")
+            far = (days != days.astype("i4")) & ~numpy.isnat(times)
             if far.any():
                 raise DoesNotFit(
                     "the date %s does not fit the type '%s' of Arrow"
-                    % (found[far][0], wanted)
+                    % (times[far][0], wanted)
                 )
-    return found
+    return times
 
 
 def decoded(array: Array, name: str) -> list[str]:

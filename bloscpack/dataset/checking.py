@@ -369,11 +369,11 @@ class DatasetCheck:
             return
         for key, value in attributes.items() if node.name == "zarr" else ():
             # A float in `MASK` is stored as text.
-            found = None if key == MASK else unusual_json([key, value])
-            if found is not None:
+            unusual = None if key == MASK else unusual_json([key, value])
+            if unusual is not None:
                 message = (
                     "the attribute %a has %s, and TensorStore, for one, refuses the "
-                    "document" % (key, found)
+                    "document" % (key, unusual)
                 )
                 self.report.note("metadata", "python-json", message, file=name)
         recovered = told(attributes)
@@ -586,10 +586,10 @@ class DatasetCheck:
 
     def _note_strays(self, folder: Folder, member: str, used: set[str]) -> None:
         """Note the files and folders that the dataset does not use."""
-        found = 0
+        count = 0
         for name, reason in _strays(folder, "", used):
-            found += 1
-            if found > STRAYS_KEPT:
+            count += 1
+            if count > STRAYS_KEPT:
                 self.report.nnotes += 1
                 continue
             self.report.note("files", "unused", reason, file=joined_name(member, name))

@@ -32,8 +32,8 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
         return {name: rows[name] for name in rows.dtype.names}
     if hasattr(rows, "keys"):  # also a DataFrame
         check_different(list(rows.keys()))
-        found = {name: rows[name] for name in rows.keys()}  # noqa: SIM118
-        indexes = {n: c.index for n, c in found.items() if hasattr(c, "iloc")}
+        columns = {name: rows[name] for name in rows.keys()}  # noqa: SIM118
+        indexes = {n: c.index for n, c in columns.items() if hasattr(c, "iloc")}
         for name, other in pairwise(indexes):
             # Of different lengths, these are the better message.
             same_length = len(indexes[name]) == len(indexes[other])
@@ -43,7 +43,7 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
                     "none: pandas.DataFrame brings them in one order, and to_numpy() "
                     "leaves the index out" % (name, other)
                 )
-        return found
+        return columns
     if hasattr(rows, "to_pandas"):
         raise UsageTypeError(
             "expected a DataFrame of pandas or a dictionary of columns, found '%s.%s', "
@@ -150,11 +150,11 @@ def with_missing(items: Any) -> Any:
 
 def columns_with_missing(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns as `with_missing` does; errors name the column."""
-    found = {}
+    masked = {}
     for name, items in columns.items():
         with naming_column(name):
-            found[name] = with_missing(items)
-    return found
+            masked[name] = with_missing(items)
+    return masked
 
 
 def items_of_pandas(column: Any) -> Array:
@@ -180,10 +180,10 @@ def items_of_pandas(column: Any) -> Array:
         check_least_time(column, items)
         return items
     if column.dtype.kind == "O":  # Arrow has no filter for some of these types
-        found = numpy.fromiter(column, TEXT, len(column))[~missing]
+        present = numpy.fromiter(column, TEXT, len(column))[~missing]
     else:
-        found = column[~missing].to_numpy()
-    return _masked(found, missing)
+        present = column[~missing].to_numpy()
+    return _masked(present, missing)
 
 
 def _items_of_arrow(column: Any) -> Any:
@@ -211,9 +211,9 @@ def _items_of_arrow(column: Any) -> Any:
     return items
 
 
-def _masked(found: Array, missing: Array) -> Array:
-    """Return the items `found` between others that are missing, as a masked array."""
-    present = items_of(found, keeps_text=True)
+def _masked(rest: Array, missing: Array) -> Array:
+    """Return the items `rest` between others that are missing, as a masked array."""
+    present = items_of(rest, keeps_text=True)
     if present.ndim != 1:
         raise UsageTypeError(
             "expected a list in each row, found a missing one: no column of several "
@@ -256,8 +256,8 @@ def masks_of(columns: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: mask
         for name, mask in masks.items()
-        if (found := columns.get(mask)) is not None
-        and found.dtype.kind == "b"
-        and len(found.shape) == len(columns[name].shape) == 1
-        and found.attrs.get(MASK_OF) == name
+        if (column := columns.get(mask)) is not None
+        and column.dtype.kind == "b"
+        and len(column.shape) == len(columns[name].shape) == 1
+        and column.attrs.get(MASK_OF) == name
     }

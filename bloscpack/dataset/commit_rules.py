@@ -61,15 +61,15 @@ class _Datasets:
     """Answers what the rules of `_commit` ask; see `change.Datasets`."""
 
     def kind_of(self, store: Store) -> str | None:
-        found = find(Folder(store))
-        return found[1] or None if found is not None else None
+        known = find(Folder(store))
+        return known[1] or None if known is not None else None
 
     def check_independent(self, store: Store) -> None:
         folder = Folder(store)
-        found = find(folder)
+        known = find(folder)
         outer = None
         with suppress(FileNotFoundError):  # the group has removed it
-            outer = committing(Found(folder, *found)) if found is not None else None
+            outer = committing(Found(folder, *known)) if known is not None else None
         around = store.parent()
         if outer is not None and around is not None:
             if find(Folder(around[0])) == ("zarr", "group"):
@@ -85,17 +85,17 @@ class _Datasets:
     def check_group(self, store: Store) -> None:
         if store.is_sticky:  # any user may have made a document in it
             return
-        folder, found = Folder(store), None
+        folder, known = Folder(store), None
         if folder.is_trusted:
             drop_copies(folder)
         with suppress(FormatError, OSError):  # it is damaged
-            found = find(folder)
-        if found is not None and found[1] not in ("group", ""):
+            known = find(folder)
+        if known is not None and known[1] not in ("group", ""):
             raise UsageValueError(
                 "'%s' is the folder of the %s, which can't hold other datasets"
-                % (store.root, found[1])
+                % (store.root, known[1])
             )
-        inner = found is not None and committing(Found(folder, *found)) is not None
+        inner = known is not None and committing(Found(folder, *known)) is not None
         if inner or folder.tree.state.members is not None:
             raise CommitsMembers(folder)
 

@@ -20,7 +20,7 @@ from zlib import crc32
 
 import numpy
 
-from .._arrays.selection import Selection
+from .._arrays.selection import AxisSelection
 from .._commit.access import NewAccess
 from .._engine.contexts import on_error
 from .._format.dtypes import Array as Items
@@ -159,18 +159,18 @@ def from_dask(
 
 def _is_array(collection: object) -> bool:
     """Return whether a collection is an array; raise `UsageError` for other types."""
-    found = type(collection)
-    if issubclass(found, import_dask("dask.array").Array):
+    given = type(collection)
+    if issubclass(given, import_dask("dask.array").Array):
         return True
     # Only classes: a `Delayed` has all attributes.
     if import_dask("dask").is_dask_collection(collection) and (
-        hasattr(found, "divisions") and hasattr(found, "select_dtypes")
+        hasattr(given, "divisions") and hasattr(given, "select_dtypes")
     ):
         return False
-    advice = ": call to_frame()" * (found.__name__ in ("Series", "Index"))
+    advice = ": call to_frame()" * (given.__name__ in ("Series", "Index"))
     raise UsageTypeError(
         "expected an array or a DataFrame of Dask, found the type '%s' of '%s'%s"
-        % (found.__name__, found.__module__.partition(".")[0], advice)
+        % (given.__name__, given.__module__.partition(".")[0], advice)
     )
 
 
@@ -303,7 +303,7 @@ class RegionTarget(Existing):
             if not array.shape:
                 raise UsageError("'%s' has no axes, and so no regions" % array.path)
             self._array = copy(array)  # it has a lock only while it is changed
-        selection = Selection(region, array.shape)
+        selection = AxisSelection(region, array.shape)
         axes = [axis for axis in selection.axes if isinstance(axis, range)]
         self.corner = tuple(axis.start for axis in axes)
         self.shard = array.shards or array.chunks
@@ -396,12 +396,12 @@ def _plan_table(
     parts = frame.to_delayed()
     describe = dask.delayed(_describe)
     has_text = array_class(options["layout"]).has_text
-    found: tuple[PartitionTypes, ...] = dask.compute(
+    partitions: tuple[PartitionTypes, ...] = dask.compute(
         *(describe(part, has_text) for part in parts)
     )
-    lengths = [length for length, _ in found]
+    lengths = [length for length, _ in partitions]
     dtypes = _common_dtypes(
-        [dtypes for length, dtypes in found if length] or [found[0][1]]
+        [dtypes for length, dtypes in partitions if length] or [partitions[0][1]]
     )
     dtypes = target.fitting(dtypes, (sum(lengths),))
     row = numpy.dtype(list(dtypes.items()))
@@ -444,11 +444,11 @@ def _describe(part: DataFrame, has_text: bool) -> PartitionTypes:
     return len(part), dtypes
 
 
-def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
+def _common_dtypes(partitions: list[dict[str, DType]]) -> dict[str, DType]:
     """Return the dtype of each column that can hold the items of all partitions."""
     result = {}
-    for name in found[0]:
-        dtypes = [dtypes[name] for dtypes in found]
+    for name in partitions[0]:
+        dtypes = [dtypes[name] for dtypes in partitions]
         if len({dtype.kind for dtype in dtypes}) > 1:
             raise UsageTypeError(
                 "the column '%s' has items of different types: %s; convert it with "
@@ -505,5 +505,5 @@ def _write_frames(
         for name, items in rows.items():
             with naming_column(name):
                 parts[name].append(converted(items, dtypes[name]))
-    found = {name: joined(rows, dtypes[name], ()) for name, rows in parts.items()}
-    return target.put((start,), found)
+    columns = {name: joined(rows, dtypes[name], ()) for name, rows in parts.items()}
+    return target.put((start,), columns)

@@ -107,10 +107,10 @@ def _describe(name: str, node: NodeLayout) -> JsonObject:
         listed = (*columns, *unopened)
         parts = [(n, node.name, "array", partial(opened, n)) for n in listed]
     else:
-        inner, found = "members", find_members(node.folder)
+        inner, entries = "members", find_members(node.folder)
         if missing := missing_members(node.folder):
             result["missing"] = missing
-        parts = ((n, *f[1:], f.open_damaged) for n, f in found)
+        parts = ((n, *f[1:], f.open_damaged) for n, f in entries)
     members: list[JsonObject] = []
     for part, layout, kind, open_node in parts:
         full = joined_name(name, part)

@@ -110,8 +110,8 @@ class FileCheck(findings.Report):
         """
         grid = self.grid
         pairs = zip(grid.box(first), grid.box(last), strict=True)
-        found = tuple((a.start, b.stop) for a, b in pairs)
-        return None if found[1:] == tuple((0, n) for n in grid.shape[1:]) else found
+        region = tuple((a.start, b.stop) for a, b in pairs)
+        return None if region[1:] == tuple((0, n) for n in grid.shape[1:]) else region
 
     @property
     def all_rows(self) -> tuple[int, int]:
@@ -356,7 +356,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
         ("chunks in a file", source.slots, count_slots(header, metadata)),
         ("the checksum", DEFAULT_SHARD_CHECKSUM, header.checksum),
     ]
-    differences = [found for found in differences if found[1] != found[2]]
+    differences = [each for each in differences if each[1] != each[2]]
     differences += sharding.differences(check.numbers[0] // source.slots, metadata)
     if differences:
         _refuse(check, source, differences, "the file is intact, and")
@@ -531,12 +531,12 @@ class DatasetRecovery(findings.Record):
         return "<DatasetRecovery: %s saved, %d lost%s>" % (saved, self.nlost, complete)
 
 
-def gaps_in(found: Iterable[int], numbers: Sequence[int]) -> list[tuple[int, int]]:
+def gaps_in(present: Iterable[int], numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return the numbers that were not found, as runs (start, stop).
 
     The range may be too long to walk through it.
     """
-    runs = union((number, number + 1) for number in found)
+    runs = union((number, number + 1) for number in present)
     if isinstance(numbers, range):
         return without([(numbers.start, numbers.stop)], runs)
     return without(union((number, number + 1) for number in numbers), runs)

@@ -235,20 +235,20 @@ class Folder:
 
     def around(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it."""
-        found = self.store.parent()
-        if found is None:
+        outer_store = self.store.parent()
+        if outer_store is None:
             return None
-        outer = type(self)(found[0])
+        outer = type(self)(outer_store[0])
         outer._inner = self._inner or self
-        return outer, found[1]
+        return outer, outer_store[1]
 
     def _owners(self) -> frozenset[int]:
         """Return the owners of its documents."""
         store = self.store
         if not isinstance(store, FolderStore):
             return frozenset()
-        found = (store.status_of(name) for name in DOCUMENTS)
-        return frozenset(s.st_uid for s in found if s is not None)
+        statuses = (store.status_of(name) for name in DOCUMENTS)
+        return frozenset(s.st_uid for s in statuses if s is not None)
 
     @property
     def is_trusted(self) -> bool:
@@ -324,8 +324,8 @@ class Folder:
         staged = self.tree.state.pending.get(full, "")
         if staged is None:
             return None
-        found = self.store.identity(staged) if staged else None
-        return found or self.store.identity(full)
+        identity = self.store.identity(staged) if staged else None
+        return identity or self.store.identity(full)
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -334,8 +334,8 @@ class Folder:
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
         known, full = self.tree.state.pending, map(self.full, names)
-        found = [known.get(name, name) for name in full]
-        return self.store.total_size([name for name in found if name is not None])
+        stored = [known.get(name, name) for name in full]
+        return self.store.total_size([name for name in stored if name is not None])
 
     def storage(self, name: str, end: int = 0) -> Storage:
         """Open a file for reading at any position; see `Store.open`."""
@@ -443,8 +443,8 @@ class Folder:
             return sorted(filter(is_member_name, inside))
         if not self.store.lists and (paths := self._copied_paths()):
             return sorted(path for path in paths if is_member_name(path))
-        found = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
-        return sorted(filter(is_member_name, {*found, *inside}))
+        outside = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
+        return sorted(filter(is_member_name, {*outside, *inside}))
 
     def _copied_paths(self) -> set[str]:
         """Return the paths of all members inside, from the documents of groups."""
@@ -474,11 +474,11 @@ def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store
         return folder
     from .._storage.zip_store import ZipStore, find_zip
 
-    found = find_zip(folder.root)
-    if found is None:
+    archive = find_zip(folder.root)
+    if archive is None:
         return folder
-    store = ZipStore(found[0])
-    return store.subfolder(found[1]) if found[1] else store
+    store = ZipStore(archive[0])
+    return store.subfolder(archive[1]) if archive[1] else store
 
 
 def _reopen(

@@ -88,11 +88,11 @@ def items_by_name(
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
     check_different([column.name for column in series])
-    found = {}
+    columns = {}
     for column in series:
         with naming_column(column.name), foreign_items():
-            found[column.name] = items_of_pandas(column)
-    return found
+            columns[column.name] = items_of_pandas(column)
+    return columns
 
 
 def _check_index(index: Index, starts: Collection[int], any_numbers: bool) -> None:
@@ -206,7 +206,7 @@ def _read_each(
 
     waits = any(column._layout.folder.is_remote for column, _ in columns.values())
     nthreads = min(len(columns), REMOTE_FILES) if waits else 1
-    ordered(columns, read, lambda found: use(*found), nthreads, waits=waits)
+    ordered(columns, read, lambda read_column: use(*read_column), nthreads, waits=waits)
 
 
 def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> DataFrame:
@@ -296,8 +296,8 @@ def time_texts(items: Items) -> list[str]:
     number = numpy.iinfo("i8").max // count
     is_far = numpy.zeros(len(items), bool)
     if count > 1:
-        found = native(items).view("i8")
-        is_far = ((found > number) | (found < -number)) & ~numpy.isnat(items)
+        numbers = native(items).view("i8")
+        is_far = ((numbers > number) | (numbers < -number)) & ~numpy.isnat(items)
     word = str(numpy.array(2, "m8[%s]" % unit)).partition(" ")[2]
     word += " since 1970" * (items.dtype.kind == "M")
     return [

@@ -250,8 +250,8 @@ def create_group(
     ...     list(group), group['raw/speed'][0].item()
     (['raw'], 1.5)
     """
-    found = layouts.group_class(layout)
-    found.check_layout()
+    group_layout = layouts.group_class(layout)
+    group_layout.check_layout()
     attributes = given_attrs({} if attrs is None else attrs)
     if not isinstance(path, Member):
         check_new_path(path)
@@ -259,7 +259,7 @@ def create_group(
     options = opening.Options(writable=True, sync=sync)
     created: Group = opening.created_at(
         *(path, layout, mode, options, storage_options),
-        lambda change, prefix: found.create(change, attributes, prefix),
+        lambda change, prefix: group_layout.create(change, attributes, prefix),
     )
     return created
 
@@ -336,8 +336,8 @@ class OpenMembers(NamedLocks):
         """
         with self._adding:
             known = list(self._opened.items())
-        found = [m for p, m in known if address is None or is_inside(p, address)]
-        return [m for m in found if m._writer is not None and not m.closed]
+        members = [m for p, m in known if address is None or is_inside(p, address)]
+        return [m for m in members if m._writer is not None and not m.closed]
 
     def close(self, address: str) -> None:
         """Close the members at a path and inside of it."""
@@ -653,8 +653,8 @@ class Group(Node, Mapping[str, Node]):
 
     def _trimmed(self, dim: str) -> dict[str, Shape]:
         """Return the new shapes of the arrays that are too long; see `trim`."""
-        found = layouts.find_members(self._layout.folder, skip_unreadable=False)
-        names = [name for name, inner in found if inner.kind == "array"]
+        members = layouts.find_members(self._layout.folder, skip_unreadable=False)
+        names = [name for name, inner in members if inner.kind == "array"]
         arrays = {n: a for n in names if dim in ((a := self[n]).dims or ())}
         if not arrays:
             raise UsageValueError(
@@ -728,18 +728,16 @@ class Group(Node, Mapping[str, Node]):
         self, wanted: type[Kind], name: str, create: Callable[[], Kind]
     ) -> Kind:
         self._check_writer()
-        found: Any
+        node: Any
         try:
-            found = self[name]
+            node = self[name]
         except KeyError:
             with suppress(FileExistsError):  # another thread or process has created it
                 return create()
-            found = self[name]
-        if not isinstance(found, wanted):
-            raise UsageTypeError(
-                "'%s' is no %s" % (found.path, wanted.__name__.lower())
-            )
-        return found
+            node = self[name]
+        if not isinstance(node, wanted):
+            raise UsageTypeError("'%s' is no %s" % (node.path, wanted.__name__.lower()))
+        return node
 
     @one_call
     def __setitem__(self, name: str, values: object) -> None:

@@ -94,23 +94,23 @@ def items_of(values: object, *, keeps_text: bool = False) -> Array:
     return result
 
 
-def check_ends(values: object, found: Array) -> None:
-    """Raise `UsageError` if `found` lacks zero bytes at the end of a text in a list."""
-    if found.dtype.kind in "SU" and not is_array(values):
+def check_ends(values: object, new: Array) -> None:
+    """Raise `UsageError` if `new` lacks zero bytes at the end of a text in a list."""
+    if new.dtype.kind in "SU" and not is_array(values):
         for item in numpy.array(values, TEXT).flat:
             if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
                 raise UsageValueError(ENDS_IN_ZERO)
 
 
-def check_mixture(items: Iterable[Any], found: Array) -> None:
+def check_mixture(items: Iterable[Any], new: Array) -> None:
     """Raise `DoesNotFit` for truth values among the objects that became numbers."""
-    if found.dtype.kind not in NUMBERS:
+    if new.dtype.kind not in NUMBERS:
         return
     types = {*map(type, items)}
     if not types.isdisjoint((bool, numpy.bool_)):
         raise DoesNotFit("expected numbers, found truth values among them")
     for item in items if not types.isdisjoint((list, tuple)) else ():
-        check_mixture(item if isinstance(item, (list, tuple)) else (), found)
+        check_mixture(item if isinstance(item, (list, tuple)) else (), new)
 
 
 def check_truth(items: Any, dtype: DType) -> None:
@@ -204,13 +204,13 @@ def converted(values: object, dtype: DType) -> Array:
     return result
 
 
-def _is_convertible(found: DType, wanted: DType) -> bool:
+def _is_convertible(given: DType, wanted: DType) -> bool:
     """Return whether items of a type can have values of another one."""
-    if (found.kind == "O" or wanted.kind in "SU") and found.kind not in wanted.kind:
-        return found.kind + wanted.kind == "SU"
-    if found.kind in "iu" and wanted.kind in "iu":
+    if (given.kind == "O" or wanted.kind in "SU") and given.kind not in wanted.kind:
+        return given.kind + wanted.kind == "SU"
+    if given.kind in "iu" and wanted.kind in "iu":
         return True
-    return numpy.can_cast(found, wanted, "same_kind")
+    return numpy.can_cast(given, wanted, "same_kind")
 
 
 def _unchanged(array: Array, result: Array) -> Array | None:
@@ -353,12 +353,12 @@ def checked_shape(shape: object) -> tuple[int, ...]:
     """Return a number of rows, or lengths, as a shape."""
     try:
         lengths = tuple(shape) if numpy.iterable(shape) else (shape,)
-        found = tuple(map(operator.index, lengths))
+        checked = tuple(map(operator.index, lengths))
     except TypeError as error:
         raise UsageTypeError("shape: expected lengths, found %r" % (shape,)) from error
-    if any(length < 0 for length in found):
+    if any(length < 0 for length in checked):
         raise UsageValueError("shape: the lengths can't be negative: %r" % (shape,))
-    return found
+    return checked
 
 
 def chunk_shape(value: Any, name: str) -> int | Shape | None:
@@ -370,7 +370,7 @@ def chunk_shape(value: Any, name: str) -> int | Shape | None:
     try:
         if any(isinstance(n, bool) for n in given):
             raise TypeError("True is no number")
-        found = tuple(map(operator.index, given)) if value is not None else ()
+        numbers = tuple(map(operator.index, given)) if value is not None else ()
     except TypeError as error:
         raise UsageTypeError(
             "%s: expected a number of rows, or a length for each axis, found %.200r"
@@ -378,4 +378,4 @@ def chunk_shape(value: Any, name: str) -> int | Shape | None:
         ) from error
     if value is None:
         return None
-    return found if isinstance(value, (list, tuple)) else found[0]
+    return numbers if isinstance(value, (list, tuple)) else numbers[0]

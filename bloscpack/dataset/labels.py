@@ -50,9 +50,9 @@ MOST_NAMED = 5
 
 def stored_dims(name: str, ndim: int, dims: Dims) -> list[str]:
     """Return a name for each axis of the array `name`."""
-    found = [*(dims or ()), *[None] * ndim][:ndim]
+    padded = [*(dims or ()), *[None] * ndim][:ndim]
     return [
-        _default(name, axis) if dim is None else dim for axis, dim in enumerate(found)
+        _default(name, axis) if dim is None else dim for axis, dim in enumerate(padded)
     ]
 
 
@@ -65,7 +65,7 @@ def unequal_lengths(
         for dim, length in zip(dims or (), shape, strict=False):
             if dim is not None:
                 lengths.setdefault(dim, {})[name] = length
-    return {dim: found for dim, found in lengths.items() if len({*found.values()}) > 1}
+    return {dim: sizes for dim, sizes in lengths.items() if len({*sizes.values()}) > 1}
 
 
 def told_unequal(unequal: Mapping[str, Mapping[str, int]]) -> str:
@@ -103,11 +103,11 @@ def is_pyramid(attributes: Mapping[str, Any]) -> bool:
 
 def given_dims(name: str, stored: Dims) -> tuple[str | None, ...] | None:
     """Return the names of axes without those that `stored_dims` makes."""
-    found = tuple(
+    names = tuple(
         None if dim == _default(name, axis) else dim
         for axis, dim in enumerate(stored or ())
     )
-    return found if any(found) else None
+    return names if any(names) else None
 
 
 def _default(name: str, axis: int) -> str:
@@ -144,10 +144,10 @@ def column_dims(
             % (dims,)
         )
     held = {}
-    for name, found in dims.items():
+    for name, given in dims.items():
         with naming_column(name):
-            held[name] = _held(layout, found, ndims[name]) or [None]
-    rows = {found[0] for found in held.values()} - {None} or {ROW}
+            held[name] = _held(layout, given, ndims[name]) or [None]
+    rows = {given[0] for given in held.values()} - {None} or {ROW}
     if len(rows) > 1:
         raise UsageValueError(
             "dims: expected one name for the rows of all columns, found %s" % rows
@@ -162,9 +162,9 @@ def _held(layout: type[ArrayLayout], dims: Any, ndim: int) -> Dims:
     """Return names of axes that were checked, of which a layout can hold each."""
     if dims is None:
         return None
-    found = [dims] if isinstance(dims, str) else dims
-    is_list = isinstance(found, (list, tuple)) and len(found) == ndim
-    names = [name for name in found if name is not None] if is_list else [None]
+    given = [dims] if isinstance(dims, str) else dims
+    is_list = isinstance(given, (list, tuple)) and len(given) == ndim
+    names = [name for name in given if name is not None] if is_list else [None]
     if not all(isinstance(n, str) for n in names) or len({*names}) < len(names):
         raise UsageValueError(
             "dims: expected %d different names of axes, or None for no name, found "
@@ -175,7 +175,7 @@ def _held(layout: type[ArrayLayout], dims: Any, ndim: int) -> Dims:
             "the layout '%s' stores no names of axes, such as '%s'; dims=%s leaves "
             "them out" % (layout.name, names[0], [None] * ndim)
         )
-    return found
+    return given
 
 
 def given_attrs(attrs: object) -> JsonObject:

@@ -254,7 +254,7 @@ def create_array(
     check_is_path(path, "create_array(path, data)")
     check_new_path(path)
     with naming_column(shown_name(path), "array"):
-        found, new, blocks = new_array(
+        target, new, blocks = new_array(
             path,
             data,
             layout,
@@ -271,7 +271,7 @@ def create_array(
     options = Options(writable=True, sync=sync, buffered=buffered)
     created: Array = created_at(
         *(path, layout, mode, options, storage_options),
-        lambda change, prefix: found.create(change, prefix, new, blocks),
+        lambda change, prefix: target.create(change, prefix, new, blocks),
     )
     return created
 
@@ -329,9 +329,9 @@ def new_array(
 
     The parameters are those of `create_array`.
     """
-    found = array_class(layout)
-    found.check_layout()
-    rows = new_rows(data, shape, dtype, plain_fill(fill_value), found.has_text)
+    target = array_class(layout)
+    target.check_layout()
+    rows = new_rows(data, shape, dtype, plain_fill(fill_value), target.has_text)
     of_data, attributes = labels_of(data, told=attrs is None)
     names = of_data if dims is None else dims
     new = NewArray(
@@ -342,15 +342,15 @@ def new_array(
         attributes if attrs is None else given_attrs(attrs),
         settings,
         shards=shards,
-        dims=array_dims(found, path, len(rows.shape), names),
+        dims=array_dims(target, path, len(rows.shape), names),
         sample=data,
         sparse=data is None and 0 not in rows.shape,
     )
-    grid = found.grid_for(new)
+    grid = target.grid_for(new)
     blocks: Blocks = ()
-    if data is not None or not found.sparse:
+    if data is not None or not target.sparse:
         blocks = counted(rows, new, grid)
-    return found, new, blocks
+    return target, new, blocks
 
 
 def create_table(
@@ -414,20 +414,20 @@ def create_table(
     """
     check_is_path(path, "create_table(path, data)")
     check_new_path(path)
-    found = table_class(layout)
-    found.check_layout()
+    target = table_class(layout)
+    target.check_layout()
     with naming_column(shown_name(path), "table"):
-        columns, labels = _new_columns(data, dtype, names, found.array_class.has_text)
+        columns, labels = _new_columns(data, dtype, names, target.array_class.has_text)
     new = {}
     stored = column_dims(
-        found.array_class,
+        target.array_class,
         {name: rows.ndim for name, rows in columns.items()},
         {n: taken for n, (taken, _) in labels.items()} if dims is None else dims,
     )
     for name, rows in columns.items():
-        found.check_column_name(name)
+        target.check_column_name(name)
         new[name] = new_column(
-            *(found, name, rows, labels[name][1]),
+            *(target, name, rows, labels[name][1]),
             chunks=_of_column(chunks, name, columns),
             settings=settings,
             shards=_of_column(shards, name, columns),
@@ -436,7 +436,7 @@ def create_table(
     attributes = given_attrs(labels_of(data)[1] if attrs is None else attrs)
 
     def write(change: Change, prefix: str) -> None:
-        create_table: Any = found.create
+        create_table: Any = target.create
         create_table(change, new, attributes, *([prefix] if prefix else []))
 
     options = Options(writable=True, sync=sync, buffered=buffered)

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from .._arrays.selection import Selection
+from .._arrays.selection import AxisSelection
 from .._commit.access import NewAccess, folder_of
 from .._commit.change import PRIVATE_FOLDER, Change, UnfinishedFile
 from .._commit.folder_change import FolderChange, naming_dataset
@@ -122,8 +122,8 @@ class Target:
         """Return the identity that a dataset states; '' if there is none."""
         with suppress(FileNotFoundError, NotADirectoryError, FormatError):
             document = Folder(store).read_json(document_of(self.layout, self.kind))
-            found = read_identity(b"", stated_identity(document))[0]
-            return "" if found is None else found.name
+            identity = read_identity(b"", stated_identity(document))[0]
+            return "" if identity is None else identity.name
         return ""
 
     def opened(self, folder: Folder) -> Mapping[str, ArrayLayout]:
@@ -154,7 +154,7 @@ class Target:
                 shape = array.shape
                 corner = start if isinstance(start, tuple) else (start,)
                 grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
-                selection = Selection(box_at(corner, rows.shape), grid.shape)
+                selection = AxisSelection(box_at(corner, rows.shape), grid.shape)
                 blocks = changed_blocks(grid, selection, rows, None)
                 same = partial(tuple, shape)
                 try:

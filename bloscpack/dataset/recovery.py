@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy
 
-from .._arrays.selection import Selection
+from .._arrays.selection import AxisSelection
 from .._check.findings import Pair
 from .._check.note import with_note
 from .._commit.access import FolderLimits, limits_of
@@ -209,12 +209,12 @@ class _Saver:
 
     def _attributes(self, node: NodeLayout, name: str) -> JsonObject:
         with suppress(FormatError):
-            found: JsonObject = node.read_attributes()
+            attributes: JsonObject = node.read_attributes()
             # A folder without a document has none; this one is damaged, or was lost.
             if node.name != "folder" or not (
                 node.description_files or any(map(self._is_part, self._members(name)))
             ):
-                return found
+                return attributes
         self.recovery.lost_attributes.append(name or ".")
         return {}
 
@@ -226,10 +226,10 @@ class _Saver:
         """Write an array or a table: an array is saved like the column of a table."""
         attributes = self._attributes(node, name)
         if isinstance(node, ArrayLayout):
-            arrays, found = {"": node}, array_class(layout)
+            arrays, array_layout = {"": node}, array_class(layout)
         else:
             arrays = self._columns_of(node, name)
-            found = table_class(layout).array_class
+            array_layout = table_class(layout).array_class
         saved = {
             inner: SavedArray(a, joined_name(name, inner), self._damage, self._fill)
             for inner, a in arrays.items()
@@ -255,10 +255,10 @@ class _Saver:
             if lost[column] and not self._drop:
                 which = part.name or "the array"
                 self._remark("lost rows of %s are filled with %s" % (which, part.value))
-            columns[column] = new, part.blocks(found, new, length, dropped)
+            columns[column] = new, part.blocks(array_layout, new, length, dropped)
         with creating(target, mode, self._sync, _limits_of(node.folder)) as change:
             if isinstance(node, ArrayLayout):
-                found.create(change, "", *columns[""])
+                array_layout.create(change, "", *columns[""])
             else:
                 table_class(layout).create(change, columns, attributes)
 
@@ -399,7 +399,7 @@ class SavedArray:
     def _rows(self, start: int, stop: int) -> Array:
         """Return rows of the damaged array."""
         grid = self.layout.grid
-        selection = Selection(slice(start, stop) if grid.shape else (), grid.shape)
+        selection = AxisSelection(slice(start, stop) if grid.shape else (), grid.shape)
         items = new_array(selection.counts, self.layout.dtype)
         items[...] = self._fill
         for number, target, source in selection.parts(grid):
@@ -419,8 +419,8 @@ class SavedArray:
                 shape_of_part = (*shape, *room.shape[len(shape) :])
                 size = math.prod(shape_of_part) * room.dtype.itemsize
                 plain = plain[:size].ljust(size, b"\0")  # an end may be short
-                found: Array = numpy.frombuffer(plain, room.dtype)
-                room[...] = found.reshape(shape_of_part)[source]
+                decoded: Array = numpy.frombuffer(plain, room.dtype)
+                room[...] = decoded.reshape(shape_of_part)[source]
         return items
 
 
@@ -435,8 +435,8 @@ class SavedPart:
     def stored_rows(self) -> Rows:
         """Return the rows in files that exist, apart from those that are lost."""
         boxes = map(self.source.cut.shard_box, self.source.stored())
-        found = union((box[0].start, box[0].stop) if box else (0, 1) for box in boxes)
-        return without(found, lost_rows(self.checks))
+        stored = union((box[0].start, box[0].stop) if box else (0, 1) for box in boxes)
+        return without(stored, lost_rows(self.checks))
 
     def read(self, number: int) -> bytes | None:
         """Return the plain bytes of a chunk; None if there are none, or are lost."""
@@ -461,23 +461,23 @@ class SavedPart:
 
 def moved(kept: Rows, rows: Rows) -> Rows:
     """Return the positions of `rows` in an array that has the rows `kept` only."""
-    found, position = [], 0
+    ranges, position = [], 0
     for start, stop in kept:
         part = common(rows, [(start, stop)])
-        found += [(a - start + position, b - start + position) for a, b in part]
+        ranges += [(a - start + position, b - start + position) for a, b in part]
         position += stop - start
-    return union(found)
+    return union(ranges)
 
 
 def rows_before(kept: Rows, start: int, stop: int) -> Rows:
     """Return where new rows, [start, stop), were before all but `kept` was removed."""
-    found, position = [], 0
+    ranges, position = [], 0
     for first, last in kept:
         low, high = max(start, position), min(stop, position + last - first)
         if low < high:
-            found.append((low - position + first, high - position + first))
+            ranges.append((low - position + first, high - position + first))
         position += last - first
-    return found
+    return ranges
 
 
 def whole_files(rows: Rows, size: int, length: int) -> Rows:
@@ -489,5 +489,5 @@ def _limits_of(folder: Folder) -> AccessLimits | None:
     """Return the limits for readers of a copy of a dataset, or of one in a ZIP."""
     if isinstance(folder.store, FolderStore):
         return FolderLimits(folder.store)
-    found = find_zip(folder.store.root)
-    return None if found is None else limits_of(found[0])
+    archive = find_zip(folder.store.root)
+    return None if archive is None else limits_of(archive[0])

@@ -162,12 +162,12 @@ class _Copy:
         """Have the files of one moment; raise `StorageError` after the time `end`."""
         while True:
             try:
-                found = {name: (status, link) for name, status, link in self._listed()}
+                listed = {name: (status, link) for name, status, link in self._listed()}
             except StaleDataset:  # a folder was removed meanwhile
                 if self._source.hold().was_removed:
                     raise
                 continue
-            wanted = {name: status for name, (status, _) in found.items()}
+            wanted = {name: status for name, (status, _) in listed.items()}
             if wanted == self._taken:
                 return
             if self._taken and time.monotonic() > end:
@@ -179,7 +179,7 @@ class _Copy:
                     self._target.remove_folder(name)
                 else:
                     self._target.remove(name)
-            for name, (status, links) in found.items():
+            for name, (status, links) in listed.items():
                 if name not in self._taken:
                     with suppress(FileNotFoundError, StaleDataset):  # it was removed
                         self._add(name, status, links)

@@ -107,8 +107,8 @@ class Table(StoredRows, ItemsNode):
         if view.columns is None:
             made = _made_of(view.layout, {}, view.writer)
             vars(view).setdefault("columns", made)
-        found: dict[str, Array] = view.columns
-        return found
+        columns: dict[str, Array] = view.columns
+        return columns
 
     def _open_draft(self, block: Block) -> Opened:
         draft = super()._open_draft(block)
@@ -252,9 +252,9 @@ class Table(StoredRows, ItemsNode):
         UsageError
             If a column has several axes, or if pandas is not installed.
         """
-        found = self._read_all("pandas", frames.read_frame, columns, rows)
-        found.attrs = dict(self.attrs)
-        return found
+        frame = self._read_all("pandas", frames.read_frame, columns, rows)
+        frame.attrs = dict(self.attrs)
+        return frame
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, rows: object = None
@@ -263,8 +263,8 @@ class Table(StoredRows, ItemsNode):
 
         This needs pyarrow. The parameters are those of `to_pandas`.
         """
-        found = self._read_all("pyarrow", frames.read_arrow, columns, rows)
-        return found.replace_schema_metadata(metadata_of(dict(self.attrs)))
+        table = self._read_all("pyarrow", frames.read_arrow, columns, rows)
+        return table.replace_schema_metadata(metadata_of(dict(self.attrs)))
 
     def _read_all(
         self, package: str, read: Read[Result], names: Sequence[str] | None, rows: Any

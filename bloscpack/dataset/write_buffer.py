@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 import numpy
 
-from .._arrays.selection import Part, Selection
+from .._arrays.selection import AxisSelection, Part
 from .._commit.writer import Writer
 from .._engine.forks import renew_after_fork
 from .._format.dtypes import Array as Items
@@ -186,8 +186,8 @@ class WriteBuffer:
             return self._memory  # no other writer changes them
         member = writer.views.get(self._folder.address_of()[0])
         if member is not None:
-            found: Iterable[ArrayLayout] = member._layout.arrays().values()
-            return found
+            arrays: Iterable[ArrayLayout] = member._layout.arrays().values()
+            return arrays
         # Its object was dropped; or another writer has removed or replaced it.
         with suppress(FormatError, FileNotFoundError, StaleDataset):
             return self._read(self._folder).arrays().values()
@@ -247,26 +247,26 @@ class WriteBuffer:
     # Assigned items
 
     def assign(
-        self, writer: Writer, given: Mapping[ArrayLayout, tuple[Selection, Items]]
+        self, writer: Writer, given: Mapping[ArrayLayout, tuple[AxisSelection, Items]]
     ) -> bool:
         """Collect items that are assigned to arrays; return whether that was possible.
 
         It is not if they are too many, or in a layout whose items can't wait. `given`
-        has the items as `Selection.spread` returns them. If writing what waits fails,
-        they go on waiting.
+        has the items as `AxisSelection.spread` returns them. If writing what waits
+        fails, they go on waiting.
         """
         if not all(array.may_wait for array in given):
             return False
         parts = {a: selection.parts(a.grid) for a, (selection, _) in given.items()}
-        size = sum(len(found) * _chunk_nbytes(a) for a, found in parts.items())
+        size = sum(len(chunks) * _chunk_nbytes(a) for a, chunks in parts.items())
         size += sum(_text_nbytes(items) for _, items in given.values())
         if size > BUFFER_NBYTES:
             return False
-        new = {array: _new_chunks(array, found) for array, found in parts.items()}
+        new = {array: _new_chunks(array, chunks) for array, chunks in parts.items()}
         touched = {
             Shard(array, number // array.grid.slots)
-            for array, found in parts.items()
-            for number, _, _ in found
+            for array, chunks in parts.items()
+            for number, _, _ in chunks
         }
         joint = self._join(touched)
         self._arrays.update(parts)
@@ -302,15 +302,15 @@ class WriteBuffer:
 
         Returns all of these.
         """
-        found = {self._joint[shard] for shard in touched if shard in self._joint}
-        joint = max(found, key=lambda each: len(each.shards), default=Joint())
+        joints = {self._joint[shard] for shard in touched if shard in self._joint}
+        joint = max(joints, key=lambda each: len(each.shards), default=Joint())
         new = touched - self._joint.keys()
         for array, number in new:
             self._left[Shard(array, number)] = math.prod(
                 lengths(array.grid.shard_box(number))
             )
         joint.nopen += len(new)
-        for other in found - {joint}:
+        for other in joints - {joint}:
             joint.nopen += other.nopen
             new |= other.shards
             del self._order[other]
@@ -325,8 +325,8 @@ class WriteBuffer:
         """Write shards in one change."""
         numbers: dict[ArrayLayout, list[int]] = {}
         for array, shard in joint.shards:
-            found = (n for n in array.grid.chunks_of(shard) if n in array.waiting)
-            numbers.setdefault(array, []).extend(found)
+            inside = (n for n in array.grid.chunks_of(shard) if n in array.waiting)
+            numbers.setdefault(array, []).extend(inside)
 
         def blocks(array: ArrayLayout) -> Blocks:
             for number in sorted(numbers[array]):
@@ -360,7 +360,7 @@ class WriteBuffer:
 
 def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
     """Return memory for the chunks that do not wait yet, with the items that stay."""
-    grid, found = array.grid, {}
+    grid, chunks = array.grid, {}
     for number, _, source in parts:
         if number in array.waiting:
             continue
@@ -371,8 +371,8 @@ def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
         is_box = all(isinstance(i, slice) for i in source)
         if not is_box or source != tuple(slice(0, n, 1) for n in shape):
             chunk[tuple(map(slice, shape))] = array.reader.get(grid.box(number))
-        found[number] = chunk
-    return found
+        chunks[number] = chunk
+    return chunks
 
 
 def _chunk_nbytes(array: ArrayLayout) -> int:

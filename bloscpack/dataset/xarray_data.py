@@ -234,10 +234,10 @@ def _nodes_of(
     nodes, by_path = {"": data}, {"": encoding or {}}
     if isinstance(data, xarray.DataTree):
         nodes = {n.path.strip("/"): n.to_dataset(inherit=False) for n in data.subtree}
-        by_path = {key.strip("/"): found for key, found in (encoding or {}).items()}
+        by_path = {key.strip("/"): parts for key, parts in (encoding or {}).items()}
         if unknown := by_path.keys() - nodes.keys():
             raise UsageValueError("encoding: there is no group '%s'" % min(unknown))
-    found, given = {}, dict[str, Given]()
+    parts, given = {}, dict[str, Given]()
     for name, node in nodes.items():
         if isinstance(node, xarray.DataArray):
             node = node.to_dataset(name=node.name or DEFAULT_NAME)
@@ -247,11 +247,11 @@ def _nodes_of(
                 % type(node).__name__
             )
         path = "/".join(filter(None, (where, name)))
-        found[path] = without_extensions(node)
+        parts[path] = without_extensions(node)
         given[path] = {n: dict(each) for n, each in by_path.get(name, {}).items()}
         if unknown := given[path].keys() - node.variables.keys():
             raise UsageValueError("encoding: there is no variable '%s'" % min(unknown))
-    return found, given
+    return parts, given
 
 
 class Encoded(NamedTuple):
@@ -276,7 +276,7 @@ def _all_encoded(
     """Return datasets encoded, by the paths of their groups."""
     encoded = {}
     for where, node in nodes.items():
-        options = {name: dict(found) for name, found in given[where].items()}
+        options = {name: dict(settings) for name, settings in given[where].items()}
         variables, attrs = encode(node, options)
         unlimited = {*node.encoding.get("unlimited_dims", ())} & {*node.dims}
         attrs |= {UNLIMITED: sorted(unlimited)} if unlimited else {}
@@ -507,7 +507,7 @@ def _plans(
         if len(nodes) > 1 and not wanted - {d for n in nodes.values() for d in n.dims}:
             dim = dim if dim in node.dims else None
             if isinstance(region, Mapping):
-                part = {d: found for d, found in region.items() if d in node.dims}
+                part = {d: indexer for d, indexer in region.items() if d in node.dims}
             elif append_dim is not None and dim is None:
                 part = {}  # nothing changes
         group: Any = whole[where] if where else whole
@@ -623,17 +623,17 @@ def _located(stored: Dataset, data: Dataset, region: Region, located: Parts) -> 
             elif region == "auto":  # all items of a dimension without a coordinate
                 part = slice(0, size)
         if wrong or not isinstance(part, slice) or part.step not in (None, 1):
-            found = "%.200r" % (given[dim],)
+            fault = "%.200r" % (given[dim],)
             if by_values:
-                found = "other values of its coordinate, or another order"
+                fault = "other values of its coordinate, or another order"
                 for where, index in ("group", known), ("new data", data.indexes[dim]):
                     if not index.is_unique:
                         twice = index[index.duplicated()][0]
-                        found = "the value '%.200s' of its coordinate twice in the %s"
-                        found %= twice, where
+                        fault = "the value '%.200s' of its coordinate twice in the %s"
+                        fault %= twice, where
             raise UsageValueError(
                 "region: expected adjacent items of the dimension '%s' of the group, "
-                "found %s" % (dim, found)
+                "found %s" % (dim, fault)
             )
         parts[dim] = slice(*part.indices(size)[:2])
     return parts

@@ -57,7 +57,7 @@ def without_extensions(data: Dataset) -> Dataset:
 
     Raises `UsageError` for items that no dtype of NumPy has, such as categories.
     """
-    found = {}
+    variables = {}
     for name, variable in data.variables.items():
         dtype: Any = variable.dtype
         if isinstance(dtype, numpy.dtype):
@@ -71,8 +71,8 @@ def without_extensions(data: Dataset) -> Dataset:
                 "the variable '%s': the dtype '%s' of pandas has items that no dtype "
                 "of NumPy has: convert them" % (name, dtype)
             )
-        found[name] = variable.dims, items, variable.attrs, variable.encoding
-    return data.assign(found)
+        variables[name] = variable.dims, items, variable.attrs, variable.encoding
+    return data.assign(variables)
 
 
 def encode(
@@ -84,9 +84,9 @@ def encode(
     """
     conventions = import_extra("xarray.conventions", "xarray")
     variables, attrs = conventions.encode_dataset_coordinates(data)
-    for name, found in given.items():
-        for key in CONVENTIONS & found.keys():
-            variables[name].encoding[key] = found.pop(key)
+    for name, settings in given.items():
+        for key in CONVENTIONS & settings.keys():
+            variables[name].encoding[key] = settings.pop(key)
     _choose_units(variables)
     plain = {}
     for name, variable in variables.items():
@@ -133,9 +133,9 @@ def _without_codes(variable: Variable) -> Variable:
         encoding.pop("dtype", None)
     if kind_of(variable)[0] == "U" and encoding.get(MASK) is not None:
         encoding["missing_value"] = encoding.pop(MASK)
-    found = variable.copy(deep=False)
-    found.encoding = encoding
-    return found
+    copy = variable.copy(deep=False)
+    copy.encoding = encoding
+    return copy
 
 
 def _choose_units(variables: dict[Any, Variable]) -> None:
@@ -159,9 +159,9 @@ def _choose_units(variables: dict[Any, Variable]) -> None:
             chosen = next(units, "nanoseconds")
             given = {"units": chosen + " since 1970-01-01" * (kind == "M")}
             given |= variable.attrs | variable.encoding
-            for found in both:
-                if "units" not in found.attrs:
-                    found.encoding.setdefault("units", given["units"])
+            for bound in both:
+                if "units" not in bound.attrs:
+                    bound.encoding.setdefault("units", given["units"])
 
 
 def _is_whole(variable: Variable, unit: str) -> bool:
@@ -223,8 +223,8 @@ def _as_numbers(variable: Variable, name: str) -> Variable:
         except DoesNotFit:
             return variable
     make = import_extra("xarray", "xarray").Variable
-    found: Variable = make(variable.dims, data, variable.attrs | labels, encoding)
-    return found
+    new: Variable = make(variable.dims, data, variable.attrs | labels, encoding)
+    return new
 
 
 @lru_cache
@@ -284,13 +284,16 @@ def _numbers_of_cftime(times: Items, as_floats: bool, labels: JsonObject) -> Ite
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about other units, which are refused
-            found = xarray.conventions.encode_cf_variable(variable)
+            encoded = xarray.conventions.encode_cf_variable(variable)
     except (ArithmeticError, TypeError, ValueError) as error:
         raise DoesNotFit("%s" % error) from error
-    units = [found.attrs["units"].split()[0], labels["units"].split()[0]]
-    if units[0].rstrip("s") != units[1].rstrip("s") or found.dtype != encoding["dtype"]:
+    units = [encoded.attrs["units"].split()[0], labels["units"].split()[0]]
+    if (
+        units[0].rstrip("s") != units[1].rstrip("s")
+        or encoded.dtype != encoding["dtype"]
+    ):
         raise DoesNotFit("a time is no whole number of '%s'" % labels["units"])
-    items: Items = found.values
+    items: Items = encoded.values
     return items
 
 
@@ -328,7 +331,7 @@ def fitting_items(
     # The units of bounds are attributes of another variable.
     how = raw.attrs | _codes(stored.encoding)
     # xarray takes finer units where a time would be rounded.
-    units = [str(found.get("units")).split()[0] for found in (how, encoded.attrs)]
+    units = [str(labels.get("units")).split()[0] for labels in (how, encoded.attrs)]
     is_time = kind_of(variable)[0] in "mM" and "units" in encoded.attrs
     if is_time and units[0] != units[1]:
         raise DoesNotFit(
@@ -395,7 +398,7 @@ def _check_same(items: Items, variable: Variable, how: Mapping[Any, Any]) -> Non
     isnull = import_extra("pandas", "xarray").isnull
     try:
         again = _decode(items, dims, how, given.dtype)
-        missing = [numpy.asarray(isnull(found)) for found in (given, again)]
+        missing = [numpy.asarray(isnull(side)) for side in (given, again)]
         kept = ~(missing[0] | missing[1])
         fits = _fits(given[kept], again[kept], items.dtype, how)
     except (ArithmeticError, AttributeError, ValueError) as error:
@@ -406,7 +409,7 @@ def _check_same(items: Items, variable: Variable, how: Mapping[Any, Any]) -> Non
     wrong = numpy.asarray(missing[0] != missing[1])
     wrong[kept] |= ~fits
     if wrong.any():
-        values = [numpy.asarray(found[wrong]).flat[0] for found in (given, again)]
+        values = [numpy.asarray(side[wrong]).flat[0] for side in (given, again)]
         raise DoesNotFit(
             "the value %s does not fit the dtype '%s'%s: it is read as %s"
             % (values[0], items.dtype, _shown(how), values[1])
@@ -437,13 +440,13 @@ def _decode(
         times = coder(False, time_unit=unit) if unit else coder(use_cftime=True)
     if items.dtype.kind == "f":  # xarray changes floats that are durations
         items = items.copy()
-    found: Items = xarray.conventions.decode_cf_variable(
+    decoded: Items = xarray.conventions.decode_cf_variable(
         *("", xarray.Variable(dims, items, attrs)),
         concat_characters=False,
         decode_times=times,
         decode_timedelta=dtype.kind == "m",
     ).values
-    return found
+    return decoded
 
 
 def _fits(given: Items, again: Items, stored: Any, how: Mapping[Any, Any]) -> Items:
@@ -508,12 +511,12 @@ def decode_like(stored: Dataset, data: Dataset) -> Dataset:
     for name, variable in data.variables.items():
         if calendar_of(variable) and hasattr(xarray, "coders"):
             coders[name] = xarray.coders.CFDatetimeCoder(use_cftime=True)
-    found: Dataset = xarray.decode_cf(
+    decoded: Dataset = xarray.decode_cf(
         # With an empty dictionary, bounds would stay numbers.
         *(stored, False),
         decode_times=coders or True,
     )
-    return found
+    return decoded
 
 
 def time_coders(variables: Mapping[Any, Variable]) -> dict[Any, Any]:

@@ -133,8 +133,8 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         The other parameters are those of `xarray.decode_cf`.
         """
         given = {"name": name, "dims": dims, "drop_variables": drop_variables}
-        (_, found), *_ = _each(filename_or_obj, group, {**given, **options}, False)
-        return found
+        (_, opened), *_ = _each(filename_or_obj, group, {**given, **options}, False)
+        return opened
 
     def open_groups_as_dict(
         self, filename_or_obj: object, *, group: str | None = None, **options: Any
@@ -147,14 +147,14 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
 
     def open_datatree(self, filename_or_obj: object, **options: Any) -> DataTree:
         """Return the datasets of `open_groups_as_dict` as a tree."""
-        found = self.open_groups_as_dict(filename_or_obj, **options)
+        by_path = self.open_groups_as_dict(filename_or_obj, **options)
         try:
-            tree: DataTree = DataTree.from_dict(found)
+            tree: DataTree = DataTree.from_dict(by_path)
         except BaseException:
-            for opened in found.values():
+            for opened in by_path.values():
                 opened.close()
             raise
-        for path, opened in found.items():
+        for path, opened in by_path.items():
             tree[path].set_close(opened._close)
         return tree
 
@@ -224,8 +224,8 @@ def _each(
     for name in inner if recursive else ():
         shared = {**options, "drop_variables": own["drop_variables"]}
         member = source[name]  # type: ignore[index]
-        for path, found in _each(member, None, shared, True, owned):
-            yield ("/" + name + path).rstrip("/"), found
+        for path, member_data in _each(member, None, shared, True, owned):
+            yield ("/" + name + path).rstrip("/"), member_data
 
 
 def _close(opened: list[LazyArray | Stored]) -> None:
@@ -262,8 +262,8 @@ def _first_bytes(file: Any) -> bytes | None:
     with suppress(AttributeError, OSError, ValueError), ExitStack() as stack:
         stack.callback(file.seek, file.tell())
         file.seek(0)
-        found: bytes = file.read(len(MAGIC))
-        return found
+        begin: bytes = file.read(len(MAGIC))
+        return begin
     return None
 
 
@@ -302,9 +302,9 @@ def _variable(
 ) -> Variable:
     """Return a variable that reads an array, best in blocks of a shape."""
     data = indexing.LazilyIndexedArray(_LazyItems(array))
-    found = Variable(dims, data, attrs, fastpath=True)
-    found.encoding = {"preferred_chunks": dict(zip(dims, blocks, strict=True))}
-    return found
+    variable = Variable(dims, data, attrs, fastpath=True)
+    variable.encoding = {"preferred_chunks": dict(zip(dims, blocks, strict=True))}
+    return variable
 
 
 def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable:
@@ -334,12 +334,12 @@ def _values(data: object, text: object) -> Array:
     items = numpy.array(data, dtype=object)
     longest = max((len(i) for i in items.flat if isinstance(i, str)), default=0)
     _check_coordinate(items.size, numpy.dtype("U%d" % longest))
-    found = numpy.array(data)
-    dtype = numpy.dtype(text) if isinstance(text, str) else found.dtype
+    converted = numpy.array(data)
+    dtype = numpy.dtype(text) if isinstance(text, str) else converted.dtype
     if dtype.kind not in COORDINATE_KINDS:
-        return found
-    _check_coordinate(found.size, dtype)
-    return found.astype(dtype)
+        return converted
+    _check_coordinate(converted.size, dtype)
+    return converted.astype(dtype)
 
 
 def _check_coordinate(size: int, dtype: DType) -> None:
@@ -368,16 +368,16 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Array:
         read = self._array.oindex.__getitem__
         if isinstance(key, (indexing.BasicIndexer, indexing.OuterIndexer)):
-            found: Array = read(key.tuple)
-            if self.dtype == TEXT and isinstance(found, str):
+            items: Array = read(key.tuple)
+            if self.dtype == TEXT and isinstance(items, str):
                 # As a text, NumPy would drop the zero bytes at its end.
-                found = numpy.array(found, TEXT)
+                items = numpy.array(items, TEXT)
         else:  # xarray reads an index that has all items, and selects among them
             outer = indexing.IndexingSupport.OUTER
-            found = indexing.explicit_indexing_adapter(key, self.shape, outer, read)
+            items = indexing.explicit_indexing_adapter(key, self.shape, outer, read)
         if self.dtype.names is not None:
-            found = numpy.asarray(found).astype(self.dtype, copy=False)
-        return found
+            items = numpy.asarray(items).astype(self.dtype, copy=False)
+        return items
 
 
 def _arrays_of(
@@ -442,7 +442,7 @@ def _members_of(
 
 def _files_of(node: Stored, known: set[str], dropped: set[str]) -> dict[str, LazyArray]:
     """Return the arrays of an archive of which Zarr has no shards, also if unzipped."""
-    folder, found = node._layout.folder, dict[str, LazyArray]()
+    folder, files = node._layout.folder, dict[str, LazyArray]()
     is_group = isinstance(node, dataset.Group) and node.layout == "zarr"
     for file in blp_files(folder) if is_group and not folder.is_remote else ():
         name = file.removesuffix(EXTENSION)
@@ -450,10 +450,10 @@ def _files_of(node: Stored, known: set[str], dropped: set[str]) -> dict[str, Laz
             continue
         if name not in known:
             with suppress(exceptions.NotANumpyArray):
-                found[name] = _open_file(folder.path(file), folder, file)
+                files[name] = _open_file(folder.path(file), folder, file)
                 continue
         notice("the dataset is opened without the file '%s'" % folder.path(file))
-    return found
+    return files
 
 
 def _open_file(path: str, folder: Folder, name: str) -> LazyArray:
@@ -487,9 +487,9 @@ class _Variables(AbstractDataStore):  # type: ignore[misc]
     def decode_text(self) -> None:
         """Decode the bytes of those that name their encoding, as xarray writes text."""
         coder: Any = EncodedStringCoder()  # type: ignore[no-untyped-call]
-        for name, found in self.variables.items():
-            if found.dtype.kind == "S" and "_Encoding" in found.attrs:
-                self.variables[name] = coder.decode(found, name)
+        for name, variable in self.variables.items():
+            if variable.dtype.kind == "S" and "_Encoding" in variable.attrs:
+                self.variables[name] = coder.decode(variable, name)
 
     def _of_node(self) -> JsonObject:
         is_array = isinstance(self._node, dataset.Array)
@@ -512,11 +512,11 @@ def metadata_of(array: DataArray) -> JsonObject:
     `open_dataset` makes dimensions, coordinates, attributes and name of the array from
     them. Dates become numbers with units, as in files of netCDF.
     """
-    found: JsonObject = {"dims": [str(dim) for dim in array.dims]}
+    metadata: JsonObject = {"dims": [str(dim) for dim in array.dims]}
     if array.name is not None:
-        found["name"] = str(array.name)
+        metadata["name"] = str(array.name)
     if array.attrs:
-        found["attrs"] = _plain(array.attrs)
+        metadata["attrs"] = _plain(array.attrs)
     coords: JsonObject = {}
     for name, coordinate in array.coords.items():
         encoded = conventions.encode_cf_variable(coordinate.variable, name=name)
@@ -529,12 +529,12 @@ def metadata_of(array: DataArray) -> JsonObject:
         if encoded.attrs:
             entry["attrs"] = _plain(encoded.attrs)
     if coords:
-        found["coords"] = coords
-    return found
+        metadata["coords"] = coords
+    return metadata
 
 
 def _plain(attrs: dict[object, object]) -> JsonObject:
     """Return attributes with lists and numbers of Python instead of those of NumPy."""
     text = encode_attributes({str(name): value for name, value in attrs.items()})
-    found: JsonObject = json.loads(text)
-    return found
+    plain: JsonObject = json.loads(text)
+    return plain

@@ -97,7 +97,7 @@ def _open(args: Namespace, *, create: bool = False) -> File:
 
 def _list(args: Namespace) -> int:
     tree = _open(args)
-    found = []
+    blocks = []
 
     def show(name: str) -> None:
         column = tree.open(name)
@@ -112,7 +112,7 @@ def _list(args: Namespace) -> int:
             "path": column._folder,
             "attributes": list(column.attrs),
         }
-        found.append(fields)
+        blocks.append(fields)
         if args.long and not args.json:
             texts = "%-28s %s %d %12d %05d %d %s"
             keys = ("name", "dtype", "nmemb", "size", "checksum", "nfile", "path")
@@ -123,7 +123,7 @@ def _list(args: Namespace) -> int:
     # A block whose header is damaged does not hide the others.
     code = for_each_file(args.names or tree.blocks, show)
     if args.json:
-        say_json(found)
+        say_json(blocks)
     return code
 
 
@@ -366,8 +366,8 @@ def _set_attr(args: Namespace) -> None:
         given = texts if numpy.dtype(dtype).kind in "SU" else values
         with numpy.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of NumPy 1, about 300 as u1
-            found = numpy.array(given, dtype)
-        is_held = _holds(found, given)
+            items = numpy.array(given, dtype)
+        is_held = _holds(items, given)
     except (TypeError, ValueError, OverflowError):
         is_held = False
     if not is_held:
@@ -376,24 +376,24 @@ def _set_attr(args: Namespace) -> None:
             "-t sets another" % (dtype, name, " ".join(texts))
         )
     try:
-        attrs[name] = found
+        attrs[name] = items
     except (TypeError, ValueError) as error:
         raise WrongUsage("set-attr: %s" % error) from error
 
 
-def _holds(found: Array, given: list[Any]) -> bool:
+def _holds(items: Array, given: list[Any]) -> bool:
     """Return whether an array has the given values, with fewer digits perhaps.
 
     NumPy makes 1 of 1.5, 'ab' of 'abc', True of 'x', and an infinity of a large number
     without an error.
     """
-    kind = found.dtype.kind
+    kind = items.dtype.kind
     if kind in "fc":
         finite = numpy.isfinite(numpy.array(given, "c16"))
-        return numpy.array_equal(numpy.isfinite(found), finite)
+        return numpy.array_equal(numpy.isfinite(items), finite)
     if kind == "S":
         given = [text.encode("ascii") for text in given]
-    return kind not in "biuSU" or found.tolist() == given
+    return kind not in "biuSU" or items.tolist() == given
 
 
 def _value(text: str) -> object:

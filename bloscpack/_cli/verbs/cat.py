@@ -86,8 +86,8 @@ def _numbers(
     try:
         if not 2 <= len(parts) <= most:
             colons = len(parts) - 1
-            found = "no colon" if not colons else "%d colons" % colons
-            raise ValueError("it has %s" % found)
+            counted = "no colon" if not colons else "%d colons" % colons
+            raise ValueError("it has %s" % counted)
         return [number(part) if part.strip() else None for part in parts]
     except ValueError as error:
         raise WrongUsage(
@@ -129,34 +129,34 @@ def _cat_file(
 
 def _cat_dataset(path: str, bytes_: slice | None, rows: slice | None) -> None:
     """Write the plain bytes of a dataset, of a table as structured items."""
-    with opened_rows(path) as found:
+    with opened_rows(path) as node:
         if rows is not None:
-            _write_rows(found, rows)
+            _write_rows(node, rows)
             return
-        row = prod(found.shape[1:]) * found.dtype.itemsize
-        start, stop, _ = (bytes_ or slice(None)).indices(row * len(found))
+        row = prod(node.shape[1:]) * node.dtype.itemsize
+        start, stop, _ = (bytes_ or slice(None)).indices(row * len(node))
         step = max(1, READ_NBYTES // max(1, row)) * row
         for begin in range(start - start % row if row else 0, stop, step or 1):
-            plain = _plain(found[begin // row : (begin + step) // row])
+            plain = _plain(node[begin // row : (begin + step) // row])
             console.put_bytes(plain[max(0, start - begin) : stop - begin])
 
 
-def _write_rows(found: Any, rows: slice) -> None:
+def _write_rows(node: Any, rows: slice) -> None:
     """Write the plain bytes of rows of an array or a table, in blocks."""
-    numbers = range(*rows.indices(len(found)))
-    row = prod(found.shape[1:]) * found.dtype.itemsize
+    numbers = range(*rows.indices(len(node)))
+    row = prod(node.shape[1:]) * node.dtype.itemsize
     step = max(1, READ_NBYTES // max(1, row * numbers.step))
     for begin in range(0, len(numbers), step):
         block = numbers[begin : begin + step]
-        console.put_bytes(_plain(found[block.start : block.stop : block.step]))
+        console.put_bytes(_plain(node[block.start : block.stop : block.step]))
 
 
 def _plain(items: Any) -> bytes:
     """Return the bytes of items; raise `UsageError` for text of any length."""
     if items.dtype.hasobject:
         raise UsageError("text of any length, and other objects, have no plain bytes")
-    found: bytes = items.tobytes()
-    return found
+    plain: bytes = items.tobytes()
+    return plain
 
 
 def _cat_pipe(name: str, fp: Seekable, span: slice, nthreads: int) -> None:

@@ -114,12 +114,12 @@ def _settings(args: Namespace) -> dict[str, Any]:
         from ..._format.shard import DEFAULT_SHARD_CHECKSUM
 
         values["checksum"] = DEFAULT_SHARD_CHECKSUM
-    found = {name: value for name, value in values.items() if value is not None}
+    settings = {name: value for name, value in values.items() if value is not None}
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items.
-        found["chunk_size"] = "%dB" % args.chunk_size
-    found.update(metadata=target.metadata_of_option(args), nthreads=args.nthreads)
-    return {**found, **blosc_settings(args)}
+        settings["chunk_size"] = "%dB" % args.chunk_size
+    settings.update(metadata=target.metadata_of_option(args), nthreads=args.nthreads)
+    return {**settings, **blosc_settings(args)}
 
 
 def _compress_plain(

@@ -131,7 +131,7 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
                 check,
                 nthreads=args.nthreads,
                 progress=bar,
-                behind=lambda found: warn_of_rest(in_file, found, last.is_left_over),
+                behind=lambda result: warn_of_rest(in_file, result, last.is_left_over),
                 make_sink=begin,
                 joins=not is_npy,
             )
@@ -143,8 +143,8 @@ def _decompress(args: Namespace, in_file: str, out_file: str) -> int:
     else:
         in_size = size_of_input(in_file)
         log_input(in_file, in_size)
-        found = read_snapshot(in_file, read, 1 if streamed else ATTEMPTS)
-        nbytes, metadata, like = found
+        result = read_snapshot(in_file, read, 1 if streamed else ATTEMPTS)
+        nbytes, metadata, like = result
         if not streamed:
             log_unpacked(in_size, out_file)
     # A .npy file has the description of the array.

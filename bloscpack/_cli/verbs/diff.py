@@ -72,29 +72,29 @@ def run(args: Namespace) -> int:
         raise exit_codes.WrongUsage("one of two files can be standard input, not both")
     try:
         with shown(args.a, None, args.progress) as bar:
-            found, a, b = in_one_state(partial(_compare, args, bar), args.a, args.b)
+            result, a, b = in_one_state(partial(_compare, args, bar), args.a, args.b)
         for each in (a, b):
             warn_of_unread(each.name, each.lost)
             if not each.member:
                 warn_of_rest_in(each.name, each.path)
-        _show(args, found, a, b)
+        _show(args, result, a, b)
     except (BloscpackError, OSError) as error:
         if exit_codes.exit_code(error) != exit_codes.EXIT_COULD_NOT:
             raise
         console.report(exit_codes.message_of(error, printable))
         return exit_codes.EXIT_USAGE  # the other code means a difference
-    return exit_codes.EXIT_OK if found.is_equal else EXIT_DIFFERENT
+    return exit_codes.EXIT_OK if result.is_equal else EXIT_DIFFERENT
 
 
 def _compare(args: Namespace, bar: Bar | None) -> tuple[Comparison, Opened, Opened]:
     with ExitStack() as stack:
         a, b = _open_both(stack, args)
         has_attributes = a.holds_attributes and b.holds_attributes
-        found = Comparison(has_attributes, args.quiet, bar)
+        result = Comparison(has_attributes, args.quiet, bar)
         if bar is not None:
             bar.expect(a.content.nbytes)
-        found.compare(a.content, b.content)
-        return found, a, b
+        result.compare(a.content, b.content)
+        return result, a, b
 
 
 def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
@@ -103,10 +103,10 @@ def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
     a, b = (_open(stack, name, args.nthreads, options) for name in (args.a, args.b))
     check_options(options, a, b)
     if "bytes" in (a.content.kind, b.content.kind):
-        for found in (a, b):
-            if found.content.kind != "bytes" and found.is_plain_file:
-                found.content = bytes_of(found.path, stack)
-    elif any(found.format == CSV and not found.name.endswith(END) for found in (a, b)):
+        for side in (a, b):
+            if side.content.kind != "bytes" and side.is_plain_file:
+                side.content = bytes_of(side.path, stack)
+    elif any(side.format == CSV and not side.name.endswith(END) for side in (a, b)):
         log.notice("text from a pipe is compared as CSV: 'cmp' compares bytes")
     return a, b
 
@@ -125,13 +125,13 @@ def _open(
 # What differs
 
 
-def _show(args: Namespace, found: Comparison, a: Opened, b: Opened) -> None:
+def _show(args: Namespace, result: Comparison, a: Opened, b: Opened) -> None:
     if args.json:
-        items = [_as_json(items) for items in found.items]
-        what = {"equal": found.is_equal, "differences": found.notes, "items": items}
+        items = [_as_json(items) for items in result.items]
+        what = {"equal": result.is_equal, "differences": result.notes, "items": items}
         say_json({"a": a.name, "b": b.name, **what})
     elif not args.quiet:
-        console.say_all(_lines(found, a, b))
+        console.say_all(_lines(result, a, b))
 
 
 def _as_json(items: Items) -> JsonObject:
@@ -146,8 +146,8 @@ def _as_json(items: Items) -> JsonObject:
     }
 
 
-def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
-    for note in found.notes:
+def _lines(result: Comparison, a: Opened, b: Opened) -> Iterator[str]:
+    for note in result.notes:
         where = note["name"] + ": " if note["name"] else ""
         if note["what"] not in ("members", "columns", "attributes"):
             yield "%s%s: %s and %s" % (where, note["what"], *map(_value, _sides(note)))
@@ -157,7 +157,7 @@ def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
                 text = "%s%s only in '%s': %s"
                 listed = shorten(", ".join(names), MOST_SHOWN)
                 yield text % (where, note["what"], shown_name(side.name), listed)
-    for items in found.items:
+    for items in result.items:
         if not items.differing:
             continue
         where = items.name + ": " if items.name else ""

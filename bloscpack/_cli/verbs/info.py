@@ -49,13 +49,13 @@ files <file>  file or dataset to show info for, or a folder of files
 def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
     console.exact = args.bytes
-    found: list[JsonObject] = []
+    tables: list[JsonObject] = []
     files = packed_files(args)
     lookup = named if args.chunks else named_any
     if len(files) == 1 and files == args.files:
-        code = _show(args, lookup(files[0]), found)
+        code = _show(args, lookup(files[0]), tables)
         if args.json:
-            say_json(found[0])
+            say_json(tables[0])
         return code
 
     def act(path: str) -> int:
@@ -64,15 +64,15 @@ def run(args: Namespace) -> int:
             if path is not files[0]:
                 console.say()
             console.say("'%s':" % printable(shown_name(path)))
-        return _show(args, item, found)
+        return _show(args, item, tables)
 
     worst = for_each_file(files, act)
     if args.json:
-        say_json(found)
+        say_json(tables)
     return worst
 
 
-def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
+def _show(args: Namespace, item: Named, tables: list[JsonObject]) -> int:
     """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
         chunks_of = _chunks_of_dataset
@@ -87,14 +87,14 @@ def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
             "errors": errors,
         }
         if args.json:
-            found.append(table)
+            tables.append(table)
         else:
             _show_chunks(table, shown_input(item.path))
         return EXIT_DAMAGED if table["ndamaged"] or table["errors"] else EXIT_OK
     if not args.json:
         return item.info()
     described = item.describe()
-    found.append(described)
+    tables.append(described)
     return code_of(described)
 
 
@@ -136,12 +136,12 @@ def _chunks_of_file(path: str, nthreads: int) -> Chunks:
 def _chunks_of_dataset(path: str, nthreads: int) -> Chunks:
     from ...dataset.checking import DatasetCheck
 
-    found = DatasetCheck(path, nthreads, keep_sound=True)
-    found.raise_failure()
+    checked = DatasetCheck(path, nthreads, keep_sound=True)
+    checked.raise_failure()
     rows: list[JsonObject] = []
-    for _, check in found.files:
+    for _, check in checked.files:
         rows.extend(_rows(check.numbers, check.intact, file=check.file))
-    return rows, [str(f) for f in found.report.findings if f.severity == ERROR]
+    return rows, [str(f) for f in checked.report.findings if f.severity == ERROR]
 
 
 def _rows(

@@ -45,11 +45,11 @@ def run(args: Namespace) -> int:
     """List the files and the arrays of datasets."""
     console.exact = args.bytes
     files = packed_files(args)
-    found: list[JsonObject] = []
+    listed: list[JsonObject] = []
 
     def act(path: str) -> int:
         entries, code = named_any(path).entries()
-        found.extend(
+        listed.extend(
             {key: entry[key] for key in entry if key not in LEFT_OUT}
             for entry in entries
         )
@@ -57,11 +57,11 @@ def run(args: Namespace) -> int:
 
     worst = for_each_file(files, act)
     if args.json:
-        say_json(found)
-    elif found:
-        rows = [TITLES, *(_row(entry) for entry in found)]
-        if max(len(files), len(found)) > 1:
-            rows.append(_total(found))
+        say_json(listed)
+    elif listed:
+        rows = [TITLES, *(_row(entry) for entry in listed)]
+        if max(len(files), len(listed)) > 1:
+            rows.append(_total(listed))
         console.say_all(table(rows, SET_LEFT))
     return worst
 
@@ -85,13 +85,13 @@ def _row(entry: JsonObject) -> tuple[str, ...]:
     )
 
 
-def _total(found: list[JsonObject]) -> tuple[str, ...]:
-    nbytes = sum(description["nbytes"] for description in found)
-    cbytes = sum(description["cbytes"] for description in found)
+def _total(entries: list[JsonObject]) -> tuple[str, ...]:
+    nbytes = sum(description["nbytes"] for description in entries)
+    cbytes = sum(description["cbytes"] for description in entries)
     sizes = size_text(nbytes), size_text(cbytes)
     ratio = "%.2f" % ratio_of(nbytes, cbytes)
-    nchunks = str(sum(description.get("nchunks", 0) for description in found))
-    narrays = sum({"kind", "codec"} <= description.keys() for description in found)
-    counts = {"file": len(found) - narrays, "array": narrays}
+    nchunks = str(sum(description.get("nchunks", 0) for description in entries))
+    narrays = sum({"kind", "codec"} <= description.keys() for description in entries)
+    counts = {"file": len(entries) - narrays, "array": narrays}
     words = ["%d %s%s" % (n, what, "s" * (n > 1)) for what, n in counts.items() if n]
     return *sizes, ratio, "", nchunks, "", "", "total of " + " and ".join(words)

@@ -86,8 +86,8 @@ def _metadata_of(path: str) -> Json:
         return item.beginning(needs_metadata=True).metadata
     from ...dataset.group import open_quietly
 
-    with open_quietly(path) as found:
-        return found.attrs.asdict()
+    with open_quietly(path) as node:
+        return node.attrs.asdict()
 
 
 def _replacement(name: str) -> Edit:
@@ -169,8 +169,8 @@ def _change_dataset(args: Namespace, edit: Edit) -> None:
     """Replace the attributes of a dataset, in one step, by what `edit` returns."""
     from ... import dataset
 
-    with dataset.open(args.file_, "r+", sync=args.sync is not False) as found:
-        new = edit(found.attrs.asdict(), "attributes")
+    with dataset.open(args.file_, "r+", sync=args.sync is not False) as node:
+        new = edit(node.attrs.asdict(), "attributes")
         if not isinstance(new, dict):
             raise Refusal("the attributes of '%s' must be a JSON object" % args.file_)
-        found.attrs.put(new)
+        node.attrs.put(new)

@@ -127,14 +127,14 @@ def _tell(
     if isinstance(recovery, ArchiveRecovery):
         saved = "%s, %s" % (counted(recovery.narrays, "array"), saved)
     line("%s: %s saved to %s" % (names[0], saved, names[1]))
-    found = [
+    findings = [
         finding
         for finding in recovery.report.findings
         if finding.severity == ERROR or finding.kind in notes
     ]
-    for finding in found[:FINDINGS_SHOWN]:
+    for finding in findings[:FINDINGS_SHOWN]:
         line("  " + printable(str(finding)))
-    if len(found) > FINDINGS_SHOWN:
+    if len(findings) > FINDINGS_SHOWN:
         line("  and more damage, which 'blpk verify' shows")
     lost_members = getattr(recovery, "lost_members", ())
     for losses in (recovery.losses, ["the member '%s'" % n for n in lost_members]):

@@ -42,7 +42,7 @@ def run(args: Namespace) -> None:
         check_distinct(args.file_, out)
         if os.path.lexists(out) and not args.force:
             raise Refusal("output file '%s' exists! Use -f to replace it" % out)
-    found = references(
+    document = references(
         args.file_,
         zarr_format=args.zarr_format,
         name=args.name,
@@ -50,6 +50,6 @@ def run(args: Namespace) -> None:
         location=args.location,
     )
     if out == STREAM:
-        console.put(json.dumps(found, separators=(",", ":")) + "\n")
+        console.put(json.dumps(document, separators=(",", ":")) + "\n")
     else:
-        write_references(found, out)
+        write_references(document, out)

@@ -63,12 +63,12 @@ def run(args: Namespace) -> None:
     fields = None if args.fields is None else args.fields.split(",")
 
     def read() -> tuple[JsonObject, Sequence[str], list[str]]:
-        with opened(args.file_, args.nthreads, options) as found:
-            check_options(options, found)
+        with opened(args.file_, args.nthreads, options) as given:
+            check_options(options, given)
             lines: Iterable[str]
-            content, described = found.content, describe(found)
+            content, described = given.content, describe(given)
             if rows or fields:
-                content = selected(rows_of(found), rows or slice(None), fields)
+                content = selected(rows_of(given), rows or slice(None), fields)
             if args.stats:
                 if bar is not None:
                     bar.expect(content.nbytes)
@@ -83,7 +83,7 @@ def run(args: Namespace) -> None:
             elif content.kind == "group":
                 lines = member_lines(described)
             else:
-                source = rows_of(found)
+                source = rows_of(given)
                 spans = shown_spans(source, rows)
                 is_cut = len(spans[0]) > MOST_ROWS
                 spans[0] = spans[0][:MOST_ROWS]
@@ -97,7 +97,7 @@ def run(args: Namespace) -> None:
                         for s, rows in parts
                     ]
                     described["is_cut"] = is_cut
-            return described, found.lost, [] if args.json else [*lines]
+            return described, given.lost, [] if args.json else [*lines]
 
     with shown(args.file_, None, args.progress) as bar:
         described, lost, lines = in_one_state(read, args.file_)
@@ -127,16 +127,16 @@ def _head(described: JsonObject) -> Iterator[str]:
 # Statistics
 
 
-def _statistics(found: Summary) -> JsonObject:
+def _statistics(summary: Summary) -> JsonObject:
     """Return the statistics of an array."""
     return {
-        "name": found.name,
-        "dtype": dtype_text(found.dtype),
-        "count": found.count,
-        "missing": found.missing,
-        "min": _number(found.low, found.dtype),
-        "mean": _number(found.mean, found.dtype),
-        "max": _number(found.high, found.dtype),
+        "name": summary.name,
+        "dtype": dtype_text(summary.dtype),
+        "count": summary.count,
+        "missing": summary.missing,
+        "min": _number(summary.low, summary.dtype),
+        "mean": _number(summary.mean, summary.dtype),
+        "max": _number(summary.high, summary.dtype),
     }
 
 

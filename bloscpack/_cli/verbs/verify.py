@@ -59,7 +59,7 @@ files <file>  files of any version, datasets, or folders of them
 def run(args: Namespace) -> int:
     """Check the files and datasets; return the worst exit code."""
     reports: list[JsonObject] = []
-    found: Counter[str] = Counter()
+    nfiles: Counter[str] = Counter()
 
     def add(path: str, report: Report, **more: object) -> None:
         fields = {"file": plain_name(path), **report.as_dict(), "error": None}
@@ -78,11 +78,11 @@ def run(args: Namespace) -> int:
                 name = shown_input(path) + part_text(vars(part))
                 console.say("%s: %s (%s)" % (name, state, counts(part, state)))
                 tell(part)
-        found[state_of(report)[1]] += 1
+        nfiles[state_of(report)[1]] += 1
         return code
 
     def failed(path: str, error: BaseException) -> None:
-        found["not readable"] += 1
+        nfiles["not readable"] += 1
         exit_codes.report_failure(path, error)
         unread = Report(plain_name(path), nbytes=None)
         add(path, unread, ok=False, error=exit_codes.message_of(error))
@@ -99,7 +99,7 @@ def run(args: Namespace) -> int:
     if args.json:
         say_json(reports)
     elif len(files) > MANY and (worst or not args.quiet):
-        states = ", ".join("%d %s" % (found[state], state) for state in sorted(found))
+        states = ", ".join("%d %s" % (nfiles[state], state) for state in sorted(nfiles))
         console.say("%d inputs: %s" % (len(files), states))
     return worst
 
@@ -144,17 +144,17 @@ def tell(report: Report | DatasetReport) -> None:
 
     If a file ends too early, the line names the chunks that are missing for this.
     """
-    found = report.findings
-    cut = next((f for f in found if f.kind == "truncated" and f.file is None), None)
+    findings = report.findings
+    cut = next((f for f in findings if f.kind == "truncated" and f.file is None), None)
     lost = [
         finding
-        for finding in found
+        for finding in findings
         if cut is not None
         and finding.member == cut.member
         and finding.kind in ("missing", "guess")
     ]
     causes: dict[tuple[object, ...], list[Finding]] = {}
-    for finding in found:
+    for finding in findings:
         if finding in lost:
             continue
         where = finding.chunk, finding.offset if finding.file is None else None
@@ -169,6 +169,6 @@ def tell(report: Report | DatasetReport) -> None:
                 place = ", ".join(plain_position(finding.span, finding.rows))
                 also += " (%s)" % place if place else ""
         console.say("  " + printable(str(first) + also))
-    more = report.nerrors + report.nnotes - len(found)
+    more = report.nerrors + report.nnotes - len(findings)
     if more:
         console.say("  and %d more" % more)

@@ -99,9 +99,9 @@ class Format:
 
     def read(self, path: str, request: Request) -> contents.Content:
         """Return the contents of a file or folder that a request wants."""
-        found: contents.Content = self._function("read")(path, request)
+        content: contents.Content = self._function("read")(path, request)
         with contents.naming_file(path):
-            return request.chosen(found)
+            return request.chosen(content)
 
     def write(self, content: contents.Content, request: Request) -> None:
         """Write contents to the target of a request."""
@@ -241,8 +241,8 @@ def source_format(path: str) -> Format:
     with open(path, "rb") as fp:
         begin = fp.read(PREFIX_LENGTH)
         size = os.fstat(fp.fileno()).st_size
-    found = _file_format(path, begin)
-    if found is None:
+    detected = _file_format(path, begin)
+    if detected is None:
         known = name_format(begin, size)
         if known in COMPRESSED:
             text = "; '%s -dc FILE | blpk convert - TARGET' reads its content"
@@ -250,7 +250,7 @@ def source_format(path: str) -> Format:
         known = known or (_unknown(begin) if begin else "an empty file")
         text = "expected one of the formats %s, found %s"
         raise NotReadable(text % (", ".join(FORMATS), known), filename=path)
-    return found
+    return detected
 
 
 def _unknown(begin: bytes) -> str:
@@ -310,15 +310,15 @@ def inner_content(
 
 def _file_of(path: str) -> str:
     """Return the ZIP file that a name is in; any other name as it is."""
-    found = None if os.path.exists(path) else find_zip(os.path.abspath(path))
-    return path if found is None else found[0]
+    archive = None if os.path.exists(path) else find_zip(os.path.abspath(path))
+    return path if archive is None else archive[0]
 
 
 def _file_format(path: str, begin: bytes) -> Format | None:
     """Return the format of a file that begins with some bytes; None if unknown."""
-    for found in FORMATS.values():
-        if found.begins and begin.startswith(found.begins):
-            return found
+    for known in FORMATS.values():
+        if known.begins and begin.startswith(known.begins):
+            return known
     if is_zip(path, begin):
         store = find_any(Folder.open(path))
         if store is None:
@@ -336,13 +336,13 @@ def _file_format(path: str, begin: bytes) -> Format | None:
 
 def target_format(path: str, name: str | None) -> Format:
     """Return the format to write; raise `UsageError` if nothing says which."""
-    found = _by_suffix(path) if name is None else FORMATS.get(name)
-    if found is None:
+    wanted = _by_suffix(path) if name is None else FORMATS.get(name)
+    if wanted is None:
         problem = "there is no format '%s'" % name
         if name is None:
             problem = "the name '%s' does not say which format to write" % path
         raise UsageValueError("%s; the formats are %s" % (problem, ", ".join(WRITTEN)))
-    return found
+    return wanted
 
 
 def _by_suffix(path: str) -> Format | None:
@@ -510,22 +510,22 @@ def convert(
             text = "%s: expected a dictionary with names of columns, found %.200r"
             raise UsageTypeError(text % (keyword, given))
     raw = _decode_raw(in_name, dtype, shape)
-    found = source_format(in_name) if raw is None else RAW
-    if dtypes and found.name not in READ_BY["dtypes"]:
+    read_as = source_format(in_name) if raw is None else RAW
+    if dtypes and read_as.name not in READ_BY["dtypes"]:
         raise UsageTypeError(
             "types of columns are for text and for Parquet: '%s' has types"
             % shown_name(in_name)
         )
     csv = FORMATS["csv"]
     for what, value, formats in (
-        ("a delimiter", delimiter, (found, wanted)),
-        ("a decimal point", decimal, (found, wanted)),
-        ("an encoding", encoding, (found, wanted)),
-        ("a number of lines to skip", skip_lines, (found,)),
-        ("the search for times", times or None, (found,)),
+        ("a delimiter", delimiter, (read_as, wanted)),
+        ("a decimal point", decimal, (read_as, wanted)),
+        ("an encoding", encoding, (read_as, wanted)),
+        ("a number of lines to skip", skip_lines, (read_as,)),
+        ("the search for times", times or None, (read_as,)),
     ):
         if value is not None and csv not in formats:
-            of_source = " as the source" * (formats == (found,))
+            of_source = " as the source" * (formats == (read_as,))
             raise UsageTypeError("%s is for CSV files%s" % (what, of_source))
     # Standard input, perhaps as a copy in a private file, limits no reader.
     is_device = in_name.startswith(DEVICES)
@@ -564,13 +564,13 @@ def convert(
         missing=missing,
     )
     expects = [] if expect is None else [expect]
-    convert = partial(_converted, request, found, wanted, in_name, members, expects)
+    convert = partial(_converted, request, read_as, wanted, in_name, members, expects)
     return convert() if streamed else until_unchanged(convert)
 
 
 def _converted(
     request: Request,
-    found: Format,
+    read_as: Format,
     wanted: Format,
     in_name: str,
     members: Sequence[str],
@@ -579,12 +579,12 @@ def _converted(
     """Convert once; `convert` calls it again if the source has changed."""
     request = replace(request, resources=ExitStack(), lost=[], masked=[])
     with request.telling_change(), request.resources:
-        content = inner_content(found.read(in_name, request), in_name, members)
-        notes = _notes(content, found, wanted, request)
+        content = inner_content(read_as.read(in_name, request), in_name, members)
+        notes = _notes(content, read_as, wanted, request)
         if "group" not in wanted.holds:
             unnamed = None
             if wanted.name in NAMING:
-                unnamed = contents.NO_NAMES.get(found.name, "")
+                unnamed = contents.NO_NAMES.get(read_as.name, "")
             content = contents.without_group(content, request.note_loss, unnamed)
         _check_kind(content, wanted, request.target)
         wanted.check_names(content, request)
@@ -601,14 +601,14 @@ def _converted(
             if (text := told(node.attrs))
         ]
     source = "/".join([shown_name(in_name), *members])
-    names = source, request.target, found.name, wanted.name
+    names = source, request.target, read_as.name, wanted.name
     return Conversion(
         *names, content.kind, content.nbytes, request.lost, recovered, notes
     )
 
 
 def _notes(
-    content: contents.Content, found: Format, wanted: Format, request: Request
+    content: contents.Content, read_as: Format, wanted: Format, request: Request
 ) -> list[str]:
     """Return sentences about attributes of Zarr format 2, which may be converted."""
     notes = []
@@ -628,7 +628,7 @@ def _notes(
         notes.append(contents.STORED_NUMBERS % (name, codes))
     if len(coded) > MAX_CODED:
         notes.append("so do '%d' others" % (len(coded) - MAX_CODED))
-    is_old = request.layout == "zarr" and found.name not in WRITTEN
+    is_old = request.layout == "zarr" and read_as.name not in WRITTEN
     if is_old and (note := with_new_images(content)):
         notes.append(note)
     return notes
@@ -639,10 +639,10 @@ def options_for(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     The others are for CSV, or for items without a header, and the file is neither.
     """
-    found = "raw"
+    read_as = "raw"
     with suppress(NotReadable):
-        found = source_format(path).name if options else found
-    names = {found, *(["raw"] * path.startswith(DEVICES))}
+        read_as = source_format(path).name if options else read_as
+    names = {read_as, *(["raw"] * path.startswith(DEVICES))}
     return {
         name: value
         for name, value in options.items()
@@ -696,8 +696,8 @@ def _stored_nbytes(path: str) -> int:
     """Return the size of a file, or of all files in a folder, without holes."""
     files = [os.stat(path)]
     if os.path.isdir(path):
-        found = ((at, name) for at, _, names in os.walk(path) for name in names)
-        files = [os.lstat(os.path.join(at, name)) for at, name in found]
+        entries = ((at, name) for at, _, names in os.walk(path) for name in names)
+        files = [os.lstat(os.path.join(at, name)) for at, name in entries]
     return sum(
         min(file.st_size, 512 * getattr(file, "st_blocks", file.st_size))
         for file in files
@@ -735,12 +735,12 @@ def _decode_raw(
     if is_url(path) or not os.path.isfile(path):
         raise UsageTypeError("'%s' is no file of raw items" % shown_name(path))
     with open(path, "rb") as fp:
-        found = _file_format(path, fp.read(16))
-    if found is not None and not path.startswith(DEVICES):
+        detected = _file_format(path, fp.read(16))
+    if detected is not None and not path.startswith(DEVICES):
         raise UsageTypeError(
             "'%s' is no file of raw items, but one of the format '%s', which needs no "
             "dtype%s"
-            % (path, found.name, " but those of columns" * (found.name == "csv"))
+            % (path, detected.name, " but those of columns" * (detected.name == "csv"))
         )
     return dtype, lengths
 

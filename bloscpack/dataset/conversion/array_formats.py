@@ -161,9 +161,9 @@ def read_npy(path: str, request: Request) -> Rows:
 
 def _in_file(fp: IO[bytes], array: Array, offset: int, path: str) -> Rows:
     """Return the items behind an offset of an open file."""
-    found = FileItems(partial(whole_file, fp), array, offset, path)
+    items = FileItems(partial(whole_file, fp), array, offset, path)
     order = "F" if _is_fortran(array) else "C"
-    return Rows(array.dtype, array.shape, found, order=order)
+    return Rows(array.dtype, array.shape, items, order=order)
 
 
 def read_raw(path: str, request: Request) -> Rows:
@@ -214,7 +214,7 @@ def read_npz(path: str, request: Request) -> Members:
             array = read_header(member)
             check_size(member, array, info.file_size)
             offset = member.tell()
-        found = Rows(array.dtype, array.shape)
+        rows = Rows(array.dtype, array.shape)
         if _is_fortran(array):
             if info.file_size > info.compress_size * MAX_RATIO:
                 raise UsageValueError(
@@ -223,11 +223,11 @@ def read_npz(path: str, request: Request) -> Members:
                     "as many" % (name, info.compress_size, info.file_size, MAX_RATIO)
                 )
             copied = partial(_copied, open_, request)
-            found.array, found.order = FileItems(copied, array, offset, name), "F"
+            rows.array, rows.order = FileItems(copied, array, offset, name), "F"
         else:
             read = partial(_items_in_order, open_, offset, name, array)
-            found.array = array_stream(read, found)
-        add_member(root, info.filename.removesuffix(SUFFIX), found, path)
+            rows.array = array_stream(read, rows)
+        add_member(root, info.filename.removesuffix(SUFFIX), rows, path)
     return root
 
 
@@ -261,10 +261,10 @@ def _items_in_order(
         step = rows_in_block(row)
         for start in range(0, max(1, length), step):
             count = min(step, length - start)
-            found = read_up_to(fp, count * row)
-            _check_room(name, count * row, len(found))
+            data = read_up_to(fp, count * row)
+            _check_room(name, count * row, len(data))
             block = (count, *shape[1:]) if shape else ()
-            yield numpy.ndarray(block, dtype, found or bytes(1))
+            yield numpy.ndarray(block, dtype, data or bytes(1))
 
 
 def has_own_files(path: str) -> bool:
@@ -303,12 +303,12 @@ def add_member(root: Members, name: str, content: Content, path: str) -> None:
     check_depth(path, len(groups))
     group = root
     for part in groups:
-        found = group.members.setdefault(part, Members({}))
-        if not isinstance(found, Members):
+        inner = group.members.setdefault(part, Members({}))
+        if not isinstance(inner, Members):
             raise UsageValueError(
                 "'%s': the array '%s' would be in another array" % (path, name)
             )
-        group = found
+        group = inner
     if not all(map(is_safe_part, (*groups, last))):
         raise UsageValueError("'%s': the name '%s' can't be used" % (path, name))
     if last in group.members:

@@ -62,8 +62,8 @@ JSON_TEXT = "json://"
 
 def is_tree(path: str) -> bool:
     """Return whether a folder has a block; the search ends after many folders."""
-    found = islice(File(path)._tree.walk(), MAX_SEARCHED)
-    return any(is_block for _, is_block in found)
+    entries = islice(File(path)._tree.walk(), MAX_SEARCHED)
+    return any(is_block for _, is_block in entries)
 
 
 def is_only_tree(path: str) -> bool:
@@ -261,19 +261,19 @@ def decode_attributes(attrs: JsonObject, is_block: bool) -> dict[str, bytes]:
             kept = load(files)
             if _plain_values(kept) == values:
                 return files
-    found: Attributes = {}
+    by_name: Attributes = {}
     for name, value in values.items():
         encoded = attributes.encoded_name(name)
         old = kept.get(encoded)
         same = old is not None and plain_value(old) == value
-        found[encoded] = old if same and old else _attribute(name, value)
-    return {ATTRIBUTES: attributes.encode(found)} if found or is_block else {}
+        by_name[encoded] = old if same and old else _attribute(name, value)
+    return {ATTRIBUTES: attributes.encode(by_name)} if by_name or is_block else {}
 
 
-def _plain_values(found: Attributes) -> JsonObject:
+def _plain_values(stored: Attributes) -> JsonObject:
     """Return the values by name, without names that JSON can't represent."""
     values: JsonObject = {}
-    for encoded, attribute in found.items():
+    for encoded, attribute in stored.items():
         with suppress(UnicodeDecodeError):
             values[encoded.decode("utf-8")] = plain_value(attribute)
     return values
@@ -289,8 +289,8 @@ def plain_value(attribute: Attribute) -> Json:
                 return parse_json(text.removeprefix(JSON_TEXT).encode())
         return text
     if dtype.kind == "S":
-        found = attribute.array.tolist()
-        return [item.rstrip(b"\0").decode("utf-8", "replace") for item in found]
+        values = attribute.array.tolist()
+        return [item.rstrip(b"\0").decode("utf-8", "replace") for item in values]
     if dtype.kind in "mM":
         items = attribute.array.view(dtype.str[0] + "i8").tolist()
     elif dtype.kind == "c":
@@ -317,11 +317,11 @@ def _attribute(name: str, value: Json) -> Attribute:
     with suppress(UsageError, UnicodeEncodeError):  # half of a surrogate pair
         for kinds in ((int, float), str):
             if all(isinstance(item, kinds) for item in items):
-                found = attributes.attribute_of(name, value)
-                if items[1:] and found.dtype.str[1:] == "S1":
+                encoded = attributes.attribute_of(name, value)
+                if items[1:] and encoded.dtype.str[1:] == "S1":
                     # Items of one byte are the characters of one text.
-                    return attributes.attribute_of(name, found.array.astype("S2"))
-                if kinds is not str and not is_same_json(found.array.tolist(), items):
+                    return attributes.attribute_of(name, encoded.array.astype("S2"))
+                if kinds is not str and not is_same_json(encoded.array.tolist(), items):
                     break  # such as a truth value among numbers
-                return found
+                return encoded
     return attributes.attribute_of(name, JSON_TEXT + json.dumps(value))

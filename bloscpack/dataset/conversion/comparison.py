@@ -95,7 +95,7 @@ class Comparison:
     @property
     def is_equal(self) -> bool:
         """Whether no difference was found."""
-        return not (self.notes or any(found.differing for found in self.items))
+        return not (self.notes or any(items.differing for items in self.items))
 
     @property
     def _is_done(self) -> bool:
@@ -178,15 +178,15 @@ class Comparison:
         for side in (a, b):
             blocks = side.stored() if transposed else side.blocks()
             streams.append(RowStream(blocks, side.dtype, shape[1:]))
-        found: dict[str, Items] = {}
+        compared: dict[str, Items] = {}
         for start in range(0, length, step):
             rows = [stream.take(min(step, length - start)) for stream in streams]
             both = (leaves_of(*side, name) for side in zip((a, b), rows, strict=True))
             for (leaf, left), (_, right) in zip(*both, strict=True):
-                if leaf not in found:
-                    found[leaf] = Items(leaf, length * prod(left.shape[1:]))
-                    self.items.append(found[leaf])
-                found[leaf].add(left, right, start, transposed)
+                if leaf not in compared:
+                    compared[leaf] = Items(leaf, length * prod(left.shape[1:]))
+                    self.items.append(compared[leaf])
+                compared[leaf].add(left, right, start, transposed)
             if self._progress is not None:
                 self._progress(rows[0].nbytes)
             if self._is_done:
@@ -212,42 +212,42 @@ def _are_comparable(a: DType, b: DType) -> bool:
 
 def _differ(a: Array, b: Array) -> Array:
     """Return which items differ."""
-    found: Array
+    differs: Array
     if numpy.ma.isMaskedArray(a) or numpy.ma.isMaskedArray(b):
         x, y = are_missing(a), are_missing(b)
-        found = _differ(numpy.ma.getdata(a), numpy.ma.getdata(b))
-        return numpy.where(x | y, x != y, found)
+        differs = _differ(numpy.ma.getdata(a), numpy.ma.getdata(b))
+        return numpy.where(x | y, x != y, differs)
     kind, kinds = a.dtype.kind, a.dtype.kind + b.dtype.kind
     if kind == "V":
         a, b = (numpy.ascontiguousarray(side) for side in (a, b))
         shape = *a.shape, a.dtype.itemsize
         sides = [numpy.ndarray(shape, "u1", side) for side in (a, b)]
-        found = (sides[0] != sides[1]).any(axis=-1)
-        return found
+        differs = (sides[0] != sides[1]).any(axis=-1)
+        return differs
     if kind in "SUO":
         check_text(a)
         check_text(b)
     try:
-        found = a != b
+        differs = a != b
     except OverflowError:  # times of different units, in NumPy 2.5 and later
         pairs = zip(a.flat, b.flat, strict=True)
         return numpy.array([*map(_times_differ, pairs)], "?").reshape(a.shape)
     if kind in "fc" and b.dtype.kind in "fc":
         parts = ((a.real, b.real), (a.imag, b.imag)) if "c" in kinds else ((a, b),)
-        found = numpy.zeros(a.shape, "?")
+        differs = numpy.zeros(a.shape, "?")
         for x, y in parts:
-            found |= (x != y) & ~((x != x) & (y != y))
+            differs |= (x != y) & ~((x != x) & (y != y))
     elif kind in "mM":
         if a.dtype != b.dtype:  # a conversion that overflows gives another time
-            found |= ~(_fits(a, b) & _fits(b, a))
-        found &= ~(numpy.isnat(a) & numpy.isnat(b))
+            differs |= ~(_fits(a, b) & _fits(b, a))
+        differs &= ~(numpy.isnat(a) & numpy.isnat(b))
     elif kind != b.dtype.kind and "b" not in kinds and set(kinds) & set("iu"):
         # NumPy compares these as floats; Python compares large integers exactly.
         integers = a if kind in "iu" else b
-        large = ~found & (numpy.abs(integers.astype("f8")) >= EXACT)
+        large = ~differs & (numpy.abs(integers.astype("f8")) >= EXACT)
         pairs = zip(a[large].tolist(), b[large].tolist(), strict=True)
-        found[large] = [x != y for x, y in pairs]
-    return found
+        differs[large] = [x != y for x, y in pairs]
+    return differs
 
 
 def _times_differ(times: Sequence[numpy.generic]) -> bool:

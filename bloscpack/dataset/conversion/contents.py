@@ -226,11 +226,11 @@ class Request:
         Raises `UsageError` if there are none, or if others are wanted or get a type.
         """
         self._known.update(dict.fromkeys(names := [*names]))
-        found = [name for name in names if self._wants(name)]
+        wanted = [name for name in names if self._wants(name)]
         self._check_known("column", self.dtypes.keys() - {*self.masks.values()})
-        if not found:
+        if not wanted:
             raise UsageValueError(NO_COLUMN)
-        return found
+        return wanted
 
     def mask_name(self, name: str, names: Collection[str]) -> str:
         """Return the name of a new mask of a column of a table with columns `names`.
@@ -264,11 +264,11 @@ class Request:
             content = as_table(content)
         if content.kind == "array":
             raise UsageTypeError("an array has no columns to choose or to rename")
-        found = self._chosen(content, "", self.columns is None)
+        chosen = self._chosen(content, "", self.columns is None)
         self._check_known("member" if content.kind == "group" else "column")
-        if found is None:
+        if chosen is None:
             raise UsageValueError(NO_COLUMN)
-        return found
+        return chosen
 
     def _chosen(self, content: Content, where: str, is_whole: bool) -> Content | None:
         """Return the wanted part of a group or a table; None for a table of nothing."""
@@ -280,9 +280,9 @@ class Request:
 
         def add(new: str, old: str, member: Content) -> None:
             if not new or new in members:
-                found = "two of the name '%s'" % new if new else "one without a name"
+                fault = "two of the name '%s'" % new if new else "one without a name"
                 raise UsageValueError(
-                    "expected different names of columns and members, found " + found
+                    "expected different names of columns and members, found " + fault
                 )
             members[new], olds[new] = member, old
 
@@ -490,13 +490,13 @@ class Stream:
             self._position = 0
         while start > self._position:
             self._take(min(self._most, start - self._position))
-        found = self._take(max(0, stop - start))
+        columns = self._take(max(0, stop - start))
         if self._position == self._length:
             self._fill()
             self._blocks = None
             if _length_of(self._rest):
                 raise DamageError("expected '%d' rows, found more" % self._length)
-        return {name: rows[::step] for name, rows in found.items()}
+        return {name: rows[::step] for name, rows in columns.items()}
 
     def only(self, names: Mapping[str, str]) -> Stream:
         """Return some columns, whose names here are the values of `names`."""
@@ -613,11 +613,11 @@ class Rows:
 
     def masked(self, block: Any) -> Columns:
         """Return a block of rows by visible columns; those with a mask are masked."""
-        found = {name: block[name] for name in self.visible}
+        columns = {name: block[name] for name in self.visible}
         for name, mask in self.masks.items():
-            if name in found:
-                found[name] = numpy.ma.array(found[name], mask=block[mask])
-        return found
+            if name in columns:
+                columns[name] = numpy.ma.array(columns[name], mask=block[mask])
+        return columns
 
     @property
     def missing(self) -> Array:
@@ -688,8 +688,8 @@ class Rows:
         return bool(numpy.array(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
     def __getitem__(self, key: Any) -> Array:
-        found: Array = self.array[key]
-        return found
+        items: Array = self.array[key]
+        return items
 
     def blocks(self) -> Iterator[Array]:
         """Yield blocks of rows; an array without axes is one block."""
@@ -722,8 +722,8 @@ class Rows:
 
         def get(key: slice) -> Array:
             some = rows[key]
-            found: Array = self.array[some.start : some.stop : some.step]
-            return found
+            items: Array = self.array[some.start : some.stop : some.step]
+            return items
 
         shape = len(rows), *self.shape[1:]
         return replace(self, shape=shape, array=ByFunction(get), order="C")

@@ -209,10 +209,10 @@ class _File:
         self.wanted = request.wanted_columns(self.names)
         for name in self.wanted:
             if counts[name] > 1 or not (name or name in request.rename):
-                found = "two columns '%s'" % name if name else contents.NO_NAME
+                fault = "two columns '%s'" % name if name else contents.NO_NAME
                 raise NotReadable(
                     "expected a line with a different name for each column, found %s; "
-                    "convert --columns reads some of the others" % found
+                    "convert --columns reads some of the others" % fault
                 )
         # Empty text is a text, and missing floats and times are NaN and NaT.
         self.masks = {
@@ -446,8 +446,8 @@ class _File:
             values = values.cast("binary") if kind == "S" else values
             return text_items(values, dtype, name)
         present, numbers = values, numpy.arange(len(values))
-        found = _parsed(values, dtype, self._decimal)
-        if found is None and (kind in "fcmM" or name in self.masks):
+        rows = _parsed(values, dtype, self._decimal)
+        if rows is None and (kind in "fcmM" or name in self.masks):
             missing = _are_missing(values)
             numbers = numpy.flatnonzero(~numbers_of(missing))
             present = values.filter(compute.invert(missing))
@@ -456,10 +456,10 @@ class _File:
                 parsed = _parsed(present, dtype, self._decimal)
             if parsed is not None:
                 nothing = "nan" if kind in "fc" else "NaT" if kind in "mM" else 0
-                found = numpy.full(len(values), nothing, parsed.dtype)
-                found[numbers] = parsed
+                rows = numpy.full(len(values), nothing, parsed.dtype)
+                rows[numbers] = parsed
         refused = "expected values of dtype '%s', found" % dtype
-        if found is None:
+        if rows is None:
             wrong = bisect_left(
                 range(1, len(present) + 1),
                 True,
@@ -467,16 +467,16 @@ class _File:
             )
             text = "%s '%.100s'" % (refused, present[wrong].as_py())
             raise _WrongValue(int(numbers[wrong]), text)
-        if kind in "mM" and numpy.isnat(found).any():
+        if kind in "mM" and numpy.isnat(rows).any():
             # NumPy takes the least integer for no time.
             has_digit = numbers_of(compute.match_substring_regex(values, "[0-9]"))
-            _check(~(numpy.isnat(found) & has_digit), values, refused)
+            _check(~(numpy.isnat(rows) & has_digit), values, refused)
         if kind in "iu":
             info = numpy.iinfo(dtype)
-            _check((info.min <= found) & (found <= info.max), values, refused)
+            _check((info.min <= rows) & (rows <= info.max), values, refused)
         if kind == "M":
             zoned = numbers_of(compute.match_substring_regex(values, ZONE))
-            is_time = ~numpy.isnat(found)
+            is_time = ~numpy.isnat(rows)
             if is_time.any():
                 has_zone = self._zoned.setdefault(name, bool(zoned[is_time][0]))
                 unlike = "expected a time zone in all times or in none, found"
@@ -486,15 +486,15 @@ class _File:
                     "the time zone of the column '%s', whose times become UTC" % name
                 )
             try:
-                same = found.astype(dtype).astype(found.dtype) == found
-                fits = same | numpy.isnat(found)
+                same = rows.astype(dtype).astype(rows.dtype) == rows
+                fits = same | numpy.isnat(rows)
             except OverflowError:  # newer releases of NumPy raise it for distant times
-                distances = abs(found.astype("i8").astype("f8"))
-                distances[numpy.isnat(found)] = 0
-                fits = numpy.arange(len(found)) != distances.argmax()
+                distances = abs(rows.astype("i8").astype("f8"))
+                distances[numpy.isnat(rows)] = 0
+                fits = numpy.arange(len(rows)) != distances.argmax()
             _check(fits, values, "the value", " does not fit the dtype '%s'" % dtype)
         with numpy.errstate(over="ignore"):
-            items: Array = found.astype(dtype, copy=False)
+            items: Array = rows.astype(dtype, copy=False)
         advice = "the type 'U' makes it text: convert --dtype %s=U" % name
         if kind in "fc" and numpy.isinf(items).any():
             named = compute.match_substring(values, "inf", ignore_case=True)
@@ -522,8 +522,8 @@ def _end_of_lines(text: bytes, delimiter: str) -> int:
         if not numpy.isin(before, list(mark + b'"\r\n')).all():
             # Some quotes are inside of values without quotes.
             quoted[:] = False
-            for found in re.finditer(QUOTED % re.escape(mark), text):
-                quoted[found.start() + 1 : found.end()] = True
+            for match in re.finditer(QUOTED % re.escape(mark), text):
+                quoted[match.start() + 1 : match.end()] = True
         is_end &= ~quoted
     return len(text) - int(is_end[::-1].argmax()) if is_end.any() else 0
 
@@ -581,7 +581,7 @@ def _parsed(values: pyarrow.Array, dtype: DType, decimal: str = ".") -> Array | 
     from pyarrow import compute
 
     kind = dtype.kind
-    found: Array
+    items: Array
     try:
         if kind == "b":
             if not _all_match(values, BOOLEAN):
@@ -599,8 +599,8 @@ def _parsed(values: pyarrow.Array, dtype: DType, decimal: str = ".") -> Array | 
             # Python knows digits of other scripts, and underscores between digits.
             if not text.isascii() or b"_" in text:
                 return None
-            found = numpy.array(values.to_pylist()).astype(dtype)
-            return found
+            items = numpy.array(values.to_pylist()).astype(dtype)
+            return items
         if text.translate(None, OF_FLOATS if kind == "f" else OF_INTEGERS):
             return None
         if len(text.translate(None, BLANKS.encode())) < len(text):
@@ -610,10 +610,10 @@ def _parsed(values: pyarrow.Array, dtype: DType, decimal: str = ".") -> Array | 
         if kind == "f":
             return numbers_of(values.cast(pyarrow.float64()))
         try:
-            found = numbers_of(values.cast(pyarrow.int64()))
+            items = numbers_of(values.cast(pyarrow.int64()))
         except pyarrow.ArrowInvalid:  # there may be integers of more than 64 bits
-            found = numpy.array(list(map(int, values.to_pylist())), object)
-        return found.astype("i8").astype(dtype) if kind == "m" else found
+            items = numpy.array(list(map(int, values.to_pylist())), object)
+        return items.astype("i8").astype(dtype) if kind == "m" else items
     except (ValueError, OverflowError):
         return None
 
@@ -627,15 +627,15 @@ def _times(values: pyarrow.Array) -> Array | None:
         values = compute.replace_substring_regex(values, ZEROS, r"\1\2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy warns of time zones
-        found: Array = numpy.array(values.to_pylist(), "M8")
+        times: Array = numpy.array(values.to_pylist(), "M8")
         if has_fraction:
             # NumPy does not notice that a time is too far away for a fine unit.
             values = compute.replace_substring_regex(values, r"\.[0-9]*", "")
             seconds = numpy.array(values.to_pylist(), "M8[s]")
-            same = found.astype("M8[s]") == seconds
+            same = times.astype("M8[s]") == seconds
             if not (same | numpy.isnat(seconds)).all():
                 return None
-    return found
+    return times
 
 
 class _Scan:
@@ -729,18 +729,18 @@ class _Scan:
             numbers = compute.replace_substring(values, ".", "?")
             numbers = compute.replace_substring(numbers, self._decimal, ".")
         is_text = matches(ZERO_FIRST)
-        found = {
+        kinds = {
             "f": matches(NUMBER, numbers) & ~is_text,
             "?": matches(BOOLEAN),
             "M": matches(PROBABLE_TIME),
         }
-        counts = {kind: int((found[kind] & present).sum()) for kind in found}
+        counts = {kind: int((kinds[kind] & present).sum()) for kind in kinds}
         usual = next(iter(before), max(counts, key=lambda kind: counts[kind]))
         if not before and 2 * counts[usual] <= present.sum():
             usual = "f"
-            if not found[usual][present][:1].any():
+            if not kinds[usual][present][:1].any():
                 return
-        unlike = present & ~found[usual]
+        unlike = present & ~kinds[usual]
         if usual == "f":  # zeros in front of a number are no mistake
             unlike &= ~is_text
         if unlike.any():
@@ -756,19 +756,19 @@ class _Scan:
         if not self._finds_times:
             return "M" if _all_match(values, PROBABLE_TIME) else "U"
         is_time = numbers_of(compute.match_substring_regex(values, PROBABLE_TIME))
-        found = _parsed(values, TIMES) if is_time.all() else None
-        if found is None:
+        times = _parsed(values, TIMES) if is_time.all() else None
+        if times is None:
             if is_time.mean() > 0.5:
                 self.kinds.add("M")  # the other values may be mistakes
             return "U"
-        unit = numpy.datetime_data(found.dtype)[0]
+        unit = numpy.datetime_data(times.dtype)[0]
         units = [*TIME_UNITS]
         unit = unit if unit in units else "s"
         self._unit = max(self._unit, unit, key=units.index)
-        seconds = found[~numpy.isnat(found)].astype("M8[s]").astype("i8")
+        seconds = times[~numpy.isnat(times)].astype("M8[s]").astype("i8")
         self._farthest = max(self._farthest, int(abs(seconds).max(initial=0)))
         has_zone = numbers_of(compute.match_substring_regex(values, ZONE))
-        self._has_zone.update(has_zone[~numpy.isnat(found)].tolist())
+        self._has_zone.update(has_zone[~numpy.isnat(times)].tolist())
         return "M"
 
     def dtype(self, name: str) -> DType:
@@ -870,22 +870,22 @@ def _texts(rows: Array, name: str, request: contents.Request) -> Sequence[object
         if count > 1:  # in which it does not know far times
             with naming_column(name):
                 native = converted(native, numpy.dtype("M8[%s]" % unit))
-        found: list[object] = numpy.datetime_as_string(native).tolist()
+        values: list[object] = numpy.datetime_as_string(native).tolist()
     elif kind == "f" and rows.dtype.itemsize > 8:
-        found = rows.astype(str).tolist()  # as few digits as the type needs
+        values = rows.astype(str).tolist()  # as few digits as the type needs
     elif kind == "f":  # readers take the text for a number of 64 bits
-        found = rows.astype("f8").tolist()
+        values = rows.astype("f8").tolist()
     elif kind == "m":
-        found = rows.astype("i8").tolist()
+        values = rows.astype("i8").tolist()
     else:
-        found = rows.tolist()
+        values = rows.tolist()
     if kind in "fc" and request.decimal != ".":
-        found = [str(value).replace(".", request.decimal) for value in found]
+        values = [str(value).replace(".", request.decimal) for value in values]
     if kind in "fmM":
         missing = numpy.isnan(rows) if kind == "f" else numpy.isnat(rows)
         for i in numpy.flatnonzero(missing).tolist():
-            found[i] = ""
-    return found
+            values[i] = ""
+    return values
 
 
 @dataclass

@@ -80,11 +80,11 @@ TABLE_NBYTES = 32 * 2**20
 
 def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
-    found = open_quietly(path)
+    source = open_quietly(path)
     if not is_url(path):
         request.pin = Pin(shown_name(path), ReadChanged)
-        found._layout.folder.tree.attach_pin(request.pin)
-    content: Content = _content(found, path, request)
+        source._layout.folder.tree.attach_pin(request.pin)
+    content: Content = _content(source, path, request)
     if not isfile(path) or not isinstance(content, Members):
         return content
     # An archive of `savez` has arrays that Zarr has no shards of.
@@ -112,33 +112,33 @@ def read(path: str, request: Request) -> Content:
 
 
 def _content(
-    found: Array | Table | Group, path: str, request: Request, *where: str
+    opened: Array | Table | Group, path: str, request: Request, *where: str
 ) -> Any:
     """Return the contents of an open dataset, and close it in the end.
 
     `where` are the names of the groups around it, and its own.
     """
-    request.resources.enter_context(found)
-    attrs = found.attrs.asdict()
-    if isinstance(found, Array):
-        is_fixed = request.fixed_text and found.layout == "zarr"
-        if found.dtype.kind in TEXT and (is_fixed or found.layout == "zarr-python"):
-            return _text_content(found, path, request.fixed_text)
-        fill, dims = found.fill_value, found.dims
-        if found._layout.masks_fill_value and fill == fill:
+    request.resources.enter_context(opened)
+    attrs = opened.attrs.asdict()
+    if isinstance(opened, Array):
+        is_fixed = request.fixed_text and opened.layout == "zarr"
+        if opened.dtype.kind in TEXT and (is_fixed or opened.layout == "zarr-python"):
+            return _text_content(opened, path, request.fixed_text)
+        fill, dims = opened.fill_value, opened.dims
+        if opened._layout.masks_fill_value and fill == fill:
             if request.missing:
                 request.masked.append(path)
             else:
                 del attrs[MASK]
-        rows = Rows(found.dtype, found.shape, found, attrs, fill, dims)
-        rows.asks_fill = found._layout.asks_fill
+        rows = Rows(opened.dtype, opened.shape, opened, attrs, fill, dims)
+        rows.asks_fill = opened._layout.asks_fill
         return rows
-    if isinstance(found, Table):
-        columns, length = {}, len(found)
+    if isinstance(opened, Table):
+        columns, length = {}, len(opened)
         if not where:
             with naming_file(shown_name(path)):
-                request.wanted_columns(found.names)
-        for name, column in found.columns.items():
+                request.wanted_columns(opened.names)
+        for name, column in opened.columns.items():
             if not request.wants(*where, name) and MASK_OF not in column.attrs:
                 continue
             columns[name] = _content(column, path, request)
@@ -146,12 +146,12 @@ def _content(
             columns[name].shape, columns[name].dims = (length, *column.shape[1:]), None
         return new_table(columns, length, None, attrs)
     # The copy of a group must not lack a member without a word.
-    folder = found._layout.folder
+    folder = opened._layout.folder
     group = Members({}, attrs)
     for name, _ in find_members(folder, skip_unreadable=False):
         if request.wants(*where, name):
             inner = join(path, name)
-            group.members[name] = _content(found[name], inner, request, *where, name)
+            group.members[name] = _content(opened[name], inner, request, *where, name)
     lost = [n for n in missing_members(folder) if request.wants(*where, n)]
     if lost:
         log.notice(NO_FOLDERS % (path, shown(lost)))
@@ -204,10 +204,10 @@ def _text_content(array: Array, path: str, is_fixed: bool) -> Rows:
             else:
                 yield block.astype(dtype)
 
-    found = Rows(dtype, array.shape, None, array.attrs.asdict(), fill, array.dims)
-    found.text_nbytes = 0 if is_fixed else lengths.text_nbytes
-    found.array = array_stream(rows, found)
-    return found
+    texts = Rows(dtype, array.shape, None, array.attrs.asdict(), fill, array.dims)
+    texts.text_nbytes = 0 if is_fixed else lengths.text_nbytes
+    texts.array = array_stream(rows, texts)
+    return texts
 
 
 # Writing
@@ -278,8 +278,8 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
             nbytes = math.prod(source.chunks) * content.dtype.itemsize
             if same and nbytes <= MAX_BUFFERSIZE:
                 given = {"chunks": source.chunks, "shards": source.shards}
-        found = array_class(layout)
-        found.check_layout()
+        target = array_class(layout)
+        target.check_layout()
         blocks = request.counted(content.blocks())
         first = list(islice(blocks, 1))
         new = NewArray(
@@ -294,7 +294,7 @@ def _write(content: Content, request: Request, path: str, where: str = "") -> No
         )
         stream = RowStream(chain(first, blocks), content.dtype, content.shape[1:])
         with creating_inside(path) as change:
-            found.create(change, "", new, stream.blocks(found.grid_for(new)))
+            target.create(change, "", new, stream.blocks(target.grid_for(new)))
 
 
 def _fits(content: Rows, layout: str) -> bool:
@@ -312,15 +312,15 @@ def _lengths(given: int | Shape | None, ndim: int) -> int | Shape | None:
 
 def _write_table(table: Rows, request: Request, path: str) -> None:
     """Write a table with its first rows, and append the others."""
-    found = table_class(request.layout)
-    found.check_layout()
+    target = table_class(request.layout)
+    target.check_layout()
     # A power of two, which has many divisors: a shard has whole chunks.
     count = 2 ** (max(1, TABLE_NBYTES // max(1, table.row_nbytes)).bit_length() - 1)
     blocks = request.counted(table.read(count))
     rows: Any = next(blocks, numpy.empty(0, table.dtype))
     new = {}
     for name, column in table.columns.items():
-        found.check_column_name(name)
+        target.check_column_name(name)
         fill = column.fill_value
         if numpy.ndim(fill):  # type: ignore[arg-type]
             if column.has_fill_value:  # of a field of arrays
@@ -328,14 +328,14 @@ def _write_table(table: Rows, request: Request, path: str) -> None:
             fill = None
         shards = _lengths(request.shards, len(column.shape))
         new[name] = new_column(
-            *(found, name, rows[name], column.attrs),
+            *(target, name, rows[name], column.attrs),
             chunks=_lengths(request.chunks, len(column.shape)),
             shards=count if shards is None else shards,
             fill_value=None if fill is None else wanted_fill(column),
             settings=request.settings,
         )
     with creating_inside(path) as change:
-        found.create(change, new, table.attrs)
+        target.create(change, new, table.attrs)
     others = list(islice(blocks, 1))
     if others:
         with dataset.open_table(path, "r+", sync=False) as opened:

@@ -160,8 +160,8 @@ def read(path: str, request: Request) -> Content:
     h5py = import_extra("h5py", "hdf5", MISSING)
     if not h5py.is_hdf5(path):
         with open(path, "rb") as fp:
-            found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(path))
-        text = "expected an HDF5 file, found %s" % (found or "another file")
+            other = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(path))
+        text = "expected an HDF5 file, found %s" % (other or "another file")
         raise NotReadable(text, filename=path)
     with naming_file(path, *WRONG):
         # HDF5 can't open the path of a file without a name, such as a copy of a pipe.
@@ -199,8 +199,8 @@ class _Tree:
         self._unlimited: dict[bytes, list[str]] = {}
         self._noted: set[str] = set()
 
-    def _address(self, found: object) -> int:
-        return int(self.h5py.h5o.get_info(found).addr)
+    def _address(self, handle: object) -> int:
+        return int(self.h5py.h5o.get_info(handle).addr)
 
     def finish_axes(self) -> None:
         """Name the axes of all arrays, and add the items that some lack.
@@ -272,10 +272,10 @@ class _Tree:
                 text = text.encode("utf-8", "surrogateescape")
             return text.decode("utf-8")
         except UnicodeDecodeError:
-            found = text.decode("latin-1")  # type: ignore[union-attr]
+            decoded = text.decode("latin-1")  # type: ignore[union-attr]
             what = "the encoding of text that is not UTF-8, such as '%s'"
-            self._lose_once(what, found)
-            return found
+            self._lose_once(what, decoded)
+            return decoded
 
     def _lose_once(self, what: str, *example: object) -> None:
         """Note something that has no equal in the contents; one example is enough."""
@@ -294,7 +294,7 @@ class _Tree:
         """Return the contents of a group, which has a path in the file."""
         h5py = self.h5py
         check_depth(self.text_of(path), depth)
-        found = Members({})
+        contents = Members({})
         narrays = len(self._axes)
         for link in group.id:
             inner = path + b"/" + link
@@ -330,43 +330,43 @@ class _Tree:
                 except UsageError as error:
                     if wanted:
                         self._lose("'%s' (%s)", inner, str(error))
-            if name in found.members:  # the same name in another encoding
+            if name in contents.members:  # the same name in another encoding
                 self._lose("'%s'", inner)
             elif content is not None:
-                found.members[name] = content
-        found.attrs = self._attributes(group, path)
+                contents.members[name] = content
+        contents.attrs = self._attributes(group, path)
         if path in self._unlimited:
-            found.attrs[UNLIMITED] = sorted(self._unlimited[path])
-        is_table = found.attrs.pop(KIND, None) == TABLE
+            contents.attrs[UNLIMITED] = sorted(self._unlimited[path])
+        is_table = contents.attrs.pop(KIND, None) == TABLE
         if is_table:
             self._join_characters(self._axes[narrays:], is_table)
-        members = _with_masks(found.members) if is_table else {}
-        table = joined_arrays(Members(members, found.attrs)) if is_table else None
+        members = _with_masks(contents.members) if is_table else {}
+        table = joined_arrays(Members(members, contents.attrs)) if is_table else None
         if table is None:
-            return found
+            return contents
         del self._axes[narrays:]  # the axes of columns have no names
         return table
 
     def _dataset(
-        self, found: Any, path: bytes, first: bytes, wanted: bool
+        self, dataset_id: Any, path: bytes, first: bytes, wanted: bool
     ) -> Content | None:
         """Return the contents of a dataset, which has the path `first`, too.
 
         None for a scale without items, and for what is not `wanted`, which may still be
         the scale of an axis. Raises `UsageError` for items that no array has.
         """
-        h5d, settings = self.h5py.h5d, found.get_create_plist()
+        h5d, settings = self.h5py.h5d, dataset_id.get_create_plist()
         # The shape of a virtual dataset may be that of other files.
         if settings.get_layout() == h5d.VIRTUAL or settings.get_external_count():
             raise UsageTypeError("its items are in other files")
-        if found.shape is None:
+        if dataset_id.shape is None:
             raise UsageTypeError("it has no items, and no shape")
-        dataset = self.h5py.Dataset(found)
+        dataset = self.h5py.Dataset(dataset_id)
         is_scale = self._plain(self._value(dataset, "CLASS")) == SCALE
-        is_scale = is_scale and found.rank > 0
+        is_scale = is_scale and dataset_id.rank > 0
         if is_scale:
-            address = self._address(found)
-            self._lengths[address] = found.shape[0]
+            address = self._address(dataset_id)
+            self._lengths[address] = dataset_id.shape[0]
             dimension = self._plain(self._value(dataset, DIMENSION_ID))
             if isinstance(dimension, int):
                 self._ids[-1 - dimension] = address
@@ -380,8 +380,8 @@ class _Tree:
         if is_bare or not wanted:
             return None
         if self._request.target:  # before anything is written
-            self.check_filters(found, path)
-        kind = found.get_type()
+            self.check_filters(dataset_id, path)
+        kind = dataset_id.get_type()
         names, dtype = _names_of_fields(kind), None
         try:
             dtype = _dtype_of(kind)
@@ -409,13 +409,13 @@ class _Tree:
         table.may_be_lost = True
         return table
 
-    def check_filters(self, found: Any, path: bytes) -> None:
+    def check_filters(self, dataset_id: Any, path: bytes) -> None:
         """Raise `Unsupported` if a filter is missing that stored chunks need."""
-        h5py, settings = self.h5py, found.get_create_plist()
+        h5py, settings = self.h5py, dataset_id.get_create_plist()
         for number in range(settings.get_nfilters()):
             code, _, _, name = settings.get_filter(number)
             name = FILTERS.get(code) or self.text_of(name) or "unknown"
-            if _has_filter(h5py, code) or not _is_used(found, number):
+            if _has_filter(h5py, code) or not _is_used(dataset_id, number):
                 continue
             texts = self.text_of(path), code, name
             try:  # the package adds its filters to those of h5py
@@ -464,16 +464,16 @@ class _Tree:
 
     def _axes_of(self, dataset: Dataset, is_scale: bool) -> list[Axis]:
         """Return the axes of a dataset: addresses of scales, ids or labels."""
-        found = dataset.id
+        dataset_id = dataset.id
         # A scale with more axes is a variable of netCDF with the name of its first one.
-        if is_scale and found.rank == 1:
-            return [self._address(found)]
+        if is_scale and dataset_id.rank == 1:
+            return [self._address(dataset_id)]
         # The functions of HDF5 for scales crash if these attributes are damaged.
         scales = self._value(dataset, "DIMENSION_LIST")
         labels = self._value(dataset, "DIMENSION_LABELS")
         ids = self._value(dataset, DIMENSION_IDS) if is_scale else None
         axes: list[Axis] = []
-        for axis in range(found.rank):
+        for axis in range(dataset_id.rank):
             if scales is not None and len(scales[axis]):
                 scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
                 axes.append(self._address(scale))
@@ -484,20 +484,20 @@ class _Tree:
         return axes
 
     def _attributes(
-        self, found: HLObject, path: bytes, dtype: DType | None = None
+        self, holder: HLObject, path: bytes, dtype: DType | None = None
     ) -> JsonObject:
         """Return the attributes of an object; notes name what JSON lacks."""
         attrs: JsonObject = {}
-        for name in found.attrs:
+        for name in holder.attrs:
             if name in RESERVED:
                 continue
-            value = self._plain(self._value(found, name))
+            value = self._plain(self._value(holder, name))
             if value is None:
                 self._lose("the attribute '%s' of '%s'", name, path or b"/")
             else:
                 attrs[self.text_of(name)] = value
-        for name in found.attrs:
-            stored = self._attribute_dtype(found, name) if name in attrs else None
+        for name in holder.attrs:
+            stored = self._attribute_dtype(holder, name) if name in attrs else None
             if stored is not None and stored.kind in NUMBERS:
                 kept = _attribute(name, attrs, dtype).dtype
                 if kept.newbyteorder("=") != stored.newbyteorder("="):
@@ -506,27 +506,27 @@ class _Tree:
                     self._lose_once(text, *where)
         return attrs
 
-    def _attribute_dtype(self, found: HLObject, name: str) -> DType | None:
+    def _attribute_dtype(self, holder: HLObject, name: str) -> DType | None:
         """Return the type of an attribute; None if it is missing, or NumPy lacks it."""
-        if name not in found.attrs:
+        if name not in holder.attrs:
             return None
         with suppress(UsageTypeError):
-            return _dtype_of(found.attrs.get_id(name).get_type(), with_objects=True)
+            return _dtype_of(holder.attrs.get_id(name).get_type(), with_objects=True)
         return None
 
-    def _value(self, found: HLObject, name: str) -> Any:
+    def _value(self, holder: HLObject, name: str) -> Any:
         """Return the value of an attribute.
 
         None if it is missing, too large, or of a type that NumPy lacks.
         """
-        dtype = self._attribute_dtype(found, name)
+        dtype = self._attribute_dtype(holder, name)
         if dtype is None:
             return None
-        size = math.prod(found.attrs.get_id(name).shape or ())
+        size = math.prod(holder.attrs.get_id(name).shape or ())
         is_large = size * dtype.itemsize > MAX_DOCUMENT
         if dtype.kind == "O":
             is_large = size > self.most_texts
-        return None if is_large else found.attrs[name]
+        return None if is_large else holder.attrs[name]
 
     def _plain(self, value: Any) -> Json:
         """Return the value of an attribute for JSON; None if JSON can't hold it.
@@ -555,18 +555,18 @@ def _with_masks(members: Mapping[str, Content]) -> dict[str, Content]:
 
     A name that is taken leaves the items as they are, with the attributes.
     """
-    found: dict[str, Content] = {}
+    columns: dict[str, Content] = {}
     for name, array in members.items():
         mask, attrs = MASK_NAME % name, {**array.attrs}
-        found[name] = array
+        columns[name] = array
         is_masked = attrs.pop(KIND, None) == MASKED and MASK in attrs
         if is_masked and isinstance(array, Rows) and mask not in members:
             fill = numpy.array(attrs.pop(MASK), array.dtype)
             get = partial(_without_value, array, fill)
-            found[name] = replace(array, array=ByFunction(get), attrs=attrs)
+            columns[name] = replace(array, array=ByFunction(get), attrs=attrs)
             marks = ByFunction(partial(_are_equal, array, fill))
-            found[mask] = Rows(BOOL, array.shape, marks, {MASK_OF: name})
-    return found
+            columns[mask] = Rows(BOOL, array.shape, marks, {MASK_OF: name})
+    return columns
 
 
 def _are_equal(array: Rows, value: Array, rows: Any) -> Array:
@@ -631,7 +631,7 @@ def _has_filter(h5py: ModuleType, code: int) -> bool:
         return False
 
 
-def _is_used(found: Any, number: int) -> bool:
+def _is_used(dataset_id: Any, number: int) -> bool:
     """Return whether a dataset has a chunk that needs the filter with a number."""
     used = False
 
@@ -640,7 +640,7 @@ def _is_used(found: Any, number: int) -> bool:
         used = used or not chunk.filter_mask >> number & 1
         return used or None
 
-    found.chunk_iter(look)
+    dataset_id.chunk_iter(look)
     return used
 
 
@@ -687,9 +687,9 @@ def _decode_times(array: Rows) -> None:
         for unit in UNITS if name in array.attrs and array.dtype == "i8" else ():
             dtype = numpy.dtype("%s8[%s]" % (kind, unit))
             wanted = _attributes_of_times(dtype)
-            found = {MASK: wanted[MASK], **array.attrs}
-            is_changed = not found.keys().isdisjoint({"calendar", *PACKING})
-            if found.items() >= wanted.items() and not is_changed:
+            attrs = {MASK: wanted[MASK], **array.attrs}
+            is_changed = not attrs.keys().isdisjoint({"calendar", *PACKING})
+            if attrs.items() >= wanted.items() and not is_changed:
                 array.attrs = {k: v for k, v in array.attrs.items() if k not in wanted}
                 array.dtype = array.array.dtype = dtype
                 if array.fill_value is not None:
@@ -841,9 +841,9 @@ class _Items:
                 nbytes = count * math.prod(self.chunks) * self._itemsize
                 slots = min(10 * count + 521, CACHE_SLOTS)
                 access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
-            found = h5py.h5d.open(self._tree.file.id, self._path, access)
-            self._tree.check_filters(found, self._path)
-            dataset = h5py.Dataset(found)
+            dataset_id = h5py.h5d.open(self._tree.file.id, self._path, access)
+            self._tree.check_filters(dataset_id, self._path)
+            dataset = h5py.Dataset(dataset_id)
             self._tree.opened = self, dataset
         return dataset
 
@@ -863,11 +863,11 @@ class _Items:
                 else:
                     items = fixed(values, dtype, self.name)
                 parts.append(items.reshape(part.shape))
-        found = joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
+        whole = joined(parts, dtype, parts[0].shape[1:]) if parts[1:] else parts[0]
         if self._filled is None:
-            return found
+            return whole
         filled: Array = self._filled[key].copy()
-        filled[tuple(map(slice, found.shape))] = found
+        filled[tuple(map(slice, whole.shape))] = whole
         return filled
 
 
@@ -990,8 +990,8 @@ class _Writer:
         for name, member in sorted(members.items(), key=_order):
             inner = "%s/%s" % (path, name)
             if name not in arrays:
-                found = group.create_group(name, track_order=True)
-                self.write(found, member, scales, unlimited, inner)
+                created = group.create_group(name, track_order=True)
+                self.write(created, member, scales, unlimited, inner)
                 continue
             member, is_scale = arrays[name], _is_scale(name, member)
             dims, shape = member.dims, member.shape
@@ -1071,8 +1071,8 @@ class _Writer:
 
         def characters(key: Any) -> Array:
             items = numpy.asarray(array[key if array.shape else ...])
-            found = items.reshape(-1).view("S1").reshape(*items.shape, length)
-            return found if array.shape else found[key]
+            reshaped = items.reshape(-1).view("S1").reshape(*items.shape, length)
+            return reshaped if array.shape else reshaped[key]
 
         if array.has_fill_value:
             self._request.note_loss("the fill value")
@@ -1155,19 +1155,19 @@ class _Writer:
             # again for each of its rows.
             settings |= {"chunks": (*chunk,), "shuffle": True, "compression": 1}
         shape = array.shape
-        found = group.create_dataset(name, shape, stored, fillvalue=fill, **settings)
-        self._write_attributes(found, attrs, path, stored)
+        dataset = group.create_dataset(name, shape, stored, fillvalue=fill, **settings)
+        self._write_attributes(dataset, attrs, path, stored)
         blocks = self._request.counted(array.blocks())
         if not shape:
-            found[()] = items(next(blocks))[()]
-            return found
+            dataset[()] = items(next(blocks))[()]
+            return dataset
         start, stream = 0, RowStream(blocks, array.dtype, shape[1:])
-        step = rows_in_block(array.row_nbytes, (found.chunks or (1,))[0])
+        step = rows_in_block(array.row_nbytes, (dataset.chunks or (1,))[0])
         while len(block := stream.take(step)):
-            found[start : start + len(block)] = items(block)
+            dataset[start : start + len(block)] = items(block)
             start += len(block)
             self._target.check()
-        return found
+        return dataset
 
     def _scale(self, dataset: Dataset, title: str) -> Dataset:
         """Return a dataset, which becomes a scale."""
@@ -1177,7 +1177,7 @@ class _Writer:
         return dataset
 
     def _write_attributes(
-        self, found: HLObject, attrs: JsonObject, path: str, dtype: DType | None = None
+        self, holder: HLObject, attrs: JsonObject, path: str, dtype: DType | None = None
     ) -> None:
         """Write attributes; a notice names those that HDF5 can't hold."""
         for name in attrs:
@@ -1186,7 +1186,7 @@ class _Writer:
                     raise ValueError("the name has another meaning in HDF5")
                 stored = _attribute(name, attrs, dtype)
                 is_text = stored.dtype.kind == "O"
-                found.attrs.create(name, stored, dtype=self._text if is_text else None)
+                holder.attrs.create(name, stored, dtype=self._text if is_text else None)
                 if isinstance(attrs[name], list) and stored.size == 1:
                     self._request.note_loss(LIST % (name, path or "/"))
             except (TypeError, ValueError, OSError, RuntimeError):
@@ -1250,19 +1250,19 @@ def _attribute(name: str, attrs: JsonObject, dtype: DType | None) -> Array:
     items: Array = numpy.array(attrs[name], object)
     if items.size and all(isinstance(item, str) for item in items.flat):
         return items
-    found: Array = numpy.array(attrs[name])
-    is_number = found.dtype.kind in NUMBERS and is_same_json(
-        found.tolist(), attrs[name]
+    value: Array = numpy.array(attrs[name])
+    is_number = value.dtype.kind in NUMBERS and is_same_json(
+        value.tolist(), attrs[name]
     )
-    if not is_number and found.dtype.kind != "S":  # only fill values are bytes
+    if not is_number and value.dtype.kind != "S":  # only fill values are bytes
         raise TypeError("neither a number, a text nor a list of one of them")
     is_of_items = name in OF_ITEMS or (
         name == ACTUAL_RANGE and attrs.keys().isdisjoint(PACKING)
     )
     if not is_of_items or dtype is None or dtype.kind not in NUMBERS:
-        return found
-    kinds, same = found.dtype.kind + dtype.kind, found.astype(dtype)
+        return value
+    kinds, same = value.dtype.kind + dtype.kind, value.astype(dtype)
     if name == MASK and kinds == "ff":
         return same
     is_packed = name == MASK or kinds not in ("fi", "fu")
-    return same if is_packed and numpy.array_equal(same, found, True) else found
+    return same if is_packed and numpy.array_equal(same, value, True) else value

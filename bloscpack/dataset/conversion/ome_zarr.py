@@ -22,8 +22,8 @@ KEYS = (*VERSIONED, "labels", "bioformats2raw.layout")
 def with_new_images(content: Content) -> str | None:
     """Convert the attributes of images; return a notice if there are older ones."""
     groups = [node for _, node in nodes_of(content) if isinstance(node, Members)]
-    found = [part for group in groups for part in _parts(group.attrs)]
-    versions = {str(part["version"]) for part in found if "version" in part}
+    parts = [part for group in groups for part in _parts(group.attrs)]
+    versions = {str(part["version"]) for part in parts if "version" in part}
     if not versions or any("ome" in group.attrs for group in groups):
         return None
     if versions != {OLD}:
@@ -32,7 +32,7 @@ def with_new_images(content: Content) -> str | None:
             "expect those of version %s in Zarr format 3"
             % (", ".join(sorted(versions)), NEW)
         )
-    for part in found:
+    for part in parts:
         part.pop("version", None)
     for group in groups:
         _name_axes(group)

@@ -250,13 +250,13 @@ def read(path: str, request: Request) -> Content:
             for what in _not_kept(field):
                 request.note_loss("%s of %s" % (what, of))
             attrs = _attributes(field.metadata, path, of, request)
-            found = {name: _Column(dtype, (length, *inner), attrs=attrs)}
-            found[name].text_nbytes = lengths.text_nbytes if dtype == TEXT else 0
+            arrays = {name: _Column(dtype, (length, *inner), attrs=attrs)}
+            arrays[name].text_nbytes = lengths.text_nbytes if dtype == TEXT else 0
             if has_nulls:
                 attrs = {MASK_OF: name}
                 mask = request.mask_name(name, all_names)
-                found[mask] = _Column(BOOL, (length,), attrs=attrs)
-            for key, column in found.items():
+                arrays[mask] = _Column(BOOL, (length,), attrs=attrs)
+            for key, column in arrays.items():
                 if not (key or key in request.rename):
                     raise UsageValueError("expected names of columns, found " + NO_NAME)
                 if key in columns:
@@ -298,9 +298,9 @@ class _Source:
         for name in self._paths:
             with _named(name), self._opened(name) as file:
                 self._metadata[name] = file.metadata
-                found = schemas[name] = file.schema_arrow
-            counts = accumulate(map(_nleaves, found.types), initial=0)
-            self._leaves[name] = dict(zip(found.names, counts, strict=False))
+                schema = schemas[name] = file.schema_arrow
+            counts = accumulate(map(_nleaves, schema.types), initial=0)
+            self._leaves[name] = dict(zip(schema.names, counts, strict=False))
         self.schema: pyarrow.Schema = schemas[self._paths[0]]
         self._in_files = self.schema.names
         self.length: int = sum(m.num_rows for m in self._metadata.values())
@@ -456,30 +456,30 @@ class _Source:
                 if stored:
                     batches = file.iter_batches(min(step, MAX_ROWS), columns=stored)
                 for batch in batches:
-                    count, found = len(batch), {}
+                    count, columns = len(batch), {}
                     for name in names:
                         kind = self.schema.field(name).type
                         if name in self._numbers:
                             numbers = self._numbers[name][start : start + count]
-                            found[name] = pyarrow.array(numbers, kind)
+                            columns[name] = pyarrow.array(numbers, kind)
                         elif name not in stored:
                             value = pyarrow.scalar(self._values[path][name], kind)
-                            found[name] = pyarrow.repeat(value, count)
+                            columns[name] = pyarrow.repeat(value, count)
                         else:
-                            found[name] = batch.column(name)
-                            found[name].validate(full=True)
-                            if pyarrow.types.is_null(found[name].type):
-                                found[name] = found[name].cast(kind)
+                            columns[name] = batch.column(name)
+                            columns[name].validate(full=True)
+                            if pyarrow.types.is_null(columns[name].type):
+                                columns[name] = columns[name].cast(kind)
                     start += count
-                    yield found
+                    yield columns
 
 
-def _nleaves(found: pyarrow.DataType) -> int:
+def _nleaves(arrow_type: pyarrow.DataType) -> int:
     """Return the number of columns that Parquet has for a type."""
-    found = getattr(found, "storage_type", found)
-    if _pyarrow().types.is_dictionary(found) or not found.num_fields:
+    arrow_type = getattr(arrow_type, "storage_type", arrow_type)
+    if _pyarrow().types.is_dictionary(arrow_type) or not arrow_type.num_fields:
         return 1
-    return sum(_nleaves(found.field(i).type) for i in range(found.num_fields))
+    return sum(_nleaves(arrow_type.field(i).type) for i in range(arrow_type.num_fields))
 
 
 def _integers(times: pyarrow.Array, inner: tuple[int, ...]) -> Array:
@@ -495,10 +495,10 @@ def _integers(times: pyarrow.Array, inner: tuple[int, ...]) -> Array:
 def _pandas_of(schema: pyarrow.Schema) -> JsonObject:
     """Return what pandas states in a schema; nothing if that is wrong."""
     try:
-        found = parse_json((schema.metadata or {}).get(PANDAS, b"{}"))
+        value = parse_json((schema.metadata or {}).get(PANDAS, b"{}"))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _names(source: _Source, request: Request) -> dict[int, str]:
@@ -565,30 +565,30 @@ def _attributes(
     metadata: dict[bytes, bytes] | None, path: str, of: str, request: Request
 ) -> JsonObject:
     """Return metadata of a schema or a field as attributes."""
-    found = {}
+    texts = {}
     for key, value in (metadata or {}).items():
         if key in OWN_KEYS or key.startswith(ARROW):
             continue
         try:
-            found[key.decode()] = value.decode()
+            texts[key.decode()] = value.decode()
         except UnicodeDecodeError:
             request.note_loss("the metadata %r of %s" % (key, of))
     try:
         ours = parse_json((metadata or {}).get(ATTRIBUTES, b"{}"))
     except ValueError as error:
         raise DamageError("attributes: %s" % error, filename=path) from error
-    return {**found, **(ours if isinstance(ours, dict) else {})}
+    return {**texts, **(ours if isinstance(ours, dict) else {})}
 
 
 def _not_kept(field: pyarrow.Field) -> Iterator[str]:
     """Yield what NumPy can't hold of the type of a column, in words."""
-    found = field.type
-    if getattr(found, "tz", None) is not None:
+    arrow_type = field.type
+    if getattr(arrow_type, "tz", None) is not None:
         yield "the time zone"
-    if getattr(found, "ordered", False):
+    if getattr(arrow_type, "ordered", False):
         yield "the order of the categories"
     name = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("latin1")
-    name = getattr(found, "extension_name", name)
+    name = getattr(arrow_type, "extension_name", name)
     if name:
         yield "the type '%s'" % name
 
@@ -596,21 +596,21 @@ def _not_kept(field: pyarrow.Field) -> Iterator[str]:
 # Types and items
 
 
-def _shape_of(found: pyarrow.DataType) -> tuple[tuple[int, ...], pyarrow.DataType]:
+def _shape_of(arrow_type: pyarrow.DataType) -> tuple[tuple[int, ...], pyarrow.DataType]:
     """Return the shape of a row, and the type of its items."""
     types, inner = _pyarrow().types, tuple[int, ...]()
-    found = getattr(found, "storage_type", found)
-    while types.is_fixed_size_list(found):
-        inner, found = (*inner, found.list_size), found.value_type
-        found = getattr(found, "storage_type", found)
-    return inner, found
+    arrow_type = getattr(arrow_type, "storage_type", arrow_type)
+    while types.is_fixed_size_list(arrow_type):
+        inner, arrow_type = (*inner, arrow_type.list_size), arrow_type.value_type
+        arrow_type = getattr(arrow_type, "storage_type", arrow_type)
+    return inner, arrow_type
 
 
 def _kind(field: pyarrow.Field) -> object:
     """Return what must be the same in all files of a table."""
-    inner, found = _shape_of(field.type)
-    name = _dtype_name(found) or str(found)
-    return inner, name, getattr(found, "tz", None)
+    inner, arrow_type = _shape_of(field.type)
+    name = _dtype_name(arrow_type) or str(arrow_type)
+    return inner, name, getattr(arrow_type, "tz", None)
 
 
 def _dtype_of(
@@ -620,21 +620,21 @@ def _dtype_of(
 
     `wanted` is the type that the user gave. Raises `UsageError` for other types.
     """
-    types, (inner, found) = _pyarrow().types, _shape_of(field.type)
-    name, advice = _dtype_name(found), ""
-    is_null = types.is_null(found)
+    types, (inner, arrow_type) = _pyarrow().types, _shape_of(field.type)
+    name, advice = _dtype_name(arrow_type), ""
+    is_null = types.is_null(arrow_type)
     if is_null and not inner:  # text of pandas, if there are no rows
         text = "--dtype '%s=f8', or another type, makes them missing items of it, and "
         advice = text % field.name
         name = "U" if wanted is not None or not length else None
-    elif name is None and types.is_decimal(found):
+    elif name is None and types.is_decimal(arrow_type):
         text = "--dtype '%s=f8' makes its items floats, '%s=U' text, and "
         advice = text % (field.name, field.name)
         if wanted is not None and wanted.kind in "fiuUSO":
             name = "U" if wanted.kind in "USO" else wanted.str
-    elif name is None and types.is_time(found):
+    elif name is None and types.is_time(arrow_type):
         text = "--dtype '%s=m8[%s]' makes its items durations since midnight, and "
-        advice = text % (field.name, found.unit)
+        advice = text % (field.name, arrow_type.unit)
         name = None if wanted is None or wanted.kind != "m" else wanted.str
     if name is None or (inner and name in UNSIZED):
         raise UsageTypeError(
@@ -690,24 +690,28 @@ def _check_group(name: str, chunk: ColumnChunkMetaData, dtype: DType) -> None:
         )
 
 
-def _dtype_name(found: pyarrow.DataType) -> str | None:
+def _dtype_name(arrow_type: pyarrow.DataType) -> str | None:
     """Return the name of a dtype for a type of Arrow; None if there is none."""
     types = _pyarrow().types
-    if types.is_dictionary(found):
-        found = found.value_type
-    name = TEXT_TYPES.get(str(found))
+    if types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    name = TEXT_TYPES.get(str(arrow_type))
     if name is not None:
         return name
-    if types.is_fixed_size_binary(found):
-        return "V%d" % found.byte_width
-    if types.is_date(found):
-        return "M8[D]" if types.is_date32(found) else "M8[ms]"
-    if types.is_timestamp(found):
-        return "M8[%s]" % found.unit
-    if types.is_duration(found):
-        return "m8[%s]" % found.unit
-    if types.is_boolean(found) or types.is_integer(found) or types.is_floating(found):
-        return str(numpy.dtype(found.to_pandas_dtype()).str)
+    if types.is_fixed_size_binary(arrow_type):
+        return "V%d" % arrow_type.byte_width
+    if types.is_date(arrow_type):
+        return "M8[D]" if types.is_date32(arrow_type) else "M8[ms]"
+    if types.is_timestamp(arrow_type):
+        return "M8[%s]" % arrow_type.unit
+    if types.is_duration(arrow_type):
+        return "m8[%s]" % arrow_type.unit
+    if (
+        types.is_boolean(arrow_type)
+        or types.is_integer(arrow_type)
+        or types.is_floating(arrow_type)
+    ):
+        return str(numpy.dtype(arrow_type.to_pandas_dtype()).str)
     return None
 
 
@@ -741,19 +745,19 @@ def _stored(array: pyarrow.Array, decodes: bool = True) -> pyarrow.Array:
 
 def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
     """Return values in a type of Arrow whose items NumPy can convert to a dtype."""
-    pyarrow, found = _pyarrow(), array.type
+    pyarrow, given = _pyarrow(), array.type
     types, kind = pyarrow.types, dtype.kind
     try:
-        if types.is_time(found):
-            whole = pyarrow.int32() if types.is_time32(found) else pyarrow.int64()
+        if types.is_time(given):
+            whole = pyarrow.int32() if types.is_time32(given) else pyarrow.int64()
             array = array.cast(whole).cast(pyarrow.int64())
-            return array.cast(pyarrow.duration(found.unit))
-        if types.is_decimal(found) and kind == "f":
+            return array.cast(pyarrow.duration(given.unit))
+        if types.is_decimal(given) and kind == "f":
             array = array.cast(pyarrow.string())  # text is rounded once
         is_text = str(array.type) in TEXT_TYPES and kind not in "USO"
         if is_text and array.null_count == len(array):
             return _pyarrow().nulls(len(array), arrow_type(dtype, (), ""))
-        if is_text or types.is_decimal(found):
+        if is_text or types.is_decimal(given):
             items = array.cast(arrow_type(dtype, (), ""))
             if is_text and kind == "f":
                 fits = are_exact(array, items.to_numpy(zero_copy_only=False))
@@ -761,8 +765,8 @@ def _cast(array: pyarrow.Array, dtype: DType) -> pyarrow.Array:
                     text = array[int(numpy.argmin(fits))].as_py()
                     raise DoesNotFit(INEXACT_TEXT % (text, dtype))
             return items
-        if kind == "f" and not types.is_floating(found):
-            if types.is_integer(found):
+        if kind == "f" and not types.is_floating(given):
+            if types.is_integer(given):
                 converted(numbers_of(array.drop_null()), min(dtype, FLOAT))
             return array.cast(pyarrow.float64(), safe=False)  # NaN for missing ones
     except pyarrow.ArrowException as error:
@@ -818,8 +822,10 @@ def write(content: Content, request: Request) -> None:
             continue
         if column.dtype.kind not in "USO":
             _check_row(name, column.dtype, column.shape[1:])
-        found = _parquet_type(arrow_type(column.dtype, column.shape[1:], name))
-        fields.append(pyarrow.field(name, found, metadata=metadata_of(column.attrs)))
+        stored_type = _parquet_type(arrow_type(column.dtype, column.shape[1:], name))
+        fields.append(
+            pyarrow.field(name, stored_type, metadata=metadata_of(column.attrs))
+        )
     schema = pyarrow.schema(fields, metadata=metadata_of(table.attrs))
     with (
         request.new_file() as out_fp,
@@ -836,12 +842,14 @@ def write(content: Content, request: Request) -> None:
             writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
 
 
-def _parquet_type(found: pyarrow.DataType) -> pyarrow.DataType:
+def _parquet_type(arrow_type: pyarrow.DataType) -> pyarrow.DataType:
     """Return the type that Parquet has for one of Arrow: it lacks times in seconds."""
     pyarrow = _pyarrow()
-    if pyarrow.types.is_fixed_size_list(found):
-        return pyarrow.list_(_parquet_type(found.value_type), found.list_size)
-    return pyarrow.timestamp("ms") if found == pyarrow.timestamp("s") else found
+    if pyarrow.types.is_fixed_size_list(arrow_type):
+        return pyarrow.list_(_parquet_type(arrow_type.value_type), arrow_type.list_size)
+    return (
+        pyarrow.timestamp("ms") if arrow_type == pyarrow.timestamp("s") else arrow_type
+    )
 
 
 # Text as items of one length
@@ -852,10 +860,10 @@ def lengths_of(array: pyarrow.Array, kind: str) -> Array:
     compute = _pyarrow("pyarrow.compute")
     length_of = compute.utf8_length if kind == "U" else compute.binary_length
     if hasattr(array, "dictionary"):
-        found = length_of(array.dictionary).take(array.indices)
+        lengths = length_of(array.dictionary).take(array.indices)
     else:
-        found = length_of(array)
-    return numbers_of(found.fill_null(0) if found.null_count else found)
+        lengths = length_of(array)
+    return numbers_of(lengths.fill_null(0) if lengths.null_count else lengths)
 
 
 def numbers_of(array: pyarrow.Array) -> Array:
@@ -957,9 +965,9 @@ class Lengths:
         Raises `UsageError` if nearly all of a large array would be padding, because a
         single text is long.
         """
-        found = text_dtype(self.most, kind)
-        nbytes = self.count * found.itemsize
-        stored = self.total * (found.itemsize // max(1, self.most))
+        dtype = text_dtype(self.most, kind)
+        nbytes = self.count * dtype.itemsize
+        stored = self.total * (dtype.itemsize // max(1, self.most))
         if nbytes > max(MAX_PADDED, MAX_TIMES_PADDED * stored):
             raise UsageValueError(
                 "column '%s': a text has '%d' characters, and '%d' texts of this "
@@ -967,7 +975,7 @@ class Lengths:
                 "column out, or make the text shorter"
                 % (*(name, self.most, self.count, nbytes), nbytes // max(1, stored))
             )
-        return found
+        return dtype
 
 
 def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:

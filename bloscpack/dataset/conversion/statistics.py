@@ -126,7 +126,7 @@ def summaries(
             where = name if inner in content.masks else inside(name, inner)
             yield from summaries(member, progress, where)
         return
-    found: dict[str, Summary] = {}
+    by_leaf: dict[str, Summary] = {}
     columns = {inside(name, n): c for n, c in content.visible.items()}
     fills = {n: c.missing for n, c in (columns or {name: content}).items()}
     for block in chain([numpy.empty(0, content.dtype)], content.stored()):
@@ -134,9 +134,9 @@ def summaries(
             if len(missing := fills.get(leaf, ())):
                 marks = numpy.isin(numpy.ma.getdata(items), missing)
                 items = numpy.ma.array(items, mask=marks)
-            if leaf not in found:
-                found[leaf] = Summary(leaf, items.dtype)
-            found[leaf].add(items)
+            if leaf not in by_leaf:
+                by_leaf[leaf] = Summary(leaf, items.dtype)
+            by_leaf[leaf].add(items)
         if progress is not None:
             progress(block.nbytes)
-    yield from found.values()
+    yield from by_leaf.values()

@@ -129,13 +129,13 @@ def _class(layout: str, kind: str) -> type[Any]:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
     dotted = LAYOUTS[layout].kinds.get(kind) if layout in LAYOUTS else None
     if dotted is None:
-        having = [name for name, found in LAYOUTS.items() if kind in found.kinds]
+        having = [name for name, loaded in LAYOUTS.items() if kind in loaded.kinds]
         raise UsageValueError(
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
         )
-    found: type[Any] = load(dotted)
-    return found
+    loaded: type[Any] = load(dotted)
+    return loaded
 
 
 def array_class(name: str) -> type[ArrayLayout]:
@@ -145,13 +145,13 @@ def array_class(name: str) -> type[ArrayLayout]:
 
 def layouts_for(new: NewArray, *, without: str) -> list[str]:
     """Return the names of the layouts that can hold an array, apart from one."""
-    found = []
+    names = []
     writable = (name for name, known in LAYOUTS.items() if not known.instead)
     for name in (name for name in writable if name != without):
         with suppress(UsageError):
             array_class(name).grid_for(new)
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def table_class(name: str) -> type[TableLayout]:
@@ -199,8 +199,8 @@ class Found(NamedTuple):
     @property
     def writable(self) -> bool:
         """Whether its layout can be changed."""
-        found: type[NodeLayout] = _class(self.layout, self.kind)
-        return found.writable
+        node_class: type[NodeLayout] = _class(self.layout, self.kind)
+        return node_class.writable
 
     def open(self, allow_pickle: bool = False) -> Any:
         """Return its layout, which reads the description; see `NodeLayout`."""
@@ -562,8 +562,8 @@ def _uniting(
 
 def document_of(layout: str, kind: str) -> str:
     """Return the name of the file that commits a change of a dataset."""
-    found: type[NodeLayout] = _class(layout, kind)
-    return found.document
+    node_class: type[NodeLayout] = _class(layout, kind)
+    return node_class.document
 
 
 def detect(folder: Folder) -> Found:

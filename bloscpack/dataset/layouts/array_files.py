@@ -110,8 +110,8 @@ class FileNames:
         numbers = self._numbers(folder, self.prefix)
         for axis, n in enumerate(counts[1:], 1):
             if max(counts[axis:]) > 1:
-                found = self._inner(folder, numbers, counts[:axis])
-                numbers = [number * n + i for number, i in found if i < n]
+                inner = self._inner(folder, numbers, counts[:axis])
+                numbers = [number * n + i for number, i in inner if i < n]
         return sorted({n for n in numbers if n < count})
 
     def _inner(

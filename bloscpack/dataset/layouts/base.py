@@ -48,7 +48,7 @@ NewColumns = Mapping[str, NewColumn]
 
 
 class ItemReader(Protocol):
-    """Reads items of an array; `Reader` is one."""
+    """Reads items of an array; `ItemReader` is one."""
 
     closed: bool
 
@@ -159,8 +159,8 @@ class NewArray:
         from ...headers import plain_number
 
         refusal = "the layout '%s' has no setting %%r" % layout
-        found = known_settings(self.settings, tuple(known), refusal, PARAMETERS)
-        self.settings = {name: plain_number(found[name]) for name in found}
+        settings = known_settings(self.settings, tuple(known), refusal, PARAMETERS)
+        self.settings = {name: plain_number(settings[name]) for name in settings}
 
     @cached_property
     def data(self) -> tuple[Read, int] | None:
@@ -191,8 +191,8 @@ class NewArray:
         from ...numpy_io import typesize_of
 
         typesizes = (typesize_of(self.dtype),)
-        found = choose(*self.data, DEFAULT_GOAL, typesizes, for_parts=True)
-        return {"cname": found.cname, "clevel": found.clevel, "shuffle": found.shuffle}
+        best = choose(*self.data, DEFAULT_GOAL, typesizes, for_parts=True)
+        return {"cname": best.cname, "clevel": best.clevel, "shuffle": best.shuffle}
 
     def blocksize(self, args: BloscArgs, grid: Grid) -> int:
         """Return the size of the blocks of a chunk; 0 if Blosc chooses it."""
@@ -255,14 +255,14 @@ def _fitted(
     items = sample if is_array(sample) else converted(sample, dtype)
     data = _data_of(items, dtype)
     known = (typesize_of(dtype),)
-    found = dict(settings)
+    given = dict(settings)
     args: Any = fit_settings(
-        found, CHUNK_SIZE_NOT_GIVEN, None, data, known, is_array=True
+        given, CHUNK_SIZE_NOT_GIVEN, None, data, known, is_array=True
     )[1]
     fitted = {"cname": args.cname, "clevel": args.clevel, "shuffle": int(args.shuffle)}
     if "typesize" in settings:  # the layout refuses it
         fitted["typesize"] = settings["typesize"]
-    return {**found, **fitted}
+    return {**given, **fitted}
 
 
 class NodeLayout(ABC):
@@ -561,12 +561,12 @@ class ArrayLayout(NodeLayout):
                         before.folder.remove(before.names(number))
 
 
-def are_names(found: Json, is_name: Callable[[object], bool]) -> TypeGuard[list[str]]:
+def are_names(value: Json, is_name: Callable[[object], bool]) -> TypeGuard[list[str]]:
     """Return whether a value is a list of different names."""
     return (
-        isinstance(found, list)
-        and all(map(is_name, found))
-        and len(set(found)) == len(found)
+        isinstance(value, list)
+        and all(map(is_name, value))
+        and len(set(value)) == len(value)
     )
 
 

@@ -69,10 +69,10 @@ def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> 
     if isinstance(chunks, tuple) or isinstance(shards, tuple):
         if row_nbytes is not None:
             given = (("chunks", new.chunks), ("shards", new.shards))
-            found = ["%s=%s" % (name, n) for name, n in given if n is not None]
+            texts = ["%s=%s" % (name, n) for name, n in given if n is not None]
             raise UsageValueError(
                 "the layout '%s' is cut along the first axis only: expected a number "
-                "of rows, found %s" % (layout, ", ".join(found))
+                "of rows, found %s" % (layout, ", ".join(texts))
             )
     elif new.shape and (row <= most or row_nbytes is not None):
         # An array without items may get some.
@@ -159,15 +159,15 @@ def _per_shard(shape: Shape, chunk: Shape, most: int) -> Shape:
 
     A shard of planes has whole planes if they fit into it.
     """
-    found = [1] * len(chunk)
-    while chunk and 2 * math.prod(found) <= min(SLOTS, most):
-        counts = cut(shape, tuple(map(int.__mul__, chunk, found)))
+    per_shard = [1] * len(chunk)
+    while chunk and 2 * math.prod(per_shard) <= min(SLOTS, most):
+        counts = cut(shape, tuple(map(int.__mul__, chunk, per_shard)))
         # Any array may get more rows.
         axis = counts.index(max(counts)) if max(counts) > 1 else 0
         if len(chunk) >= AXES_OF_PLANES:
             axis = max((i for i, count in enumerate(counts) if count > 1), default=0)
-        found[axis] *= 2
-    return tuple(found)
+        per_shard[axis] *= 2
+    return tuple(per_shard)
 
 
 def _rows_and_slots(

@@ -104,17 +104,17 @@ class FileChunks(SingleChunks):
 
     def check_files(self) -> None:
         """Raise `FormatError` unless each chunk has a file, of a possible size."""
-        found = 0
+        count = 0
         for name, size in self.folder.sizes(DATA):
             number = chunk_name.number(name)
             if number is not None and number < self.nchunks:
-                found += 1
+                count += 1
                 start, stop = self.span(number)
                 self.check_size(number, size, stop - start)
-        if found < self.nchunks:
+        if count < self.nchunks:
             raise chunk_damage(
                 "the array has '%d' chunks, but there are only '%d' files of them"
-                % (self.nchunks, found),
+                % (self.nchunks, count),
                 filename=self.folder.path(DATA),
             )
 

@@ -137,8 +137,8 @@ class ShardFiles(ChunkFiles):
                     if kept is not None and self._is_foreign:
                         self._check_missing()
                     kept = self._open_now(number, chunks)
-        found: ShardIndex | None = None if kept is NO_FILE else kept
-        return found
+        index: ShardIndex | None = None if kept is NO_FILE else kept
+        return index
 
     def _open_now(self, number: int, chunks: Sequence[int]) -> object:
         """Open the present file; return `NO_FILE` if it is missing."""
@@ -231,21 +231,21 @@ class ShardFiles(ChunkFiles):
         """
         if file.foreign and self._is_foreign:
             return None
-        found = self.sharding.stated_shape(number, file.storage, front)
-        if found == self.cut.shard:
+        stated = self.sharding.stated_shape(number, file.storage, front)
+        if stated == self.cut.shard:
             return None
         least = lengths(self.cut.shard_box(number))
-        if found is not None and not any(map(int.__lt__, found, least)):
+        if stated is not None and not any(map(int.__lt__, stated, least)):
             return None
         if self.sparse:
-            return found
+            return stated
         self._check_missing()  # a writer may have removed rows
         raise DamageError(
             "expected items of at least the shape %s, found %s; if a writer has "
             "removed rows meanwhile, open the dataset again"
             % (
                 least,
-                "an unknown number" if found is None else "the shape %s" % (found,),
+                "an unknown number" if stated is None else "the shape %s" % (stated,),
             ),
             section="metadata",
         )
@@ -343,8 +343,8 @@ class ShardFiles(ChunkFiles):
             moved: set[int] = set()
             if now.pending != before.pending:
                 full, names = self.folder.full, self.names
-                found = used.keys() | absent
-                moved = {n for n in found if now.pending.get(full(names(n)))}
+                read = used.keys() | absent
+                moved = {n for n in read if now.pending.get(full(names(n)))}
             is_new = now.version != self._version
             changed = moved | {
                 n
@@ -381,8 +381,8 @@ class ShardFiles(ChunkFiles):
 
     def _load_waiting(self, numbers: Sequence[int], loading: Loading) -> Sequence[int]:
         """Load the chunks that wait in memory; return the numbers of the others."""
-        found = [(number, self._waiting.get(number)) for number in numbers]
-        plain = {n: self.sharding.encode(i) for n, i in found if i is not None}
+        waiting = [(number, self._waiting.get(number)) for number in numbers]
+        plain = {n: self.sharding.encode(i) for n, i in waiting if i is not None}
         self._use(loading, [*plain], None, plain, [None] * len(plain))
         return [number for number in numbers if number not in plain]
 
@@ -409,12 +409,12 @@ class ShardFiles(ChunkFiles):
         if self.folder.tree.pin is not None:
             for number in absent:
                 self.folder.tree.note_read(self.folder.full(self.names(number)), None)
-        found = [number for number in numbers if number // self.slots in absent]
+        inside = [number for number in numbers if number // self.slots in absent]
         plain = memoryview(b"")  # of text
         if self.decode is None:
             self._fill(plain := self._cache.memory(self.chunk_size))
-        frames = [None] * len(found)
-        self._use(loading, found, None, dict.fromkeys(found, plain), frames)
+        frames = [None] * len(inside)
+        self._use(loading, inside, None, dict.fromkeys(inside, plain), frames)
         return [number for number in numbers if number // self.slots not in absent]
 
     def _load_run(
@@ -555,8 +555,8 @@ class ShardFiles(ChunkFiles):
         cached = dict[int, Buffer]()
         if self._cache:
             version = file.storage.identity
-            found = [(n, self._cache.get((n, version))) for n in run]
-            cached = {n: plain for n, plain in found if plain is not None}
+            kept = [(n, self._cache.get((n, version))) for n in run]
+            cached = {n: plain for n, plain in kept if plain is not None}
             for i, number in enumerate(run if cached else ()):
                 sizes[i] = 0 if number in cached else sizes[i]
         storage = file.storage

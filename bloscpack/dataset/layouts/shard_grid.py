@@ -227,22 +227,22 @@ class Sharding:
         self, number: int, metadata: Json
     ) -> Iterator[tuple[str, object, object]]:
         """Yield the wrong fields of metadata: name, expected value, found value."""
-        grid, dtype, found = self.grid, None, None
+        grid, dtype, shard = self.grid, None, None
         if is_array(metadata) or is_text(metadata):
             described = describe_shard(metadata)
             dtype, rows = described.dtype, shard_rows(described.metadata)
             if described.grid is not None:
-                found = described.shard
+                shard = described.shard
             elif rows:
-                found = Grid.of_rows(described.shape, rows)
+                shard = Grid.of_rows(described.shape, rows)
         pairs: dict[str, tuple[object, object]] = {"dtype": (self.dtype, dtype)}
         if grid.is_rows:
-            pairs["rows of shape"] = grid.shape[1:], found and found.shape[1:]
-            pairs["rows in a chunk"] = grid.chunk[0], found and found.chunk[0]
+            pairs["rows of shape"] = grid.shape[1:], shard and shard.shape[1:]
+            pairs["rows in a chunk"] = grid.chunk[0], shard and shard.chunk[0]
         else:
-            pairs["chunks of shape"] = grid.chunk, found and found.chunk
-        if found is not None and described.grid is not None:
-            pairs["shards of shape"] = grid.shard, found.shard
+            pairs["chunks of shape"] = grid.chunk, shard and shard.chunk
+        if shard is not None and described.grid is not None:
+            pairs["shards of shape"] = grid.shard, shard.shard
         stated = place_of(metadata)
         if stated is not None:
             identity, _, name = stated.partition("/")
@@ -351,9 +351,9 @@ class ShardIndex:
         self._index, table = _read_index(storage, slots, sharding.table_nbytes)
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(self._index.rstrip(b"\xff")) // ENTRY.size)
-        found: Array = numpy.frombuffer(self._index, "<u8", 2 * used)
-        starts, end = found[::2], storage.size - index_size(slots)
-        _check_extents(starts, found[1::2], end, sharding.largest_frame)
+        numbers: Array = numpy.frombuffer(self._index, "<u8", 2 * used)
+        starts, end = numbers[::2], storage.size - index_size(slots)
+        _check_extents(starts, numbers[1::2], end, sharding.largest_frame)
         self.foreign = not (used and starts.min())
         self.blocks = BlockTable(table, sharding.chunk_nbytes)
         self.shape: Shape | None = None
@@ -369,13 +369,13 @@ class ShardIndex:
         """Return the bytes of extents, after a check of the beginning of the file."""
         check = self._check_front
         if check is None:
-            found = self.storage.read_many(extents)
+            parts = self.storage.read_many(extents)
         else:
-            front, *found = self.storage.read_many([(0, FRONT_NBYTES), *extents])
+            front, *parts = self.storage.read_many([(0, FRONT_NBYTES), *extents])
         self.storage.drop_kept()
         if check is not None:
             self.shape, self._check_front = check(self, front), None
-        return found
+        return parts
 
     def extent(self, number: int) -> tuple[int, int]:
         """Return offset and size of a chunk; the size is 0 if it is missing."""
@@ -386,8 +386,8 @@ class ShardIndex:
     @cached_property
     def _extents(self) -> tuple[list[int], list[int]]:
         """Offsets and sizes of all chunks, for reads of several chunks."""
-        found = struct.unpack("<%dQ" % (2 * self._slots), self._index)
-        return [*found[::2]], [0 if size == MISSING else size for size in found[1::2]]
+        pairs = struct.unpack("<%dQ" % (2 * self._slots), self._index)
+        return [*pairs[::2]], [0 if size == MISSING else size for size in pairs[1::2]]
 
     def extents_of(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return offsets and sizes of chunks, ascending; see `extent`."""
@@ -429,10 +429,10 @@ def _read_index(storage: Storage, slots: int, ahead: int) -> tuple[bytes, bytes]
     size = index_size(slots)
     start = storage.size - size
     ahead = max(0, min(ahead, start))
-    found = storage.read_at(start - ahead, size + ahead) if start >= 0 else b""
-    before, found = found[:ahead], found[ahead:]
-    index, crc = found[: ENTRY.size * slots], found[ENTRY.size * slots :]
-    if len(found) != size or crc != CHECKSUM(index):
+    data = storage.read_at(start - ahead, size + ahead) if start >= 0 else b""
+    before, data = data[:ahead], data[ahead:]
+    index, crc = data[: ENTRY.size * slots], data[ENTRY.size * slots :]
+    if len(data) != size or crc != CHECKSUM(index):
         raise chunk_damage(
             "expected the index of a shard of '%d' chunks in the last '%d' bytes, "
             "found another content" % (slots, size)

@@ -384,9 +384,9 @@ class ShardWriter:
         fill, size = self._fill, len(self._fill)
         if self.sharding.is_text:
             return plain == fill
-        found = numpy.frombuffer(plain, "u1")
-        ends = found[:size].tobytes(), found[-size:].tobytes()
-        return ends == (fill, fill) and bool((found[size:] == found[:-size]).all())
+        items = numpy.frombuffer(plain, "u1")
+        ends = items[:size].tobytes(), items[-size:].tobytes()
+        return ends == (fill, fill) and bool((items[size:] == items[:-size]).all())
 
     @cached_property
     def _fill_frame(self) -> tuple[bytes, bytes, bytes]:
@@ -419,8 +419,8 @@ class ShardWriter:
         if self._leaves_out and self._has_fill_only(plain):
             return number, shape, *self._fill_frame
         chunk = self._finish_chunk(compress(plain, self._args))
-        found = digest_and_row(chunk, CHECKSUM, self.sharding.has_blocks)
-        return number, shape, chunk, *found
+        digests = digest_and_row(chunk, CHECKSUM, self.sharding.has_blocks)
+        return number, shape, chunk, *digests
 
     def deliver(self, piece: Written, finishing: Line) -> None:
         """Write a piece; put a function that finishes the file in front of it."""

@@ -13,7 +13,7 @@
 A dataset has arrays with names: a table its columns, and an array itself, under the
 empty name. ``meta/storage`` says how each array is stored (`Storage`), and
 ``meta/sizes`` how many rows there are. The *leaves* of an item, its parts without
-fields, have files of their own. Reading: the files of all leaves → one `Reader`.
+fields, have files of their own. Reading: the files of all leaves → one `ItemReader`.
 Writing: blocks of rows → one `ShardWriter` for each leaf → ``meta/sizes``, which is
 replaced last (docs/format-appendix.rst).
 """
@@ -31,7 +31,7 @@ from functools import partial
 
 import numpy
 
-from ..._arrays.reader import Field, Reader
+from ..._arrays.reader import Field, ItemReader
 from ..._commit.change import Change
 from ..._format.array_metadata import (
     MAX_NBYTES,
@@ -155,7 +155,7 @@ def encode_name(name: str) -> str:
     """
     if name in ("", ".", ".."):
         return name.replace(".", "%2E") or "%"
-    encoded = UNSAFE.sub(lambda found: "%%%02X" % ord(found[0]), name)
+    encoded = UNSAFE.sub(lambda match: "%%%02X" % ord(match[0]), name)
     if not is_safe_part(encoded) or is_too_long(encoded):
         raise UsageValueError("no folder can have the name of the field %.200r" % name)
     return encoded
@@ -194,14 +194,14 @@ class Storage:
 
         The names begin in the data folder of the array.
         """
-        found = []
+        shardings = []
         for fields, dtype, shape in self.leaves:
             shape = (length, *self.inner, *shape)
             grid = Grid.of_rows(shape, self.grid.chunk[0], self.grid.slots)
             folder = "/".join(map(encode_name, fields))
             names = FileNames(folder, "__", "__.bin", 1)
-            found.append(Sharding(dtype, grid, names, self.identity))
-        return found
+            shardings.append(Sharding(dtype, grid, names, self.identity))
+        return shardings
 
     def encode(self) -> JsonObject:
         """Return the description in ``meta/storage``, without the identity."""
@@ -247,10 +247,10 @@ def decode_storage(stored: JsonObject, identity: Json) -> Storage:
             check_text(fill)
         except (TypeError, ValueError, binascii.Error):
             refuse("'dflt' to be the bytes of an item in base64", dflt)
-    settings, found = dict(SETTINGS), stored.get("cparams")
-    if isinstance(found, dict):
+    settings, given = dict(SETTINGS), stored.get("cparams")
+    if isinstance(given, dict):
         with suppress(UsageError):  # this Blosc may lack the codec
-            settings = checked_settings(found)
+            settings = checked_settings(given)
     if not isinstance(identity, str):
         refuse("an 'id' of each column", [stored.get("name")])
     return Storage(dtype, grid, fill, settings, identity)
@@ -286,9 +286,9 @@ def new_storage(new: NewArray) -> Storage:
     return storage
 
 
-def checked_settings(found: Mapping[str, Json]) -> JsonObject:
+def checked_settings(given: Mapping[str, Json]) -> JsonObject:
     """Return the settings for new chunks; raise `UsageError` if one is wrong."""
-    settings = {name: found.get(name, value) for name, value in SETTINGS.items()}
+    settings = {name: given.get(name, value) for name, value in SETTINGS.items()}
     spare = settings["spare"]
     args_of(settings, 1).check()
     if type(spare) is not int or not 0 <= spare < 2**31:
@@ -406,13 +406,13 @@ class Documents:
 
     def read_attributes(self, name: str) -> JsonObject:
         """Return the attributes in a document: of columns, the object of each."""
-        found = self._document(name).get(name.rpartition("/")[2])
-        if not isinstance(found, dict):
-            refuse("the attributes", found)
-        for column, attributes in found.items() if name == COLUMNS else ():
+        stored = self._document(name).get(name.rpartition("/")[2])
+        if not isinstance(stored, dict):
+            refuse("the attributes", stored)
+        for column, attributes in stored.items() if name == COLUMNS else ():
             if not isinstance(attributes, dict):
                 refuse("the attributes of the column '%.200s'" % column, attributes)
-        return found
+        return stored
 
     def encode_attributes(self, name: str, values: JsonObject) -> bytes:
         """Return the content of a document of attributes."""
@@ -483,8 +483,8 @@ class SuperchunkNode(NodeLayout):
         """Return the attributes in the file."""
         if not self._column:
             return self._documents.read_attributes(ATTRIBUTES)
-        found = self._documents.read_attributes(COLUMNS)
-        return found.get(self._column, {})  # type: ignore[no-any-return]
+        by_column = self._documents.read_attributes(COLUMNS)
+        return by_column.get(self._column, {})  # type: ignore[no-any-return]
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -556,7 +556,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         leaves = zip(storage.leaves, self._sources, strict=True)
         fields = [Field(names, each, dtype, n) for (names, dtype, n), each in leaves]
         allocate = partial(allocate_checked, self._sources)
-        self.reader = Reader(fields, self.dtype, self.shape, allocate=allocate)
+        self.reader = ItemReader(fields, self.dtype, self.shape, allocate=allocate)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process."""
@@ -638,8 +638,8 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
 
 def _stated(folder: Folder, name: str) -> object:
     """Return how an array of a dataset is stored now; None if it is not there."""
-    found = Documents(folder).read("array", "table").arrays.get(name)
-    return found and (found.encode(), found.identity)
+    array = Documents(folder).read("array", "table").arrays.get(name)
+    return array and (array.encode(), array.identity)
 
 
 def _create(

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..._arrays.reader import Reader
+from ..._arrays.reader import ItemReader
 from ..._commit.change import Change
 from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
@@ -233,16 +233,16 @@ def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
     A document that was never signed may be one of another format, and no damage.
     """
     wrong, is_other = None if isinstance(value, dict) else shown(value), False
-    found = value if isinstance(value, dict) else {}
-    kind, attributes = found.get("node_type"), found.get("attributes", {})
+    members = value if isinstance(value, dict) else {}
+    kind, attributes = members.get("node_type"), members.get("attributes", {})
     for name, is_right, may_be_other in (
-        ("zarr_format", is_whole(found.get("zarr_format"), 3, 3), True),
+        ("zarr_format", is_whole(members.get("zarr_format"), 3, 3), True),
         ("node_type", kind in ("array", "group"), isinstance(kind, str)),
         ("attributes", isinstance(attributes, dict), False),
     ):
         if wrong is None and not is_right:
-            wrong = "'%s': %s" % (name, shown(found.get(name, "nothing")))
-            is_other = may_be_other and name in found and not seems_signed(content)
+            wrong = "'%s': %s" % (name, shown(members.get(name, "nothing")))
+            is_other = may_be_other and name in members and not seems_signed(content)
     if wrong is not None:
         wrong += ", as in an early draft of the format" if DRAFT in wrong else ""
         message = "expected the document of a Zarr node of format 3, found %s" % wrong
@@ -405,7 +405,7 @@ class ZarrArray(ArrayLayout):
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced."""
         self._source = self._files(self._check, sparse=self.may_lack_files)
-        self.reader = Reader(self._source, self.dtype, self.shape)
+        self.reader = ItemReader(self._source, self.dtype, self.shape)
 
     def is_same(self, other: NodeLayout) -> bool:
         """Return whether another object is the same array in another state."""
@@ -634,8 +634,8 @@ class ZarrArray(ArrayLayout):
         listed = map(shard_names(grid), self.shards_to_fill(grid))
         # A folder may have lost its last shard.
         exists = bool if self.folder.is_remote else self.folder.exists
-        found = {self.folder.full(name) for name in listed if exists(name)}
-        return len(found | set(written.sizes)) < grid.nshards
+        present = {self.folder.full(name) for name in listed if exists(name)}
+        return len(present | set(written.sizes)) < grid.nshards
 
     def shards_to_fill(self, grid: Grid) -> Iterable[int]:
         """Return the numbers of the shards that must get the fill value as new items.
@@ -645,9 +645,9 @@ class ZarrArray(ArrayLayout):
         Other shards stay missing.
         """
         if not self.leaves_out:
-            found = super().shards_to_fill(grid)
+            numbers = super().shards_to_fill(grid)
             is_longer = grid.shape[1:] == self.shape[1:]
-            return found if is_longer else range(grid.nshards)
+            return numbers if is_longer else range(grid.nshards)
         return shard_names(grid).stored(self.folder, grid.nshards)
 
     def committed(self, shape: Shape) -> None:

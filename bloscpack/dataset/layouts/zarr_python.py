@@ -25,8 +25,8 @@ from typing import Any, NoReturn
 
 import numpy
 
-from ..._arrays.reader import Reader
-from ..._arrays.selection import Selection
+from ..._arrays.reader import ItemReader
+from ..._arrays.selection import AxisSelection
 from ..._arrays.source import CLOSED
 from ..._commit.change import Change
 from ..._compat import import_extra
@@ -99,8 +99,8 @@ def safe_document(document: JsonObject, path: str, names: list[str]) -> JsonObje
         stored = document.get(key)
         codecs: list[Json] = []
         for codec in stored if isinstance(stored, list) else [stored]:
-            found = codec if isinstance(codec, dict) else {"name": codec}
-            stated = [found[k] for k in ("id", "name") if k in found] or [None]
+            given = codec if isinstance(codec, dict) else {"name": codec}
+            stated = [given[k] for k in ("id", "name") if k in given] or [None]
             known = {str(name).removeprefix(CODEC_PREFIX) for name in stated}
             if codec is not None and not known <= CODECS:
                 raise Unsupported(
@@ -110,12 +110,12 @@ def safe_document(document: JsonObject, path: str, names: list[str]) -> JsonObje
                 )
             if codec is not None and key != "index_codecs":
                 names += [str(stated[0])]
-            inner = found.get("configuration")
+            inner = given.get("configuration")
             if "blosc" in known:
                 codec = {"id" if key in ("filters", "compressor") else "name": BLOSC}
             elif isinstance(inner, dict):
                 inner = safe_document(inner, path, names)
-                codec = {**found, "configuration": inner}
+                codec = {**given, "configuration": inner}
             codecs.append(codec)
         if key in document:
             safe[key] = codecs if isinstance(stored, list) else codecs[0]
@@ -294,13 +294,13 @@ class ZarrChunks(SingleChunks):
     in_order = False  # `ZarrReader` reads neighbours
 
     def __init__(
-        self, folder: Folder, found: Any, grid: Grid, names: FileNames
+        self, folder: Folder, array: Any, grid: Grid, names: FileNames
     ) -> None:
-        self.dtype = numpy.dtype(found.dtype)
+        self.dtype = numpy.dtype(array.dtype)
         super().__init__(folder, names, grid, self.dtype.itemsize, bool)
         # All chunks are of full size.
         self.nbytes = self.nfiles * self.slots * self.chunk_size
-        self._found = found
+        self._found = array
 
     def plain(self, number: int, target: memoryview | None = None) -> Buffer:
         """Return the plain bytes of a chunk; its padding is zeros."""
@@ -348,14 +348,14 @@ class ZarrChunks(SingleChunks):
         return items
 
 
-class ZarrReader(Reader):
+class ZarrReader(ItemReader):
     """Reads many chunks by one call of zarr, which uses several threads."""
 
     def __init__(self, chunks: ZarrChunks) -> None:
         super().__init__(chunks, chunks.dtype, chunks.cut.shape)
         self._chunks = chunks
 
-    def _read(self, selection: Selection, dtype: DType, offset: int = 0) -> Array:
+    def _read(self, selection: AxisSelection, dtype: DType, offset: int = 0) -> Array:
         nbytes = math.prod(selection.counts) * dtype.itemsize
         ranges = [axis for axis in selection.axes if isinstance(axis, range)]
         is_box = len(ranges) == len(selection.axes) and dtype == self.dtype
@@ -365,8 +365,8 @@ class ZarrReader(Reader):
         items = self._chunks.of_few_files(index)
         if items is None:
             items = self._chunks.items(index)
-        found: Array = selection.in_order(items)
-        return found
+        ordered: Array = selection.in_order(items)
+        return ordered
 
 
 class TextReader:
@@ -422,24 +422,24 @@ class OtherArray(ArrayLayout):
                 if is_old:
                     document["attributes"] = documents[1] if documents[1:] else {}
                 place = storage.StorePath(storage.MemoryStore(files))
-                found = zarr.Array.from_dict(place, document)
+                array = zarr.Array.from_dict(place, document)
             else:
                 for name, content in zip(
                     self.description_files, documents, strict=True
                 ):
                     files[name] = json.dumps(content).encode()
-                found = zarr.open_array(files, mode="r")
-            self.dtype, self.shape = numpy.dtype(found.dtype), tuple(found.shape)
-            chunk = tuple(max(1, n) for n in found.chunks)
-            self.shards = getattr(found, "shards", None)
-            self.fill_value = found.fill_value
-            self.stored_dims, self._attributes = labels_of(found)
-            self.masks_fill_value = MASK in self._attributes.keys() - {*found.attrs}
+                array = zarr.open_array(files, mode="r")
+            self.dtype, self.shape = numpy.dtype(array.dtype), tuple(array.shape)
+            chunk = tuple(max(1, n) for n in array.chunks)
+            self.shards = getattr(array, "shards", None)
+            self.fill_value = array.fill_value
+            self.stored_dims, self._attributes = labels_of(array)
+            self.masks_fill_value = MASK in self._attributes.keys() - {*array.attrs}
             zeros = (0,) * len(self.shape)
             separator = self._document.get("dimension_separator") or "."
             first = separator.join(map(str, zeros)) or "0"
             if is_zarr_3:
-                first = found.metadata.encode_chunk_key(zeros)
+                first = array.metadata.encode_chunk_key(zeros)
         if not self.is_text:
             check_known(self.dtype)
         if self.shards is None:  # a chunk may be much larger than the array
@@ -459,7 +459,7 @@ class OtherArray(ArrayLayout):
         self.grid = Grid(self.shape, chunk, tuple(n // m for n, m in ratio))
         self.chunks = chunk
         names = file_names(first, self.grid)
-        self._source = chunks = ZarrChunks(folder, found, self.grid, names)
+        self._source = chunks = ZarrChunks(folder, array, self.grid, names)
         self.reader = TextReader(chunks) if self.is_text else ZarrReader(chunks)
         if not self.is_text:  # filters may have stored longer items
             files.most = 16 * chunks.chunk_size * chunks.slots + MAX_DOCUMENT
