@@ -113,7 +113,8 @@ GONE = Refused(UsageValueError, "the dataset is closed: '%(path)s'")
 
 # The calls:
 # read     read items; of a group, the members
-# info     read all else; no state refuses reading the attributes
+# attrs    read the attributes
+# info     read all else
 # change   change anything but items by an index, for which there is
 # assign
 # buffer   let appended rows wait in memory, with ``buffered=True``
@@ -126,6 +127,7 @@ GONE = Refused(UsageValueError, "the dataset is closed: '%(path)s'")
 RULES: dict[str, tuple[Does | Refused, ...]] = {
     #           READER  ALONE   TURNS   SHARDS  BLOCK   FAILED  ROWS    CHILD   CLOSED
     "read":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  OPENED, SAME,   SAME,   GONE),
+    "attrs":   (OPENED, NOW,    OPENED, OPENED, DRAFT,  SAME,   SAME,   SAME,   OPENED),
     "info":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  SAME,   SAME,   SAME,   OPENED),
     "pickle":  (COPY,   COPY,   COPY,   TWIN,   SAME,   SAME,   SAME,   SAME,   COPY),
     "change":  (READS,  MADE,   MADE,   SHARED, JOINS,  BROKEN, BUSY,   OTHER,  GONE),

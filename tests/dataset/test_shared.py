@@ -535,7 +535,7 @@ def test_conflicts_of_objects(url, monkeypatch):
 def test_a_change_of_objects_that_is_not_complete(url, monkeypatch):
     """The staged shards must not replace those of a shared writer later."""
 
-    def stopped(change, files, root):
+    def stopped(change, files, root, copies):
         raise KeyboardInterrupt
 
     def assign():

@@ -51,7 +51,7 @@ def test_arrays(code, fill, stored):
     found = zm.decode_array(json.loads(text))
     assert text == zm.encode_json(found.document())
     assert dtype == found.dtype
-    assert (10, 0, 3) == found.shape
+    assert (10, 0, 3) == found.grid.shape
     assert ((4, 1, 2), (5, 2, 1)) == (found.grid.chunk, found.grid.per_shard)
     assert (
         np.array(fill, dtype).tobytes() == np.array(found.fill_value, dtype).tobytes()
