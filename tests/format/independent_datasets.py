@@ -112,7 +112,26 @@ class Folder:
             return raw
         own = attempt(blp.parse_json, raw or b"")
         is_copy = isinstance(own, Refused) or "column" in (words_in(own, raw) or {})
-        return self.copy if is_copy else raw
+        return self.copy if is_copy else self.merged(own) or raw
+
+    def merged(self, own: object) -> bytes | None:
+        """Return the copy with attributes written over an older document, if any."""
+        copy = blp.parse_json(self.copy)
+        stated, known = ([*values_in(each), b""][0] for each in (own, copy))
+        is_part = says_committed(own) and says_committed(copy)
+        if not is_part or stated == known:
+            return None
+        if stated.split()[0] != known.split()[0]:
+            return self.copy if self.new else None
+        older, newer = own.get("attributes", {}), copy["attributes"]
+        if not isinstance(older, dict) or not isinstance(
+            own.get("bloscpack", {}), dict
+        ):
+            return None
+        kept = {KEY, "column-order"}  # of the copy
+        older = {name: older[name] for name in older if name not in kept}
+        kept = {name: newer[name] for name in newer if name in kept}
+        return json.dumps(copy | {"attributes": newer | older | kept}).encode()
 
 
 def copies_in(document: dict) -> dict | None:
@@ -200,7 +219,7 @@ def part_of(path: str) -> Folder | None:
     """Return a folder as a part of the tree around it; None if it is none (J9)."""
     own = json_in(path)
     around, names, may_be_lost = path, [], own is not None
-    while own is None or says_committed(own):
+    while own is None or may_be_part(path, own):
         around, name = os.path.split(around)
         names.insert(0, name)
         outer = json_in(around)
@@ -210,6 +229,18 @@ def part_of(path: str) -> Folder | None:
         if outer is not None and not says_committed(outer):
             return attempt_part(Folder(around), "/".join(names))
     return None
+
+
+def may_be_part(path: str, own: object) -> bool:
+    """Return whether a node whose document is `own` may be a part."""
+    objects = [own, *own.values()] if isinstance(own, dict) else []
+    values = [str(each.get(KEY)) for each in objects if isinstance(each, dict)]
+    if any(" column=" in each for each in values):
+        return True
+    is_table = any(
+        isinstance(each, dict) and "column-order" in each for each in objects
+    )
+    return is_table and not words_in(own, Path(path, "zarr.json").read_bytes())
 
 
 def attempt_part(root: Folder, name: str) -> Folder | None:
@@ -251,9 +282,14 @@ def read_named(folder: Folder, name: str) -> dict | None:
 
 def says_committed(document: object) -> bool:
     """Return whether a document says that another one has a copy of it."""
+    return any(b"column=" in each for each in values_in(document))
+
+
+def values_in(document: object) -> list[bytes]:
+    """Return the values of identities in a document, whatever their digests (I2)."""
     places = [document, *document.values()] if isinstance(document, dict) else []
     values = [str(each.get(KEY)).encode() for each in places if isinstance(each, dict)]
-    return any(WORDS.fullmatch(each) and b"column=" in each for each in values)
+    return [each for each in values if WORDS.fullmatch(each)]
 
 
 def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) -> dict:
