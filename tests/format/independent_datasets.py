@@ -117,20 +117,17 @@ class Folder:
     def merged(self, own: object) -> bytes | None:
         """Return the copy with attributes written over an older document, if any."""
         copy = blp.parse_json(self.copy)
-        stated, known = ([*values_in(each), b""][0] for each in (own, copy))
+        stated, known = ([*values_in(each), ""][0] for each in (own, copy))
         is_part = says_committed(own) and says_committed(copy)
         if not is_part or stated == known:
             return None
         if stated.split()[0] != known.split()[0]:
             return self.copy if self.new else None
         older, newer = own.get("attributes", {}), copy["attributes"]
-        if not isinstance(older, dict) or not isinstance(
-            own.get("bloscpack", {}), dict
-        ):
+        if not isinstance(older, dict) or type(own.get("bloscpack", {})) is not dict:
             return None
-        kept = {KEY, "column-order"}  # of the copy
-        older = {name: older[name] for name in older if name not in kept}
-        kept = {name: newer[name] for name in newer if name in kept}
+        kept = {k: v for k, v in newer.items() if k in (KEY, "column-order")}
+        older = {k: v for k, v in older.items() if k not in (KEY, "column-order")}
         return json.dumps(copy | {"attributes": newer | older | kept}).encode()
 
 
@@ -233,13 +230,10 @@ def part_of(path: str) -> Folder | None:
 
 def may_be_part(path: str, own: object) -> bool:
     """Return whether a node whose document is `own` may be a part."""
-    objects = [own, *own.values()] if isinstance(own, dict) else []
-    values = [str(each.get(KEY)) for each in objects if isinstance(each, dict)]
-    if any(" column=" in each for each in values):
+    if any(" column=" in value for value in values_in(own, broken=True)):
         return True
-    is_table = any(
-        isinstance(each, dict) and "column-order" in each for each in objects
-    )
+    attributes = own.get("attributes") if isinstance(own, dict) else None
+    is_table = isinstance(attributes, dict) and "column-order" in attributes
     return is_table and not words_in(own, Path(path, "zarr.json").read_bytes())
 
 
@@ -282,14 +276,15 @@ def read_named(folder: Folder, name: str) -> dict | None:
 
 def says_committed(document: object) -> bool:
     """Return whether a document says that another one has a copy of it."""
-    return any(b"column=" in each for each in values_in(document))
+    return any(" column=" in value for value in values_in(document))
 
 
-def values_in(document: object) -> list[bytes]:
+def values_in(document: object, *, broken: bool = False) -> list[str]:
     """Return the values of identities in a document, whatever their digests (I2)."""
     places = [document, *document.values()] if isinstance(document, dict) else []
-    values = [str(each.get(KEY)).encode() for each in places if isinstance(each, dict)]
-    return [each for each in values if WORDS.fullmatch(each)]
+    values = [str(each.get(KEY)) for each in places if isinstance(each, dict)]
+    is_right = (WORDS.fullmatch(each.encode("utf-8", "replace")) for each in values)
+    return [v for v, right in zip(values, is_right, strict=True) if right or broken]
 
 
 def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) -> dict:
