@@ -452,6 +452,7 @@ class Change:
                 "%s/%s" % (path, ZARR_JSON): root.in_own_file(path, member)
                 for path, member in (known.members or {}).items()
                 if any(is_within(name, path) for name in known.pending)
+                and self.tree.has_older_identity(path)
             }
             version = self._complete(files, root.content, copies)
             self.tree.committed(self.document, root, {}, version)

@@ -408,6 +408,18 @@ class Tree:
         is_replaced = any(is_within(name, path) for name in known.pending)
         return is_outdated(own, (known.members or {}).get(path), is_replaced)
 
+    def has_older_identity(self, path: str) -> bool:
+        """Return whether the own document of a member is of one that it has replaced.
+
+        Other documents stay: another program may have written one since the change.
+        """
+        name, copy = "%s/%s" % (path, ZARR_JSON), (self.state.members or {}).get(path)
+        with suppress(FileNotFoundError, FormatError):  # `recover` writes a lost one
+            content = self.store.read(name, MAX_DOCUMENT)[0]
+            own = decode_json(content, self.store.path(name))
+            return is_outdated(own, copy, True) and not is_outdated(own, copy, False)
+        return False
+
     def note_copy(self, path: str, identity: object) -> None:
         """Note the file of a member's own document, which a change has written."""
         self._compared[path] = identity, False

@@ -675,6 +675,32 @@ def test_a_member_that_was_written_again_over_the_state_before_a_commit(tmp_path
     assert all("written this document over" in text for text in texts)
 
 
+@pytest.mark.parametrize("name", WRITTEN_AGAIN)
+def test_a_member_that_was_written_again_before_a_change_is_completed(tmp_path, name):
+    """The next writer, which gives the files of the change their names, keeps it."""
+    row = WRITTEN_AGAIN[name]
+
+    def items_of(group):
+        return group[row] if row.endswith("a") else group[row]["x"]
+
+    for count in range(9):
+        path = tmp_path / str(count)
+        committing(path)
+        group = dataset.open_group(path, "r+", sync=False)
+        with group, pytest.MonkeyPatch.context() as context:
+            fail_renames(context, count)
+            with suppress(OSError), group.change():
+                group["other"][0] = 7
+                items_of(group)[0] = 7
+        is_done = 7 == dataset.open(path)["other"][0]
+        rewritten(path / name, 1)
+        with dataset.open_group(path, "r+", sync=False) as group:
+            group.attrs["n"] = 1
+        for found in dataset.open(path)[name], dataset.open(path / name):
+            assert 1 == found.attrs["q"]
+        assert [7 if is_done else 0, 1] == items_of(dataset.open(path))[:].tolist()
+
+
 @pytest.mark.parametrize("kind", ["array", "table"])
 def test_a_new_member_whose_older_document_was_written_again(tmp_path, kind):
     """Nothing of the member that it has replaced comes back."""
