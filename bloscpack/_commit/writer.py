@@ -216,13 +216,12 @@ class Writer(OwnLock):
                         yield does
                     except BaseException:
                         # It may have come between a commit and what takes it over.
-                        self.seen = before
+                        self.seen = before  # the next turn tries it again
                         with suppress(FormatError, OSError):
                             tree.renew()
-                            self.renew(tree)
+                            self.seen = self.renew(tree)
                         raise
-                    finally:
-                        self.seen = tree.state
+                    self.seen = tree.state
             except BaseException:
                 if self.current is not None:
                     self.current.change.has_failed_call = True

@@ -25,6 +25,7 @@ from bloscpack._storage.disk import Disk
 from bloscpack._storage.folder_store import FolderStore, StaleDataset
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack.dataset import opening
+from bloscpack.dataset.node import Node
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 # The calls: what each does with a group, its path, and an array and a table that were
@@ -882,6 +883,35 @@ def test_what_is_open_has_a_commit_behind_which_an_interrupt_came(tmp_path):
         if left[0] >= 0:
             break
     assert is_done
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_the_next_turn_takes_over_a_commit_behind_which_two_errors_came(
+    tmp_path, error
+):
+    path, rename, renew = tmp_path / "group", Disk.rename, Node._renew
+    committing(path)
+    with dataset.open_group(path, "r+", sync=False) as group:
+        a, inner, left = group["a"], group["in/a"], [error]
+        with pytest.MonkeyPatch.context() as context:
+
+            def interrupted(disk, old, new):
+                rename(disk, old, new)
+                raise KeyboardInterrupt
+
+            def failing(node, changed):
+                if node is inner and left:
+                    raise left.pop()
+                renew(node, changed)
+
+            with suppress(KeyboardInterrupt), group.change():
+                a.append([2])
+                inner.append([2])
+                context.setattr(Disk, "rename", interrupted)
+                context.setattr(Node, "_renew", failing)
+        inner.append([3])
+        assert [0, 1, 2, 3] == inner[:].tolist() == dataset.open(path)["in/a"][:].tolist()
+    assert dataset.verify(path).ok
 
 
 def test_a_group_in_the_place_of_a_member_that_was_written_again(tmp_path):
