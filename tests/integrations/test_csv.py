@@ -6,6 +6,7 @@ import csv
 import os
 import random
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -209,6 +210,19 @@ def test_skipped_lines(end, encoding):
     for count in (-1, 0.5):
         with pytest.raises((UsageError, TypeError)):
             read(text, encoding=encoding, skip_lines=count)
+
+
+def test_a_long_line_that_is_skipped_is_not_kept(monkeypatch):
+    monkeypatch.setattr(csv_files, "PART_NBYTES", 2**16)
+    for end in "\n", "\r\n", "\r":
+        with open("a.csv", "w", newline="") as fp:
+            fp.write("x" * 2**24 + end + "a,b" + end + "1,2" + end)
+        tracemalloc.start()
+        dataset.convert("a.csv", "b.npy", skip_lines=1, force=True)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert [(1, 2)] == np.load("b.npy").tolist()
+        assert peak < 2**23
 
 
 # Times

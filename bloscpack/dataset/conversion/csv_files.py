@@ -78,6 +78,8 @@ OF_INTEGERS = b"0123456789+-" + BLANKS.encode()
 OF_FLOATS = OF_INTEGERS + b".eEinfatyINFATY"
 # Values in quotes, behind a delimiter. Quotes elsewhere are text.
 QUOTED = rb'(?:^|[%s\r\n])"[^"]*(?:""[^"]*)*"?'
+# The end of a line; a line feed may follow at the end of a part.
+LINE_END = re.compile(r"\n|\r(?:\n|(?=.))", re.DOTALL)
 # In the text of a single column: a line of blanks, which becomes empty, or a value in
 # quotes, which is kept.
 BLANK_LINE = re.compile(
@@ -255,12 +257,17 @@ class _File:
             with open(
                 self._path, encoding=encoding, errors="surrogateescape", newline=""
             ) as file:
-                for _ in range(self._request.skip_lines):
-                    if not file.readline():
-                        break
-                text = b""
-                if not self._request.skip_lines:
-                    text = file.read(1).removeprefix(BOM).encode()
+                left = self._request.skip_lines
+                front = "" if left else file.read(1).removeprefix(BOM)
+                # No `readline`, which would read a line of any length into memory.
+                while left and (piece := file.read(self._part_nbytes)):
+                    front += piece
+                    ends = [m.end() for m in islice(LINE_END.finditer(front), left)]
+                    left -= len(ends)
+                    front = front[ends[-1] :] if ends else front
+                    # Behind a carriage return, a line feed may follow.
+                    front = front[-1:] if left else front
+                text = b"" if left else front.encode()
                 while True:
                     # Twice as much for a long line, but not much more than any has.
                     count = min(len(text), MAX_LINE + 1 - len(text))
