@@ -910,7 +910,9 @@ def test_the_next_turn_takes_over_a_commit_behind_which_two_errors_came(
                 context.setattr(Disk, "rename", interrupted)
                 context.setattr(Node, "_renew", failing)
         inner.append([3])
-        assert [0, 1, 2, 3] == inner[:].tolist() == dataset.open(path)["in/a"][:].tolist()
+        assert (
+            [0, 1, 2, 3] == inner[:].tolist() == dataset.open(path)["in/a"][:].tolist()
+        )
     assert dataset.verify(path).ok
 
 
