@@ -1,6 +1,6 @@
 """An array in a file, of which only the selected items are read.
 
-`OpenedFile` loads chunks of the file, and `ItemReader` turns an index into chunks and
+`OpenedFile` loads chunks of the file, and `PartReader` turns an index into chunks and
 chunks into items. `LazyArray` adds the file: its name, closing, pickling.
 """
 

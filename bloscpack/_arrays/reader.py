@@ -1,10 +1,10 @@
 """Items of an array whose plain bytes are in the chunks of a `ChunkSource`.
 
-Flow: an index → the positions on each axis (`AxisSelection`) → the pieces of each
+Flow: an index → the positions on each axis (`ItemSelection`) → the pieces of each
 chunk, one plan for the whole read → each chunk is loaded once, on several threads, and
 its pieces are copied into the result.
 
-Chunks that are boxes of the array have one piece each (`ItemReader._fill_boxes`). The
+Chunks that are boxes of the array have one piece each (`PartReader._fill_boxes`). The
 chunks of a file of bytes may end anywhere, also inside an item (`_fill_rows`).
 Neighbouring items are decompressed directly into the result.
 """
@@ -22,7 +22,7 @@ from .._format.array_metadata import new_array
 from .._format.dtypes import Array, DType, Key, scalar
 from .._format.grid import Grid, Shape, digits, strides
 from ..exceptions import UsageTypeError, UsageValueError
-from .selection import Axis, AxisSelection, Index, count_arrays, outer, split_names
+from .selection import Axis, Index, ItemSelection, count_arrays, outer, split_names
 from .source import CLOSED, ChunkSource
 
 Allocate = Callable[[Shape, DType], Array]
@@ -51,7 +51,7 @@ class Field(NamedTuple):
     inner: Shape = ()
 
 
-class ItemReader:
+class PartReader:
     """An array in chunks, from which selected items are read.
 
     Parameters
@@ -109,7 +109,7 @@ class ItemReader:
                 buffer = bytearray(dtype.itemsize)
                 source.read_into(memoryview(buffer), run[0] * dtype.itemsize)
                 return scalar(numpy.ndarray((), dtype, buffer))
-        selection = AxisSelection(key, self.shape)
+        selection = ItemSelection(key, self.shape)
         if names is None:
             return selection.finish(self._read(selection, dtype))
         if self._source is None:
@@ -127,7 +127,7 @@ class ItemReader:
         """Return all items, in a new array or in `out`."""
         if self.closed:
             raise UsageValueError(CLOSED)
-        selection = AxisSelection((), self.shape)
+        selection = ItemSelection((), self.shape)
         if out is None:
             return self._read(selection, self.dtype)
         check_out(out, self.shape, self.dtype)
@@ -177,7 +177,7 @@ class ItemReader:
 
     # All others
 
-    def _read(self, selection: AxisSelection, dtype: DType, offset: int = 0) -> Array:
+    def _read(self, selection: ItemSelection, dtype: DType, offset: int = 0) -> Array:
         """Return collected items, or their part of `dtype` at an offset in them.
 
         The memory has the order of the file.
@@ -192,7 +192,7 @@ class ItemReader:
         self._fill(selection, items, offset)
         return items
 
-    def _fill(self, selection: AxisSelection, items: Array, offset: int) -> None:
+    def _fill(self, selection: ItemSelection, items: Array, offset: int) -> None:
         """Read into collected items, or parts at an offset in the items of the file."""
         if not items.nbytes:
             return
@@ -210,7 +210,7 @@ class ItemReader:
                     self._fill_from(field, wanted, part, 0)
 
     def _fill_from(
-        self, field: Field, selection: AxisSelection, target: Array, offset: int
+        self, field: Field, selection: ItemSelection, target: Array, offset: int
     ) -> None:
         """Read selected items, or the parts of them at an offset, into an array.
 
@@ -253,7 +253,7 @@ class ItemReader:
 def _fill_boxes(
     source: ChunkSource,
     grid: Grid,
-    selection: AxisSelection,
+    selection: ItemSelection,
     target: Array,
     part: tuple[int, int],
 ) -> None:

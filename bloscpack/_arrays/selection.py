@@ -1,7 +1,7 @@
 """What an index of an array selects, and which part of which chunk holds it.
 
-Flow: an index of NumPy → the positions on each axis (`AxisSelection`) → for each chunk,
-the index of its items in the result and in the chunk (`AxisSelection.parts`).
+Flow: an index of NumPy → the positions on each axis (`ItemSelection`) → for each chunk,
+the index of its items in the result and in the chunk (`ItemSelection.parts`).
 
 The index means what NumPy defines. Errors are those of NumPy, raised by NumPy: it gets
 the same index for an array of the same shape whose items have no bytes.
@@ -40,7 +40,7 @@ class Outer(tuple[object, ...]):
     """An index of which each entry selects on its axis by itself, as in ``oindex``."""
 
 
-class AxisSelection:
+class ItemSelection:
     """The items that an index selects of an array of a shape.
 
     Selected items are *collected* in an array that has an axis for each axis of the
@@ -180,7 +180,7 @@ class AxisSelection:
         self._moved = [split.index(dim) for dim in self._dims if dim in split]
         self._is_moved = self._moved != list(range(len(split)))
 
-    def with_inner(self, inner: Shape) -> AxisSelection:
+    def with_inner(self, inner: Shape) -> ItemSelection:
         """Return the same selection of an array that has more axes behind, in full."""
         if not inner:
             return self

@@ -64,8 +64,8 @@ COPY = object()
 NOT_COMPARED = None, False
 # The notice about such a document of a member.
 OUTDATED = (
-    "'%s': another program has written this document over one that is older than the "
-    "last change: that counts, and of this document only the attributes"
+    "'%s': another program has written this document over an older state: the last "
+    "change counts, and only the attributes of this document were taken over"
 )
 
 

@@ -49,7 +49,7 @@ from .._arrays.loader import (
     Run,
     plan_runs,
 )
-from .._arrays.reader import ItemReader
+from .._arrays.reader import PartReader
 from .._arrays.source import ChunkSpans, Needs, Room
 from .._commit.snapshot import BEGINNING_ATTEMPTS, always_changed
 from .._commit.undo import settled
@@ -692,7 +692,7 @@ class OpenedFile(Closing, ChunkLoader):
         return result.finish()
 
 
-def reader_of(opened: OpenedFile, description: Description | None = None) -> ItemReader:
+def reader_of(opened: OpenedFile, description: Description | None = None) -> PartReader:
     """Return a reader of the array in a file.
 
     Raises `FormatError` unless the chunks agree with `description`, by default the
@@ -714,7 +714,7 @@ def reader_of(opened: OpenedFile, description: Description | None = None) -> Ite
             start, stop = opened.span(opened.nchunks - 1)
             if stop - start <= size:  # chunks of whole rows
                 opened.cut = Grid.of_rows(shape, size // row)
-    return ItemReader(opened, description.dtype, shape, order)
+    return PartReader(opened, description.dtype, shape, order)
 
 
 def open_source(

@@ -154,10 +154,10 @@ def read_into(number: int, view: memoryview, offset: int, name: object) -> int:
     try:
         done = os.preadv(number, [view], offset)
         while done < len(view):
-            count = os.preadv(number, [view[done:]], offset + done)
-            if not count:
+            nread = os.preadv(number, [view[done:]], offset + done)
+            if not nread:
                 break
-            done += count
+            done += nread
     except OSError as error:
         error.filename = name if isinstance(name, str) else None
         raise

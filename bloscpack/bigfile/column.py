@@ -1,6 +1,6 @@
 """A block of a tree, a table of rows with attributes.
 
-Strategy: an index becomes an `AxisSelection`, and this ranges of rows, which a `Block`
+Strategy: an index becomes an `ItemSelection`, and this ranges of rows, which a `Block`
 reads and writes.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays.selection import AxisSelection
+from .._arrays.selection import ItemSelection
 from .._arrays.stored import StoredRows
 from .._format.dtypes import Array, DType
 from .._format.grid import Grid
@@ -219,7 +219,7 @@ class Column(StoredRows, Closing):
         if isinstance(index, slice) and index.step in (None, 1):
             start, stop, _ = index.indices(self.size)
             return block.read(start, max(start, stop))
-        selection = AxisSelection(index, shape)
+        selection = ItemSelection(index, shape)
         if len(selection.shape) > len(shape):
             raise IndexError("an index of a column can't add axes")
         rows, *inner = selection.axes
@@ -295,7 +295,7 @@ class Column(StoredRows, Closing):
         is_row = isinstance(index, (int, numpy.integer))
         if not is_row and not (isinstance(index, slice) and index.step in (None, 1)):
             raise UsageTypeError("only a row, or rows without a step, can be assigned")
-        rows = AxisSelection(index, (self.size,)).axes[0]
+        rows = ItemSelection(index, (self.size,)).axes[0]
         assert isinstance(rows, range)
         array = numpy.asarray(value)
         shape = (len(rows), *self.shape[1:])

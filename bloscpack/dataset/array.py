@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from .._arrays.reader import ItemReader, check_out
-from .._arrays.selection import AxisSelection, split_names
+from .._arrays.reader import PartReader, check_out
+from .._arrays.selection import ItemSelection, split_names
 from .._arrays.stored import StoredArray
 from .._commit.change import Change
 from .._commit.states import EACH, TWIN
@@ -202,7 +202,7 @@ class Array(StoredArray, ItemsNode):
 
         def fill() -> Items:
             reader = self._layout.reader
-            if isinstance(reader, ItemReader):
+            if isinstance(reader, PartReader):
                 return reader.read(out)
             out[...] = reader.get(...)
             return out
@@ -294,7 +294,7 @@ class Array(StoredArray, ItemsNode):
         shape = self._checked_shape((*before, old[axis] + given[axis], *after))
         check_nbytes(shape, self.dtype)
         grid, read = layout.grid.resized(shape), layout.reader.get
-        added = AxisSelection((*map(slice, before), slice(old[axis], None)), shape)
+        added = ItemSelection((*map(slice, before), slice(old[axis], None)), shape)
         blocks = changed_blocks(grid, added, items, read, old, self.dtype)
         with writer.change(lambda: layout.committed(shape)) as change:
             layout.stage(change, grid, blocks, extends=True)
@@ -349,7 +349,7 @@ class Array(StoredArray, ItemsNode):
                 with writer.change(lambda: layout.committed(self.shape)) as change:
                     self._stage_items(change, *given)
             return
-        selection, grid = AxisSelection(key, self.shape), layout.grid
+        selection, grid = ItemSelection(key, self.shape), layout.grid
         items = selection.spread(converted(values, self.dtype))
         by_shard = groupby(selection.parts(grid), lambda part: part[0] // grid.slots)
         for shard, of_shard in by_shard:
@@ -419,7 +419,7 @@ class Array(StoredArray, ItemsNode):
         elif shrinks:
             self._layout.remove_unused(old)
 
-    def _selected(self, key: Key, values: object) -> tuple[AxisSelection, Items]:
+    def _selected(self, key: Key, values: object) -> tuple[ItemSelection, Items]:
         """Return what an index selects, and the items that are assigned to it."""
         names, key = split_names(key, self.dtype)
         if names is None:
@@ -429,11 +429,11 @@ class Array(StoredArray, ItemsNode):
         else:
             items = numpy.array(self[key])
             items[names] = converted(values, items[names].dtype)
-        selection = AxisSelection(key, self.shape)
+        selection = ItemSelection(key, self.shape)
         return selection, selection.spread(items)
 
     def _stage_items(
-        self, change: Change, selection: AxisSelection, items: Items
+        self, change: Change, selection: ItemSelection, items: Items
     ) -> None:
         """Let `change` assign to the selected items."""
         change.renews_token = change.renews_token or self._is_read_with_others

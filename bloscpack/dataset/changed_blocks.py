@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .._arrays.selection import AxisSelection, Part
+from .._arrays.selection import ItemSelection, Part
 from .._format.dtypes import AnyArray, Array, DType
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
@@ -22,7 +22,7 @@ Read = Callable[[Box], Array]
 
 def changed_blocks(
     grid: Grid,
-    selection: AxisSelection,
+    selection: ItemSelection,
     items: Any,
     read: Read | None,
     old: Shape | None = None,
@@ -38,7 +38,7 @@ def changed_blocks(
     selection
         The selected items.
     items
-        The new items, as `AxisSelection.spread` returns them.
+        The new items, as `ItemSelection.spread` returns them.
     read
         Returns the items of a box that stay; None if no items stay.
     old
@@ -90,5 +90,5 @@ def blocks_of(
     """
     inner = grid.shape[1:]
     grid = grid.resized((first + rows.shape[0], *inner))
-    added = AxisSelection(slice(first, None), grid.shape)
+    added = ItemSelection(slice(first, None), grid.shape)
     return changed_blocks(grid, added, rows, read, (first, *inner), dtype)

@@ -20,7 +20,7 @@ from zlib import crc32
 
 import numpy
 
-from .._arrays.selection import AxisSelection
+from .._arrays.selection import ItemSelection
 from .._commit.access import NewAccess
 from .._engine.contexts import on_error
 from .._format.dtypes import Array as Items
@@ -303,7 +303,7 @@ class RegionTarget(Existing):
             if not array.shape:
                 raise UsageError("'%s' has no axes, and so no regions" % array.path)
             self._array = copy(array)  # it has a lock only while it is changed
-        selection = AxisSelection(region, array.shape)
+        selection = ItemSelection(region, array.shape)
         axes = [axis for axis in selection.axes if isinstance(axis, range)]
         self.corner = tuple(axis.start for axis in axes)
         self.shard = array.shards or array.chunks

@@ -235,12 +235,12 @@ class Folder:
 
     def around(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it."""
-        outer_store = self.store.parent()
-        if outer_store is None:
+        parent = self.store.parent()
+        if parent is None:
             return None
-        outer = type(self)(outer_store[0])
+        outer = type(self)(parent[0])
         outer._inner = self._inner or self
-        return outer, outer_store[1]
+        return outer, parent[1]
 
     def _owners(self) -> frozenset[int]:
         """Return the owners of its documents."""
@@ -443,8 +443,8 @@ class Folder:
             return sorted(filter(is_member_name, inside))
         if not self.store.lists and (paths := self._copied_paths()):
             return sorted(path for path in paths if is_member_name(path))
-        outside = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
-        return sorted(filter(is_member_name, {*outside, *inside}))
+        on_disk = [name for name, kind in self.entries() if kind == stat.S_IFDIR]
+        return sorted(filter(is_member_name, {*on_disk, *inside}))
 
     def _copied_paths(self) -> set[str]:
         """Return the paths of all members inside, from the documents of groups."""

@@ -206,7 +206,7 @@ def _read_each(
 
     waits = any(column._layout.folder.is_remote for column, _ in columns.values())
     nthreads = min(len(columns), REMOTE_FILES) if waits else 1
-    ordered(columns, read, lambda read_column: use(*read_column), nthreads, waits=waits)
+    ordered(columns, read, lambda result: use(*result), nthreads, waits=waits)
 
 
 def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> DataFrame:

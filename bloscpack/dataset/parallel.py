@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from .._arrays.selection import AxisSelection
+from .._arrays.selection import ItemSelection
 from .._commit.access import NewAccess, folder_of
 from .._commit.change import PRIVATE_FOLDER, Change, UnfinishedFile
 from .._commit.folder_change import FolderChange, naming_dataset
@@ -154,7 +154,7 @@ class Target:
                 shape = array.shape
                 corner = start if isinstance(start, tuple) else (start,)
                 grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
-                selection = AxisSelection(box_at(corner, rows.shape), grid.shape)
+                selection = ItemSelection(box_at(corner, rows.shape), grid.shape)
                 blocks = changed_blocks(grid, selection, rows, None)
                 same = partial(tuple, shape)
                 try:

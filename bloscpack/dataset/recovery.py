@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy
 
-from .._arrays.selection import AxisSelection
+from .._arrays.selection import ItemSelection
 from .._check.findings import Pair
 from .._check.note import with_note
 from .._commit.access import FolderLimits, limits_of
@@ -399,7 +399,7 @@ class SavedArray:
     def _rows(self, start: int, stop: int) -> Array:
         """Return rows of the damaged array."""
         grid = self.layout.grid
-        selection = AxisSelection(slice(start, stop) if grid.shape else (), grid.shape)
+        selection = ItemSelection(slice(start, stop) if grid.shape else (), grid.shape)
         items = new_array(selection.counts, self.layout.dtype)
         items[...] = self._fill
         for number, target, source in selection.parts(grid):

@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 import numpy
 
-from .._arrays.selection import AxisSelection, Part
+from .._arrays.selection import ItemSelection, Part
 from .._commit.writer import Writer
 from .._engine.forks import renew_after_fork
 from .._format.dtypes import Array as Items
@@ -247,12 +247,12 @@ class WriteBuffer:
     # Assigned items
 
     def assign(
-        self, writer: Writer, given: Mapping[ArrayLayout, tuple[AxisSelection, Items]]
+        self, writer: Writer, given: Mapping[ArrayLayout, tuple[ItemSelection, Items]]
     ) -> bool:
         """Collect items that are assigned to arrays; return whether that was possible.
 
         It is not if they are too many, or in a layout whose items can't wait. `given`
-        has the items as `AxisSelection.spread` returns them. If writing what waits
+        has the items as `ItemSelection.spread` returns them. If writing what waits
         fails, they go on waiting.
         """
         if not all(array.may_wait for array in given):

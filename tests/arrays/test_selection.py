@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from indexes import indexes
 
-from bloscpack._arrays.selection import AxisSelection, Outer
+from bloscpack._arrays.selection import ItemSelection, Outer
 from bloscpack._format.grid import Grid
 
 
@@ -34,7 +34,7 @@ def chunk_of(items, grid, number):
 
 
 def read(items, grid, key):
-    selection = AxisSelection(key, items.shape)
+    selection = ItemSelection(key, items.shape)
     result = numpy.full(selection.counts, -2)
     numbers = []
     for number, to, of in selection.parts(grid):
@@ -47,7 +47,7 @@ def read(items, grid, key):
 
 
 def assign(items, grid, key, values):
-    selection = AxisSelection(key, items.shape)
+    selection = ItemSelection(key, items.shape)
     new = selection.spread(values)
     for number, to, of in selection.parts(grid):
         chunk, box = chunk_of(items, grid, number), grid.box(number)
@@ -61,11 +61,11 @@ def check(items, grid, key, values):
         expected = items[key]
     except (IndexError, ValueError) as error:
         with pytest.raises(type(error)):
-            AxisSelection(key, items.shape)
+            ItemSelection(key, items.shape)
         return
     except DeprecationWarning:  # an older NumPy ignores the index if there are no items
         with pytest.raises((IndexError, DeprecationWarning)):
-            AxisSelection(key, items.shape)
+            ItemSelection(key, items.shape)
         return
     found = read(items, grid, key)
     assert (type(expected), numpy.shape(expected)) == (type(found), numpy.shape(found))
@@ -151,19 +151,19 @@ def test_each_entry_of_an_outer_index_selects_by_itself(data, cut):
 
 def test_arrays_that_share_no_axis_of_the_result_are_not_joint():
     rows, columns = numpy.ix_([4, 1, 2], [3, 0])
-    assert [] == AxisSelection((rows, columns), (5, 5)).joint
-    assert [0, 1] == AxisSelection(([4, 1], [3, 0]), (5, 5)).joint
+    assert [] == ItemSelection((rows, columns), (5, 5)).joint
+    assert [0, 1] == ItemSelection(([4, 1], [3, 0]), (5, 5)).joint
 
 
 def test_equally_spaced_positions_are_a_range():
-    assert [range(2, 9, 3)] == AxisSelection([8, 5, 2], (10,)).axes
+    assert [range(2, 9, 3)] == ItemSelection([8, 5, 2], (10,)).axes
 
 
 def test_points_in_a_grid_with_more_chunks_than_an_integer_of_numpy_counts():
     shape = 2**60, 2, 2
     grid = Grid(shape, (1, 1, 1), (1, 64, 64))
     rows, zeros = [2**59, 0, 2**58], [0, 0, 0]
-    parts = AxisSelection((rows, zeros, zeros), shape).parts(grid)
+    parts = ItemSelection((rows, zeros, zeros), shape).parts(grid)
     expected = [grid.number((row, 0, 0)) for row in (0, 2**58, 2**59)]
     assert expected == [number for number, _, _ in parts]
     assert [1, 2, 0] == [int(numpy.arange(3)[to][0]) for _, (to,), _ in parts]
@@ -174,5 +174,5 @@ def test_points_in_a_grid_with_more_chunks_than_an_integer_of_numpy_counts():
 )
 def test_a_few_items_of_a_huge_array(key):
     """NumPy checks an index with arrays by a look at each item."""
-    selection = AxisSelection(key, (2**40, 2**10))
+    selection = ItemSelection(key, (2**40, 2**10))
     assert 6 >= prod(selection.counts)

@@ -8,7 +8,7 @@ take these names from here: a move inside of the package changes this module alo
 
 from __future__ import annotations
 
-from bloscpack._arrays.reader import ItemReader
+from bloscpack._arrays.reader import PartReader
 from bloscpack._commit import locking, ownership, shared
 from bloscpack._commit.folder_change import FolderChange
 from bloscpack._commit.locking import FolderLock

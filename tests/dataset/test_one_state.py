@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 import pytest
-from dataset.inside import FolderChange, FolderStore, ItemReader
+from dataset.inside import FolderChange, FolderStore, PartReader
 
 from bloscpack import dataset
 from bloscpack.dataset import layouts
@@ -687,7 +687,7 @@ def test_a_read_of_columns_while_a_thread_takes_over_fewer_rows(
     """It is read again: the columns of two states have other lengths."""
     rows = {"x": range(9), "y": range(9)}
     writer = dataset.create_table(tmp_path / "t", rows, layout=layout, sync=False)
-    table, get = dataset.open(tmp_path / "t"), ItemReader.get
+    table, get = dataset.open(tmp_path / "t"), PartReader.get
 
     def reading(reader, key):
         items = get(reader, key)
@@ -696,5 +696,5 @@ def test_a_read_of_columns_while_a_thread_takes_over_fewer_rows(
             table.refresh()
         return items
 
-    monkeypatch.setattr(ItemReader, "get", reading)
+    monkeypatch.setattr(PartReader, "get", reading)
     assert [(0, 0), (1, 1), (2, 2)] == table[:].tolist()

@@ -235,10 +235,10 @@ def _append_to_dataset(args: Namespace) -> None:
         with (
             opened_rows(
                 args.original_file, "r+", args.wait, sync=args.sync is not False
-            ) as target,
-            new_rows(args, args.new_file, target) as (rows, lost),
+            ) as extended,
+            new_rows(args, args.new_file, extended) as (rows, lost),
         ):
-            target.append(rows)
+            extended.append(rows)
         return lost
 
     warn_of_loss(args.original_file, until_unchanged(append), args.new_file)

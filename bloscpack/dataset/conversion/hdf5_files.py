@@ -272,10 +272,10 @@ class _Tree:
                 text = text.encode("utf-8", "surrogateescape")
             return text.decode("utf-8")
         except UnicodeDecodeError:
-            decoded = text.decode("latin-1")  # type: ignore[union-attr]
+            as_latin1 = text.decode("latin-1")  # type: ignore[union-attr]
             what = "the encoding of text that is not UTF-8, such as '%s'"
-            self._lose_once(what, decoded)
-            return decoded
+            self._lose_once(what, as_latin1)
+            return as_latin1
 
     def _lose_once(self, what: str, *example: object) -> None:
         """Note something that has no equal in the contents; one example is enough."""

@@ -474,12 +474,14 @@ class _Source:
                     yield columns
 
 
-def _nleaves(arrow_type: pyarrow.DataType) -> int:
+def _nleaves(stored_type: pyarrow.DataType) -> int:
     """Return the number of columns that Parquet has for a type."""
-    arrow_type = getattr(arrow_type, "storage_type", arrow_type)
-    if _pyarrow().types.is_dictionary(arrow_type) or not arrow_type.num_fields:
+    stored_type = getattr(stored_type, "storage_type", stored_type)
+    if _pyarrow().types.is_dictionary(stored_type) or not stored_type.num_fields:
         return 1
-    return sum(_nleaves(arrow_type.field(i).type) for i in range(arrow_type.num_fields))
+    return sum(
+        _nleaves(stored_type.field(i).type) for i in range(stored_type.num_fields)
+    )
 
 
 def _integers(times: pyarrow.Array, inner: tuple[int, ...]) -> Array:
@@ -582,13 +584,13 @@ def _attributes(
 
 def _not_kept(field: pyarrow.Field) -> Iterator[str]:
     """Yield what NumPy can't hold of the type of a column, in words."""
-    arrow_type = field.type
-    if getattr(arrow_type, "tz", None) is not None:
+    stored_type = field.type
+    if getattr(stored_type, "tz", None) is not None:
         yield "the time zone"
-    if getattr(arrow_type, "ordered", False):
+    if getattr(stored_type, "ordered", False):
         yield "the order of the categories"
     name = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("latin1")
-    name = getattr(arrow_type, "extension_name", name)
+    name = getattr(stored_type, "extension_name", name)
     if name:
         yield "the type '%s'" % name
 
@@ -596,21 +598,23 @@ def _not_kept(field: pyarrow.Field) -> Iterator[str]:
 # Types and items
 
 
-def _shape_of(arrow_type: pyarrow.DataType) -> tuple[tuple[int, ...], pyarrow.DataType]:
+def _shape_of(
+    stored_type: pyarrow.DataType,
+) -> tuple[tuple[int, ...], pyarrow.DataType]:
     """Return the shape of a row, and the type of its items."""
     types, inner = _pyarrow().types, tuple[int, ...]()
-    arrow_type = getattr(arrow_type, "storage_type", arrow_type)
-    while types.is_fixed_size_list(arrow_type):
-        inner, arrow_type = (*inner, arrow_type.list_size), arrow_type.value_type
-        arrow_type = getattr(arrow_type, "storage_type", arrow_type)
-    return inner, arrow_type
+    stored_type = getattr(stored_type, "storage_type", stored_type)
+    while types.is_fixed_size_list(stored_type):
+        inner, stored_type = (*inner, stored_type.list_size), stored_type.value_type
+        stored_type = getattr(stored_type, "storage_type", stored_type)
+    return inner, stored_type
 
 
 def _kind(field: pyarrow.Field) -> object:
     """Return what must be the same in all files of a table."""
-    inner, arrow_type = _shape_of(field.type)
-    name = _dtype_name(arrow_type) or str(arrow_type)
-    return inner, name, getattr(arrow_type, "tz", None)
+    inner, stored_type = _shape_of(field.type)
+    name = _dtype_name(stored_type) or str(stored_type)
+    return inner, name, getattr(stored_type, "tz", None)
 
 
 def _dtype_of(
@@ -620,21 +624,21 @@ def _dtype_of(
 
     `wanted` is the type that the user gave. Raises `UsageError` for other types.
     """
-    types, (inner, arrow_type) = _pyarrow().types, _shape_of(field.type)
-    name, advice = _dtype_name(arrow_type), ""
-    is_null = types.is_null(arrow_type)
+    types, (inner, stored_type) = _pyarrow().types, _shape_of(field.type)
+    name, advice = _dtype_name(stored_type), ""
+    is_null = types.is_null(stored_type)
     if is_null and not inner:  # text of pandas, if there are no rows
         text = "--dtype '%s=f8', or another type, makes them missing items of it, and "
         advice = text % field.name
         name = "U" if wanted is not None or not length else None
-    elif name is None and types.is_decimal(arrow_type):
+    elif name is None and types.is_decimal(stored_type):
         text = "--dtype '%s=f8' makes its items floats, '%s=U' text, and "
         advice = text % (field.name, field.name)
         if wanted is not None and wanted.kind in "fiuUSO":
             name = "U" if wanted.kind in "USO" else wanted.str
-    elif name is None and types.is_time(arrow_type):
+    elif name is None and types.is_time(stored_type):
         text = "--dtype '%s=m8[%s]' makes its items durations since midnight, and "
-        advice = text % (field.name, arrow_type.unit)
+        advice = text % (field.name, stored_type.unit)
         name = None if wanted is None or wanted.kind != "m" else wanted.str
     if name is None or (inner and name in UNSIZED):
         raise UsageTypeError(
@@ -690,28 +694,28 @@ def _check_group(name: str, chunk: ColumnChunkMetaData, dtype: DType) -> None:
         )
 
 
-def _dtype_name(arrow_type: pyarrow.DataType) -> str | None:
+def _dtype_name(stored_type: pyarrow.DataType) -> str | None:
     """Return the name of a dtype for a type of Arrow; None if there is none."""
     types = _pyarrow().types
-    if types.is_dictionary(arrow_type):
-        arrow_type = arrow_type.value_type
-    name = TEXT_TYPES.get(str(arrow_type))
+    if types.is_dictionary(stored_type):
+        stored_type = stored_type.value_type
+    name = TEXT_TYPES.get(str(stored_type))
     if name is not None:
         return name
-    if types.is_fixed_size_binary(arrow_type):
-        return "V%d" % arrow_type.byte_width
-    if types.is_date(arrow_type):
-        return "M8[D]" if types.is_date32(arrow_type) else "M8[ms]"
-    if types.is_timestamp(arrow_type):
-        return "M8[%s]" % arrow_type.unit
-    if types.is_duration(arrow_type):
-        return "m8[%s]" % arrow_type.unit
+    if types.is_fixed_size_binary(stored_type):
+        return "V%d" % stored_type.byte_width
+    if types.is_date(stored_type):
+        return "M8[D]" if types.is_date32(stored_type) else "M8[ms]"
+    if types.is_timestamp(stored_type):
+        return "M8[%s]" % stored_type.unit
+    if types.is_duration(stored_type):
+        return "m8[%s]" % stored_type.unit
     if (
-        types.is_boolean(arrow_type)
-        or types.is_integer(arrow_type)
-        or types.is_floating(arrow_type)
+        types.is_boolean(stored_type)
+        or types.is_integer(stored_type)
+        or types.is_floating(stored_type)
     ):
-        return str(numpy.dtype(arrow_type.to_pandas_dtype()).str)
+        return str(numpy.dtype(stored_type.to_pandas_dtype()).str)
     return None
 
 
@@ -842,13 +846,17 @@ def write(content: Content, request: Request) -> None:
             writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
 
 
-def _parquet_type(arrow_type: pyarrow.DataType) -> pyarrow.DataType:
+def _parquet_type(stored_type: pyarrow.DataType) -> pyarrow.DataType:
     """Return the type that Parquet has for one of Arrow: it lacks times in seconds."""
     pyarrow = _pyarrow()
-    if pyarrow.types.is_fixed_size_list(arrow_type):
-        return pyarrow.list_(_parquet_type(arrow_type.value_type), arrow_type.list_size)
+    if pyarrow.types.is_fixed_size_list(stored_type):
+        return pyarrow.list_(
+            _parquet_type(stored_type.value_type), stored_type.list_size
+        )
     return (
-        pyarrow.timestamp("ms") if arrow_type == pyarrow.timestamp("s") else arrow_type
+        pyarrow.timestamp("ms")
+        if stored_type == pyarrow.timestamp("s")
+        else stored_type
     )
 
 

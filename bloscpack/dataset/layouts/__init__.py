@@ -129,7 +129,7 @@ def _class(layout: str, kind: str) -> type[Any]:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
     dotted = LAYOUTS[layout].kinds.get(kind) if layout in LAYOUTS else None
     if dotted is None:
-        having = [name for name, loaded in LAYOUTS.items() if kind in loaded.kinds]
+        having = [name for name, each in LAYOUTS.items() if kind in each.kinds]
         raise UsageValueError(
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))

@@ -48,7 +48,7 @@ NewColumns = Mapping[str, NewColumn]
 
 
 class ItemReader(Protocol):
-    """Reads items of an array; `ItemReader` is one."""
+    """Reads items of an array; `PartReader` is one."""
 
     closed: bool
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy
 
-from ..._arrays.reader import ItemReader
+from ..._arrays.reader import PartReader
 from ..._commit.change import Change
 from ..._format.array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from ..._format.codecs import read_by
@@ -278,7 +278,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         source = FileChunks(folder, self.grid, self.dtype.itemsize, self._check)
         self._source = source
         allocate = partial(allocate_checked, [source])
-        self.reader = ItemReader(source, self.dtype, shape, allocate=allocate)
+        self.reader = PartReader(source, self.dtype, shape, allocate=allocate)
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""

@@ -13,7 +13,7 @@
 A dataset has arrays with names: a table its columns, and an array itself, under the
 empty name. ``meta/storage`` says how each array is stored (`Storage`), and
 ``meta/sizes`` how many rows there are. The *leaves* of an item, its parts without
-fields, have files of their own. Reading: the files of all leaves → one `ItemReader`.
+fields, have files of their own. Reading: the files of all leaves → one `PartReader`.
 Writing: blocks of rows → one `ShardWriter` for each leaf → ``meta/sizes``, which is
 replaced last (docs/format-appendix.rst).
 """
@@ -31,7 +31,7 @@ from functools import partial
 
 import numpy
 
-from ..._arrays.reader import Field, ItemReader
+from ..._arrays.reader import Field, PartReader
 from ..._commit.change import Change
 from ..._format.array_metadata import (
     MAX_NBYTES,
@@ -556,7 +556,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         leaves = zip(storage.leaves, self._sources, strict=True)
         fields = [Field(names, each, dtype, n) for (names, dtype, n), each in leaves]
         allocate = partial(allocate_checked, self._sources)
-        self.reader = ItemReader(fields, self.dtype, self.shape, allocate=allocate)
+        self.reader = PartReader(fields, self.dtype, self.shape, allocate=allocate)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process."""

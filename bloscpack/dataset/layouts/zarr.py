@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..._arrays.reader import ItemReader
+from ..._arrays.reader import PartReader
 from ..._commit.change import Change
 from ..._commit.objects import UNFINISHED
 from ..._commit.writer import Writer
@@ -129,8 +129,8 @@ OF_GROUPS = {
 }
 # What ``zarr_format`` has in drafts of the format.
 DRAFT = "purl.org/zarr/spec/"
-# Errors about a group that keeps its copies: this user may not write it, or another
-# group commits it.
+# Errors that leave the copies in a group: this user may not write it, or another group
+# commits it.
 KEEPS = PermissionError, Joined
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
@@ -405,7 +405,7 @@ class ZarrArray(ArrayLayout):
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced."""
         self._source = self._files(self._check, sparse=self.may_lack_files)
-        self.reader = ItemReader(self._source, self.dtype, self.shape)
+        self.reader = PartReader(self._source, self.dtype, self.shape)
 
     def is_same(self, other: NodeLayout) -> bool:
         """Return whether another object is the same array in another state."""

@@ -25,8 +25,8 @@ from typing import Any, NoReturn
 
 import numpy
 
-from ..._arrays.reader import ItemReader
-from ..._arrays.selection import AxisSelection
+from ..._arrays.reader import PartReader
+from ..._arrays.selection import ItemSelection
 from ..._arrays.source import CLOSED
 from ..._commit.change import Change
 from ..._compat import import_extra
@@ -348,14 +348,14 @@ class ZarrChunks(SingleChunks):
         return items
 
 
-class ZarrReader(ItemReader):
+class ZarrReader(PartReader):
     """Reads many chunks by one call of zarr, which uses several threads."""
 
     def __init__(self, chunks: ZarrChunks) -> None:
         super().__init__(chunks, chunks.dtype, chunks.cut.shape)
         self._chunks = chunks
 
-    def _read(self, selection: AxisSelection, dtype: DType, offset: int = 0) -> Array:
+    def _read(self, selection: ItemSelection, dtype: DType, offset: int = 0) -> Array:
         nbytes = math.prod(selection.counts) * dtype.itemsize
         ranges = [axis for axis in selection.axes if isinstance(axis, range)]
         is_box = len(ranges) == len(selection.axes) and dtype == self.dtype
