@@ -16,13 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
-from weakref import WeakValueDictionary
 
 from numpy.typing import ArrayLike
 
 from ._arrays.loader import CACHE_NBYTES
 from ._commit.replacing import replacing
-from ._engine.forks import ForkSafeLock
+from ._engine.forks import ForkSafeLock, WeakValues
 from ._file.archive import (
     ArchiveFile,
     ArchiveSettings,
@@ -153,7 +152,7 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         self._options = options
         self._closed = False
         # By identity: the references can be listed while another thread adds one.
-        self._lent: WeakValueDictionary[int, LazyArray] = WeakValueDictionary()
+        self._lent = WeakValues()
         self._file = ArchiveFile(file, options["storage_options"])
         # The file stays the same if the process goes to another folder.
         name = self._file.name
@@ -184,10 +183,8 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
     def close(self) -> None:
         """Close the file and its arrays. A file object of the caller stays open."""
         self._closed = True
-        for reference in self._lent.valuerefs():
-            array = reference()
-            if array is not None:
-                array.close()
+        for _, array in self._lent.items():
+            array.close()
         self._file.close()
 
     def _check_open(self) -> None:

@@ -22,7 +22,6 @@ from ..exceptions import UsageError
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any, Protocol
-    from weakref import WeakValueDictionary
 
     class Renewable(Protocol):
         """An object with locks."""
@@ -31,8 +30,31 @@ if TYPE_CHECKING:
             """Replace the locks by new ones, and repair what they guard."""
 
 
+class WeakValues:
+    """A dictionary of objects, each as long as something else refers to it.
+
+    Freeing an object calls no function in Python, which would lose the error of Ctrl-C.
+    """
+
+    def __init__(self) -> None:
+        self._refs: dict[Any, ref[Any]] = {}
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self._refs[key] = ref(value, partial(self._refs.pop, key))
+
+    def get(self, key: object) -> Any:
+        """Return an object; None if there is none."""
+        known = self._refs.get(key)
+        return known and known()
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Return the keys and the objects."""
+        values = [(key, known()) for key, known in list(self._refs.items())]
+        return [(key, value) for key, value in values if value is not None]
+
+
 # The objects that exist, by `id`.
-_owners: dict[int, ref[Renewable]] = {}
+_owners = WeakValues()
 _adding = RLock()
 # The number of forks between this process and the first one.
 _nforks = 0
@@ -45,18 +67,15 @@ OTHER_PROCESS = (
 
 def renew_after_fork(owner: Renewable) -> None:
     """Let a child process call ``owner.renew_locks()`` when it starts."""
-    # When it is freed, its entry is removed: `pop` gets the reference as default. A
-    # function in Python would lose the error of Ctrl-C.
-    _owners[id(owner)] = ref(owner, partial(_owners.pop, id(owner)))
+    _owners[id(owner)] = owner
 
 
 def _renew_all() -> None:
     global _adding, _nforks
     _adding = RLock()
     _nforks += 1
-    for known in list(_owners.values()):
-        if (owner := known()) is not None:
-            owner.renew_locks()
+    for _, owner in _owners.items():
+        owner.renew_locks()
 
 
 if hasattr(os, "register_at_fork"):
@@ -119,17 +138,13 @@ class NamedLocks:
 
     def renew_locks(self) -> None:
         """Forget all locks: no thread has one."""
-        from weakref import WeakValueDictionary
-
-        self._adding = allocate_lock()
-        self._locks: WeakValueDictionary[str, RLock] = WeakValueDictionary()
+        self._adding, self._locks = allocate_lock(), WeakValues()
 
     def at(self, name: str) -> RLock:
         """Return the lock of a name, which exists as long as somebody has it."""
         with self._adding:
-            lock = self._locks.get(name)
-            if lock is None:
-                lock = self._locks[name] = RLock()
+            lock: RLock = self._locks.get(name) or RLock()
+            self._locks[name] = lock
         return lock
 
 

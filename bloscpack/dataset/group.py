@@ -13,12 +13,11 @@ one commit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
-from weakref import WeakValueDictionary
 
 from numpy.typing import DTypeLike
 
@@ -30,7 +29,7 @@ from .._commit.tree import Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.contexts import on_error
-from .._engine.forks import NamedLocks
+from .._engine.forks import NamedLocks, WeakValues
 from .._format.grid import Shape
 from .._format.names import NoSuchName, is_within
 from .._storage.descriptors import NO_MORE
@@ -291,9 +290,7 @@ class OpenMembers(NamedLocks):
 
     def __init__(self, is_remote: bool) -> None:
         # By path. At a URL they stay open: each new writer claims the document.
-        self._opened: MutableMapping[str, Any] = (
-            {} if is_remote else WeakValueDictionary()
-        )
+        self._opened: dict[str, Any] | WeakValues = {} if is_remote else WeakValues()
         super().__init__()
 
     @contextmanager

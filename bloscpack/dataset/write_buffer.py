@@ -19,13 +19,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 import numpy
 
 from .._arrays.selection import ItemSelection, Part
 from .._commit.writer import Writer
-from .._engine.forks import renew_after_fork
+from .._engine.forks import WeakValues, renew_after_fork
 from .._format.dtypes import Array as Items
 from .._format.grid import lengths
 from .._format.text import TEXT
@@ -43,7 +42,7 @@ LOST = (
     "its rows: %s that waited in memory are lost"
 )
 # Writers whose changes may wait when the program ends.
-_writers: WeakSet[Writer] = WeakSet()
+_writers = WeakValues()
 # The processes that have registered `_flush_all` with multiprocessing: its children do
 # not run `atexit`.
 _ending: set[int] = set()
@@ -52,7 +51,7 @@ _ending: set[int] = set()
 @atexit.register
 def _flush_all() -> None:
     with ExitStack() as stack:  # an error of one does not stop the others
-        for writer in list(_writers):
+        for _, writer in _writers.items():
             if writer.is_here:
                 stack.callback(writer.flush)
 
@@ -104,7 +103,7 @@ class WriteBuffer:
         self, writer: Writer, folder: Folder, read: Callable[[Folder], NodeLayout]
     ) -> None:
         self._folder, self._read = folder, read
-        _writers.add(writer)
+        _writers[id(writer)] = writer
         util = sys.modules.get("multiprocessing.util")
         if util is not None and os.getpid() not in _ending:
             _ending.add(os.getpid())
