@@ -44,8 +44,8 @@ MAX_NAME = 64
 # its group commit it.
 DROPPED_WAIT = 1.0
 # Shortest and longest pause between two attempts to take a lock, in seconds.
-PAUSE = 0.01
-MAX_PAUSE = 0.1
+PAUSE = 0.002
+MAX_PAUSE = 0.02
 # Numbers of the file systems without locks that the user has been warned of.
 _WITHOUT_LOCKS: set[int] = set()
 # Device, inode and process of the files and folders that this process has locked. A
