@@ -108,8 +108,9 @@ class Change:
         Whether a writer has committed it.
     is_joint
         Whether several calls make it together.
-    has_failed_call
-        Whether one of these calls has failed, so that nothing is committed.
+    failure
+        The error of the first of these calls that has failed, so that nothing is
+        committed; empty if none has.
     new_folders
         The folders of new members, whose first files have their names at once.
     disturbed
@@ -127,7 +128,7 @@ class Change:
 
     renews_token = False
     removes_shards = True
-    has_failed_call = False
+    failure = ""
     is_committed = False
     is_joint = False
 
@@ -223,6 +224,10 @@ class Change:
             del self._files[name]
         if self._draft is not None:
             self._draft.take(name)
+
+    def note_failure(self, error: BaseException) -> None:
+        """Note that a call has failed: nothing is committed."""
+        self.failure = self.failure or "%s: %s" % (type(error).__name__, error)
 
     def drop(self, folder: str) -> None:
         """Remove a folder and all in it when the change was committed."""

@@ -102,7 +102,8 @@ OUTER = Refused(
 )
 INNER = Refused(UsageError, "'%(tree)s' can't be closed within a change of it")
 BROKEN = Refused(
-    StorageError, "an earlier change failed while it was committed: open it again"
+    StorageError,
+    "an earlier change failed while it was committed: close it, and open it again",
 )
 BUSY = Refused(
     UsageError,
@@ -178,6 +179,7 @@ def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) ->
     values: dict[str, object] = {"path": path, "here": os.getpid()}
     if writer is not None:
         values.update(tree=writer.path, owner=writer.pid)
-        if states[-1] is BLOCK and writer.block is not None:
-            writer.block.change.has_failed_call = True
-    raise does.error(**values)
+    error = does.error(**values)
+    if writer is not None and states[-1] is BLOCK and writer.block is not None:
+        writer.block.change.note_failure(error)
+    raise error

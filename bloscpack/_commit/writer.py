@@ -222,9 +222,9 @@ class Writer(OwnLock):
                             self.seen = self.renew(tree)
                         raise
                     self.seen = tree.state
-            except BaseException:
+            except BaseException as error:
                 if self.current is not None:
-                    self.current.change.has_failed_call = True
+                    self.current.change.note_failure(error)
                 raise
 
     def renew(self, tree: Tree) -> TreeState:
@@ -293,10 +293,10 @@ class Writer(OwnLock):
                         yield block
                     finally:
                         self.current = None
-                    if change.has_failed_call:
+                    if change.failure:
                         raise UsageError(
-                            "nothing of '%s' was changed: one of the changes has failed"
-                            % self.path
+                            "nothing of '%s' was changed: one of the changes has "
+                            "failed: %s" % (self.path, change.failure)
                         )
                     if not change.is_empty:
                         self._commit(change, partial(take_over, block), True)
