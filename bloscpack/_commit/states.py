@@ -100,6 +100,11 @@ OUTER = Refused(
     "the document of the group '%(tree)s' does not commit '%(path)s', which has "
     "another layout or was made by another program: change it outside of the block",
 )
+LATER = Refused(
+    UsageError,
+    "'%(path)s' is being changed by this thread: tasks of Dask would read the state "
+    "before, in other threads. Call it after the block",
+)
 INNER = Refused(UsageError, "'%(tree)s' can't be closed within a change of it")
 BROKEN = Refused(
     StorageError,
@@ -116,6 +121,7 @@ GONE = Refused(UsageValueError, "the dataset is closed: '%(path)s'")
 # read     read items; of a group, the members
 # attrs    read the attributes
 # info     read all else
+# tasks    return a collection of Dask, whose tasks read items later
 # change   change anything but items by an index, for which there is
 # assign
 # buffer   let appended rows wait in memory, with ``buffered=True``
@@ -130,6 +136,7 @@ RULES: dict[str, tuple[Does | Refused, ...]] = {
     "read":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  OPENED, SAME,   SAME,   GONE),
     "attrs":   (OPENED, NOW,    OPENED, OPENED, DRAFT,  SAME,   SAME,   SAME,   OPENED),
     "info":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  SAME,   SAME,   SAME,   OPENED),
+    "tasks":   (OPENED, NOW,    OPENED, FRESH,  LATER,  OPENED, SAME,   SAME,   GONE),
     "pickle":  (COPY,   COPY,   COPY,   TWIN,   SAME,   SAME,   SAME,   SAME,   COPY),
     "change":  (READS,  MADE,   MADE,   SHARED, JOINS,  BROKEN, BUSY,   OTHER,  GONE),
     "assign":  (READS,  MADE,   MADE,   EACH,   JOINS,  BROKEN, BUSY,   OTHER,  GONE),

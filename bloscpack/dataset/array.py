@@ -226,11 +226,11 @@ class Array(StoredArray, ItemsNode):
         Raises
         ------
         UsageError
-            If Dask is not installed.
+            If Dask is not installed, or within a block of ``group.change()``.
         """
         da = import_dask("dask.array")
         blocks = (self.shards or self.chunks) if chunks is None else chunks
-        return self._read(lambda: da.from_array(self, chunks=blocks))
+        return self._read(lambda: da.from_array(self, chunks=blocks), "tasks")
 
     # Changing
 

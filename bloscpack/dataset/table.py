@@ -317,9 +317,10 @@ class Table(StoredRows, ItemsNode):
         Raises
         ------
         UsageError
-            If Dask is not installed, or if a column has several axes.
+            If Dask is not installed, if a column has several axes, or within a block
+            of ``group.change()``.
         """
-        return self._read(lambda: self._to_dask(rows, columns))
+        return self._read(lambda: self._to_dask(rows, columns), "tasks")
 
     def _to_dask(self, rows: int | None, columns: list[str] | None) -> object:
         dd = import_dask("dask.dataframe")
