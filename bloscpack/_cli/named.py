@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from contextlib import contextmanager
-from functools import partial
 
 from .. import exceptions
 from .._commit.snapshot import read_snapshot
@@ -342,13 +341,12 @@ def packed_files(args: Namespace) -> list[str]:
 
 @contextmanager
 def opened_rows(
-    path: str, mode: str = "r", wait: float = 0, **settings: Any
+    path: str, mode: str = "r", **settings: Any
 ) -> Iterator[dataset.Array | dataset.Table]:
     """Open an array or a table; raise `Refusal` for a group."""
     from .. import dataset
-    from .._commit.locking import waiting
 
-    with waiting(partial(dataset.open, path, mode, **settings), wait) as node:
+    with dataset.open(path, mode, **settings) as node:
         if isinstance(node, dataset.Group):
             names = list(node)[:5] if node._layout.folder.store.lists else []
             text = "'%s' is a group: name an array or a table in it"

@@ -234,7 +234,10 @@ def _append_to_dataset(args: Namespace) -> None:
     def append() -> Sequence[str]:
         with (
             opened_rows(
-                args.original_file, "r+", args.wait, sync=args.sync is not False
+                args.original_file,
+                "r+",
+                timeout=args.wait,
+                sync=args.sync is not False,
             ) as extended,
             new_rows(args, args.new_file, extended) as (rows, lost),
         ):
