@@ -128,6 +128,12 @@ class TreeState:
         vars(state).update(vars(self), version=version, _file=file)
         return state
 
+    def outdates(self, path: str, own: Json) -> bool:
+        """Return whether a member's own document was written over an older one."""
+        is_replaced = any(is_within(name, path) for name in self.pending)
+        copy = (self.members or {}).get(path)
+        return is_outdated(own, copy, is_replaced=is_replaced)
+
     def inner(self, path: str) -> TreeState:
         """Return what the copies say about a dataset inside, which is no member."""
         start, value = path + "/", self.copies.get(path)
@@ -381,8 +387,9 @@ class Tree:
         known = state.members or {}
         if read is not None and not self._compare(path, *read):
             content, own, _ = read
-            if self._is_outdated(path, own):
-                own = parse_json(content := as_member(content, own, known[path], True))
+            if state.outdates(path, own):
+                content = as_member(content, own, known[path], is_old=True)
+                own = parse_json(content)
             return content, own
         if path not in known:
             raise missing(self.store.path(name))
@@ -402,12 +409,6 @@ class Tree:
         self._compared.pop(path, None)
         return False
 
-    def _is_outdated(self, path: str, own: Json) -> bool:
-        """Return whether the own document of a member was written over an older one."""
-        known = self.state
-        is_replaced = any(is_within(name, path) for name in known.pending)
-        return is_outdated(own, (known.members or {}).get(path), is_replaced)
-
     def has_older_identity(self, path: str) -> bool:
         """Return whether the own document of a member is of one that it has replaced.
 
@@ -417,7 +418,9 @@ class Tree:
         with suppress(FileNotFoundError, FormatError):  # `recover` writes a lost one
             content = self.store.read(name, MAX_DOCUMENT)[0]
             own = decode_json(content, self.store.path(name))
-            return is_outdated(own, copy, True) and not is_outdated(own, copy, False)
+            return is_outdated(own, copy, is_replaced=True) and not is_outdated(
+                own, copy, is_replaced=False
+            )
         return False
 
     def note_copy(self, path: str, identity: object) -> None:
@@ -455,8 +458,9 @@ class Tree:
                         value = decode_json(content, store.path(name))
                     is_copied = self._compare(path, content, value, identity)
                     if not is_copied and isinstance(value, dict):
-                        is_old = self._is_outdated(path, value)
-                        replaced[path] = new = as_member(content, value, own, is_old)
+                        is_old = known.outdates(path, value)
+                        new = as_member(content, value, own, is_old=is_old)
+                        replaced[path] = new
                         self._compared[path] = identity, (taken := Root(new).document)
                         if is_old:
                             stale[name] = new

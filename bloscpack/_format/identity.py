@@ -260,7 +260,7 @@ def belongs_to(content: bytes, document: Json, copy: Json) -> bool:
     return is_part and says_committed(copy)
 
 
-def is_outdated(document: Json, copy: Json, is_replaced: bool) -> bool:
+def is_outdated(document: Json, copy: Json, *, is_replaced: bool) -> bool:
     """Return whether another program has written a member's document over an older one.
 
     It states the digest of the document that this program has read, which is not that
@@ -274,7 +274,7 @@ def is_outdated(document: Json, copy: Json, is_replaced: bool) -> bool:
 
 
 def as_member(
-    content: bytes, document: JsonObject, copy: Json, is_old: bool = False
+    content: bytes, document: JsonObject, copy: Json, *, is_old: bool = False
 ) -> bytes:
     """Return the document of a member that another program has written, for a copy.
 

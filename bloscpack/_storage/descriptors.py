@@ -48,12 +48,11 @@ class Descriptor:
     ``number`` is None for a folder where the system has no descriptors for folders.
 
     It is opened by a call of the system, which gets the other arguments.
-
-    Ctrl-C may raise its error before and after each step in Python. So the number is
-    put into a list, and closed, in one step. A method ``__del__`` would lose the error:
-    here it is an attribute.
     """
 
+    # Python raises the error of Ctrl-C between two steps in Python alone. So functions
+    # in C open the file and store its number in one step, and close it: a method
+    # ``__del__`` in Python would lose the error, here it is an attribute.
     __slots__ = ("__del__", "number")
 
     def __init__(
