@@ -182,17 +182,14 @@ class Change:
         """Write a file at once: the old state can be read with its new content."""
         self.finish(self._begin_with(name, content), at_once=True)
 
-    def stage(self, name: str, content: bytes, *, is_listed: bool = False) -> None:
+    def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed.
 
-        Of the contents of a document, the last one counts. If that of a member
-        `is_listed`, the list of the change has its file, and the next writer writes it
-        if this one dies.
+        Of the contents of a document, the last one counts.
         """
-        is_document = name == self.document or bool(self._member_of(name))
-        if is_document:
+        if name == self.document or self._member_of(name):
             self._stage_document(name, content)
-        if is_listed or not is_document:
+        else:
             self.finish(self._begin_with(name, content), at_once=False)
 
     def _member_of(self, name: str) -> str:

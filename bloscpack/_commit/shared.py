@@ -107,7 +107,7 @@ class SharedChange(ParallelChange):
         if not lock.is_held:
             raise _no_locks(path)
 
-    def stage(self, name: str, content: bytes, *, is_listed: bool = False) -> None:
+    def stage(self, name: str, content: bytes) -> None:
         """Raise `StorageError`: another program has changed ``zarr.json``.
 
         Shared writers never write it.

@@ -360,7 +360,7 @@ class ShardChange(ParallelChange):
         super().__init__(folder, "", sync)
         self._staging = hidden
 
-    def stage(self, name: str, content: bytes, *, is_listed: bool = False) -> None:
+    def stage(self, name: str, content: bytes) -> None:
         """Leave out a document."""
 
     def _move(self, staged: str | None, name: str) -> None:

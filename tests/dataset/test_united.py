@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
 import numpy as np
@@ -936,25 +936,3 @@ def test_a_group_in_the_place_of_a_member_that_was_written_again(tmp_path):
             group["in/new"].append([value + 10])
     assert [5, 6, 16, 7, 17] == dataset.open(path)["in/new"][:].tolist()
     assert [5, 6, 16, 7, 17] == dataset.open(path / "in" / "new")[:].tolist()
-
-
-@pytest.mark.parametrize("is_joint", [True, False])
-def test_readers_of_an_inner_group_after_a_first_change_that_was_interrupted(is_joint):
-    """At a URL, the copies in the document of the inner group have counted before."""
-    opening = partial(dataset.open_group, mode="r+", timeout=0.1)
-    for count in range(10):
-        path = "memory://inner-%d-%d" % (is_joint, count)
-        with dataset.create_group(path) as group:
-            group["in/a"], group["in/t"] = [0, 1], {"x": [0, 1]}
-        with opening(path + "/in") as inner, inner.change():
-            inner["a"].append([2])
-        with opening(path) as group, pytest.MonkeyPatch.context() as context:
-            fail_puts(context, count)
-            with suppress(OSError), group.change():
-                pass
-        with opening(path) as group, group.change() if is_joint else nullcontext():
-            add_row(group["in/a"], 7)
-            add_row(group["in/t"], 7)
-        inner = dataset.open(path + "/in")
-        assert [0, 1, 2, 7] == inner["a"][:].tolist()
-        assert [0, 1, 7] == inner["t"]["x"][:].tolist()

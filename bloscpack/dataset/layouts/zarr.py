@@ -856,9 +856,7 @@ def unite(
                 content = encode_node(document, node.identity)
                 change.write(full + "/" + ZARR_JSON, content)
             content = encode_node(document, _member_identity(full, node.identity))
-            # One with copies counts for its readers at a URL, until it has none.
-            is_listed = inner.is_remote and CONSOLIDATED in node.document
-            change.stage(full + "/" + ZARR_JSON, content, is_listed=is_listed)
+            change.stage(full + "/" + ZARR_JSON, content)
             for column in node.attributes.get(COLUMN_ORDER, ()):
                 _stage_column(change, inner.child(column), full + "/" + column)
             if found.kind == "group":
