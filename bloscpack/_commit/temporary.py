@@ -177,9 +177,11 @@ def _remove_if_unlocked(name: str, status: os.stat_result) -> None:
     access = os.O_RDWR if status.st_mode & stat.S_IWUSR else os.O_RDONLY
     safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     file = Descriptor(os.open, name, access | safely)
-    number = file.fileno()
-    if try_lock(number) is None and _refers_to(name, number):
-        disk.remove(name)
+    try:
+        if try_lock(file.fileno()) is None and _refers_to(name, file.fileno()):
+            disk.remove(name)
+    finally:
+        file.close()  # and unlock it
 
 
 def _refers_to(name: str, descriptor: int) -> bool:

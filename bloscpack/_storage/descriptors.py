@@ -71,6 +71,10 @@ class Descriptor:
         assert self.number is not None
         return self.number
 
+    def close(self) -> None:
+        """Close it now, although an error may refer to it."""
+        self.__del__()
+
 
 class Reopenable:
     """What keeps a descriptor, which may be closed while it is not used."""

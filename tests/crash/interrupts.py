@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import inspect
 import os
 import shutil
 import sys
@@ -195,6 +196,11 @@ class Interrupt:
     END = __exit__.__code__
 
     def __call__(self, frame, event, arg):
+        # An error where Python 3.10 resumes a generator leaves out its `finally`, which
+        # one of a signal does not.
+        is_generator = frame.f_code.co_flags & inspect.CO_GENERATOR
+        if sys.version_info < (3, 11) and event == "call" and is_generator:
+            return
         if event in ("call", "c_return") and frame.f_code is not self.END:
             self.left -= 1
             if not self.left:
