@@ -568,14 +568,18 @@ def committing(path):
         pass
 
 
-def interrupt(path, count, *names):
-    """Let a change of members fail after `count` files have got their names."""
+def stop_change(path, count, change):
+    """Let a change of a group fail after `count` files have got their names."""
     group = dataset.open_group(path, "r+", sync=False)
     with group, pytest.MonkeyPatch.context() as context:
         fail_renames(context, count)
         with suppress(OSError), group.change():
-            for name in names:
-                add(group[name], 7)
+            change(group)
+
+
+def interrupt(path, count, *names):
+    """Let a change of members fail after `count` files have got their names."""
+    stop_change(path, count, lambda group: [add(group[name], 7) for name in names])
 
 
 # The document that another program writes, and the member that gets rows.
@@ -684,15 +688,14 @@ def test_a_member_that_was_written_again_before_a_change_is_completed(tmp_path, 
     def items_of(group):
         return group[row] if row.endswith("a") else group[row]["x"]
 
+    def change(group):
+        group["other"][0] = 7
+        items_of(group)[0] = 7
+
     for count in range(9):
         path = tmp_path / str(count)
         committing(path)
-        group = dataset.open_group(path, "r+", sync=False)
-        with group, pytest.MonkeyPatch.context() as context:
-            fail_renames(context, count)
-            with suppress(OSError), group.change():
-                group["other"][0] = 7
-                items_of(group)[0] = 7
+        stop_change(path, count, change)
         is_done = 7 == dataset.open(path)["other"][0]
         rewritten(path / name, 1)
         with dataset.open_group(path, "r+", sync=False) as group:
@@ -705,15 +708,15 @@ def test_a_member_that_was_written_again_before_a_change_is_completed(tmp_path, 
 @pytest.mark.parametrize("kind", ["array", "table"])
 def test_a_new_member_whose_older_document_was_written_again(tmp_path, kind):
     """Nothing of the member that it has replaced comes back."""
+
+    def change(group):
+        group["a"] = [5, 6, 7] if kind == "array" else {"x": [5, 6, 7]}
+        group["other"].append([2])
+
     for count in range(9):
         path = tmp_path / str(count)
         committing(path)
-        group = dataset.open_group(path, "r+", sync=False)
-        with group, pytest.MonkeyPatch.context() as context:
-            fail_renames(context, count)
-            with suppress(OSError), group.change():
-                group["a"] = [5, 6, 7] if kind == "array" else {"x": [5, 6, 7]}
-                group["other"].append([2])
+        stop_change(path, count, change)
         if 3 == len(dataset.open(path)["other"]):
             rewritten(path / "a", 1)
             for found in dataset.open(path)["a"], dataset.open(path / "a"):
@@ -798,20 +801,20 @@ def test_changes_of_others_read_a_member_that_was_written_again_once(
 @pytest.mark.parametrize("is_rewritten", [False, True])
 def test_removed_members_are_gone_at_once(tmp_path, is_rewritten):
     """For the block that removes them, and beside a change that was interrupted."""
+
+    def change(group):
+        del group["a"], group["in/a"]
+        assert "a" not in group
+        assert "in/a" not in group
+        assert ["in", "other", "t"] == sorted(group)
+        group["other"].append([2])
+
     for count in range(6):
         path = tmp_path / str(count)
         committing(path)
         for name in ("a", "in/a") if is_rewritten else ():
             rewritten(path / name, 1)
-        group = dataset.open_group(path, "r+", sync=False)
-        with group, pytest.MonkeyPatch.context() as context:
-            fail_renames(context, count)
-            with suppress(OSError), group.change():
-                del group["a"], group["in/a"]
-                assert "a" not in group
-                assert "in/a" not in group
-                assert ["in", "other", "t"] == sorted(group)
-                group["other"].append([2])
+        stop_change(path, count, change)
         group = dataset.open(path)
         assert ("a" in group) == ("in/a" in group) == (2 == len(group["other"]))
         for name in () if "a" in group else ("a", "in/a"):
