@@ -22,6 +22,7 @@ from .._format.identity import (
     CONSOLIDATED,
     as_member,
     is_copy_of,
+    is_of_other,
     is_outdated,
     says_same,
 )
@@ -418,9 +419,7 @@ class Tree:
         with suppress(FileNotFoundError, FormatError):  # `recover` writes a lost one
             content = self.store.read(name, MAX_DOCUMENT)[0]
             own = decode_json(content, self.store.path(name))
-            return is_outdated(own, copy, is_replaced=True) and not is_outdated(
-                own, copy, is_replaced=False
-            )
+            return is_of_other(own, copy) and is_outdated(own, copy, is_replaced=True)
         return False
 
     def note_copy(self, path: str, identity: object) -> None:

@@ -269,8 +269,14 @@ def is_outdated(document: Json, copy: Json, *, is_replaced: bool) -> bool:
     """
     if not (says_committed(document) and says_committed(copy)):
         return False
-    stated, known = stated_identity(document).split(), stated_identity(copy).split()
-    return stated != known and (is_replaced or stated[0] == known[0])
+    if is_of_other(document, copy):
+        return is_replaced
+    return stated_identity(document) != stated_identity(copy)
+
+
+def is_of_other(document: Json, copy: Json) -> bool:
+    """Return whether two documents state identities of different datasets."""
+    return stated_identity(document).split()[:1] != stated_identity(copy).split()[:1]
 
 
 def as_member(
@@ -279,15 +285,14 @@ def as_member(
     """Return the document of a member that another program has written, for a copy.
 
     It says that the group commits it, as the `copy` before did. Of one that `is_old`,
-    only the attributes count, besides those of the copy.
+    only the attributes count, besides the attributes of the copy.
     """
     plain, newer = _plain(document), _plain(copy)
     if plain is document or newer is copy or not belongs_to(content, document, copy):
         return content
     if is_old:
         older, kept = plain["attributes"], newer["attributes"]
-        names = {stated_identity(each).split()[0] for each in (document, copy)}
-        if len(names) > 1:  # it is of a member that the last change has replaced
+        if is_of_other(document, copy):  # the last change has replaced that member
             older = {}
         order = {key: kept[key] for key in kept if key == COLUMN_ORDER}
         plain = {**newer, "attributes": {**kept, **older, **order}}

@@ -82,7 +82,7 @@ _START = b"blpk\3\3\x09"
 _KINDS = slice(BLOSCPACK_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH + 11)
 _PLAIN_JSON = b"JSON\0\0\0\0\0\1\0"
 # The rest of the header: ``typesize``, ``chunk_size``, ``last_chunk``, ``nchunks`` and
-# ``max_app_chunks``; and that of the metadata header: level, three sizes, user codec.
+# ``max_app_chunks``; the rest of the metadata header: level, three sizes, user codec.
 _SIZES, _METADATA = struct.Struct("<B2i2q"), struct.Struct("<B3IQ")
 # Maximum number of bytes that a chunk in a file, with its digest, has more than plain
 # bytes: Blosc adds at most a header. It is also the minimum size of such a chunk.
