@@ -111,6 +111,9 @@ class Change:
     failure
         The error of the first of these calls that has failed, so that nothing is
         committed; empty if none has.
+    token
+        A random text in the names of staged files: a reader that has seen the list of
+        another change must not take a file of this one for one of that.
     new_folders
         The folders of new members, whose first files have their names at once.
     disturbed
@@ -147,9 +150,7 @@ class Change:
         self._draft: Draft | None = None
         # The names of files that get their names before the commit.
         self._early: set[str] = set()
-        # A reader that has seen the list of another change must not take a file of
-        # this one for a file of that change.
-        self._token = os.urandom(8).hex()
+        self.token = os.urandom(8).hex()
         self.new_folders: set[str] = set()
         self.disturbed: set[str] = set()
         # By folder: the names that it has staged inside.
@@ -205,7 +206,7 @@ class Change:
         return file
 
     def _staged_name(self) -> str:
-        return "%s/%s-%d" % (STAGING, self._token, next(self._numbers))
+        return "%s/%s-%d" % (STAGING, self.token, next(self._numbers))
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
@@ -411,7 +412,7 @@ class Change:
             for name in own:
                 self._replace(same[name] or documents[name] or b"", name)
         members = {**replaced, **members}
-        token = self._token if files or self.renews_token else ""
+        token = self.token if files or self.renews_token else ""
         if not token and tree is not None:  # the present one stays
             token = tree.state.root.epoch.partition(" token=")[2]
         if members or token or texts is not None:

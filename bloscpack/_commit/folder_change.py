@@ -144,7 +144,7 @@ class FolderChange(Change):
             self.store.remove(staged)
 
     def _renew_token(self) -> None:
-        root = self._root().changed({}, self._token)
+        root = self._root().changed({}, self.token)
         version = self._replace(root.content)
         assert self.tree is not None
         self.tree.committed(self.document, root, {}, version)
@@ -271,6 +271,7 @@ def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
     with suppress(FileNotFoundError):
         state = change.tree.read(change.document)
         change.complete()
+        change.tree.compare_again()
         for path, member in (state.members or {}).items():
             name = "%s/%s" % (path, ZARR_JSON)
             change.tree.document(name)

@@ -34,7 +34,7 @@ from .._engine.forks import Owner
 from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from .._storage.paths import taken_error
-from .._storage.store import Conflict, Store
+from .._storage.store import Conflict, Store, conflict
 from .._storage.upload import check_writable
 from ..exceptions import StorageError
 from .change import Change, Datasets, UnfinishedFile, check_mode, not_replaced
@@ -77,7 +77,7 @@ class ObjectChange(Change):
         self, store: Store, version: str, tree: Tree | None = None, token: str = ""
     ) -> None:
         super().__init__(store, ZARR_JSON, tree)
-        self._token = token + self._token
+        self.token = token + self.token
         self._versions = {ZARR_JSON: version}
         # The staged files that are objects, and not only in one temporary file.
         self._stored: set[str] = set()
@@ -247,7 +247,7 @@ class ClaimedObjects:
         prepare: Callable[[Change], object],
         wait: float = 0.0,
     ) -> None:
-        self._tree = tree
+        self.tree = tree
         self._store = tree.store
         self._owner = Owner()
         self.state = TURNS if is_shared else ALONE
@@ -258,6 +258,8 @@ class ClaimedObjects:
         self.wait = wait
         # How the token begins that this writer has stored.
         self._token = ""
+        # What the document has if this writer has stored it last.
+        self._written = b""
         # That of a shared one is found by its first change.
         self._version = ""
         if not is_shared:
@@ -271,7 +273,7 @@ class ClaimedObjects:
         end, versions = time.monotonic() + self.wait, set[str]()
 
         def check(version: str) -> None:
-            content = self._tree.state.root.content
+            content = self.tree.state.root.content
             if self.wait and b" token=" + HELD_TOKEN.encode() in content:
                 versions.add(version)
                 if time.monotonic() < end or len(versions) > 1:
@@ -282,7 +284,7 @@ class ClaimedObjects:
                     )
 
         def take() -> None:
-            self._version = recover_objects(self._tree, check)
+            self._version = recover_objects(self.tree, check)
             if self.wait:
                 with on_error(self.release):
                     self._claim(HELD_TOKEN)
@@ -299,31 +301,45 @@ class ClaimedObjects:
 
     def _store_token(self, token: str) -> None:
         """Store the document with a new token that begins with `token`."""
-        claimed = self._claimed(self._tree.state.root.content, token)
-        self._version = store_root(self._tree, claimed, self._version)
+        self._written = self._claimed(self.tree.state.root.content, token)
+        self._version = store_root(self.tree, self._written, self._version)
         self._token = token
 
+    def recover(self) -> None:
+        """Complete a commit that was interrupted, if one `has_failed`.
+
+        Raises `Conflict` if another writer has changed the dataset.
+        """
+
+        def check(version: str) -> None:
+            known = self._written in self.tree.state.root.content
+            if not (known or version == self._version):
+                raise conflict(self._store.root)
+
+        if self.has_failed:
+            self._version = recover_objects(self.tree, check)
+
     @contextmanager
-    def holding(self) -> Iterator[Tree | None]:
+    def holding(self) -> Iterator[bool]:
         """Let the changes of all other writers fail, if they have changed a group.
 
         A group that does not commit its members is not claimed.
         """
         if self.state is ALONE or self._holds:
-            yield None
+            yield False
             return
-        if self._tree.state.members is not None and self.wait:
+        if self.tree.state.members is not None and self.wait:
             self._take_turn()
         elif not self._version or self._version != self._store.object_version(
             ZARR_JSON
         ):
             with suppress(FileNotFoundError):  # a folder becomes a group
-                self._version = recover_objects(self._tree)
-                if self._tree.state.members is not None:
+                self._version = recover_objects(self.tree)
+                if self.tree.state.members is not None:
                     self._claim()
         self._holds = True
         try:
-            yield self._tree
+            yield True
         except BaseException:
             self.release()
             self._version = ""  # it is found again
@@ -340,8 +356,9 @@ class ClaimedObjects:
             if is_alone and not (self._prepare is bool or self._token):
                 with on_error(setattr, self, "has_failed", True):
                     self._claim()
-            tree, token = self._tree, self._token
+            tree, token = self.tree, self._token
             change = ObjectChange(self._store, self._version, tree, token)
+            self._written = change.token.encode()
             try:
                 self._prepare(change)
                 yield change

@@ -147,9 +147,12 @@ class ShardRule:
     has_failed = False
     wait = 60.0  # writing the same shard takes long
 
-    def holding(self) -> AbstractContextManager[None]:
+    def holding(self) -> AbstractContextManager[bool]:
         """Return the context of changes, between which others may change shards."""
-        return nullcontext()
+        return nullcontext(False)
+
+    def recover(self) -> None:
+        """Do nothing: a shard is replaced, or is not."""
 
 
 class SharedShards(ShardRule):
@@ -164,7 +167,7 @@ class SharedShards(ShardRule):
     def __init__(self, tree: Tree, sync: bool, check: Callable[[], object]) -> None:
         assert isinstance(tree.store, FolderStore)
         self._store = tree.store
-        self._tree = tree
+        self.tree = tree
         self._sync = sync
         self._check = check
         self._named: set[str] = set()
@@ -176,12 +179,12 @@ class SharedShards(ShardRule):
             lock = FolderLock(self._store, shared=True)
             if not lock.is_held:
                 raise _no_locks(self._store.root)
-            if not self._tree.read().pending:
+            if not self.tree.read().pending:
                 return lock
             lock.close()
             with closing(waiting(lambda: FolderLock(self._store), WAIT)):
                 how = self._store, ZARR_JSON, self._sync
-                recover(self._store, partial(FolderChange, *how, tree=self._tree))
+                recover(self._store, partial(FolderChange, *how, tree=self.tree))
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -211,7 +214,7 @@ class SharedObjects(ShardRule):
     """The right to assign to an array in a store of objects, beside other writers."""
 
     def __init__(self, tree: Tree, claimed: Callable[[bytes, str], bytes]) -> None:
-        self._tree = tree
+        self.tree = tree
         self._store = store = tree.store
         if not store.compares_versions:
             raise UsageError(
@@ -222,12 +225,12 @@ class SharedObjects(ShardRule):
 
     def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
         """Return the version of the document, with the token of shared writers."""
-        version = recover_objects(self._tree)
-        content = self._tree.state.root.content
+        version = recover_objects(self.tree)
+        content = self.tree.state.root.content
         if b" token=" + SHARED_TOKEN.encode() in content:
             self._store.check_version(ZARR_JSON, version)  # `content` has it
             return version
-        return store_root(self._tree, claimed(content, SHARED_TOKEN), version)
+        return store_root(self.tree, claimed(content, SHARED_TOKEN), version)
 
     @contextmanager
     def changing(self) -> Iterator[Change]:

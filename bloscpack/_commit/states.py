@@ -9,14 +9,13 @@ length, and a layout that can only be read has no writer.
 
 from __future__ import annotations
 
-import errno
 import os
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._engine.forks import OTHER_PROCESS
 from .._engine.threads import get_caller
-from ..exceptions import StorageError, UsageError, UsageValueError
+from ..exceptions import UsageError, UsageValueError
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -30,14 +29,11 @@ if TYPE_CHECKING:
 # TURNS   it can, between two changes: a group, and what its document commits;
 # SHARDS  it can at the same time, shard by shard: ``shared=True``;
 # BLOCK   the thread is in a block of ``group.change()``;
-# FAILED  a commit was interrupted: whether the files have the change is unknown;
 # ROWS    the thread makes a change, for which it produces rows;
 # CHILD   the process has inherited the writer of its parent;
 # CLOSED  it is closed.
-State = IntEnum(
-    "State", "READER ALONE TURNS SHARDS BLOCK FAILED ROWS CHILD CLOSED", start=0
-)
-READER, ALONE, TURNS, SHARDS, BLOCK, FAILED, ROWS, CHILD, CLOSED = State
+State = IntEnum("State", "READER ALONE TURNS SHARDS BLOCK ROWS CHILD CLOSED", start=0)
+READER, ALONE, TURNS, SHARDS, BLOCK, ROWS, CHILD, CLOSED = State
 
 # What a call does. It sees the items, or the attributes,
 # OPENED  that were there when the dataset was opened, refreshed or changed here;
@@ -72,13 +68,11 @@ class Refused(NamedTuple):
     changes, and the numbers of the process of the writer (`owner`) and of this one.
     """
 
-    kind: type[UsageError | StorageError]
+    kind: type[UsageError]
     text: str
 
-    def error(self, **values: object) -> UsageError | StorageError:
+    def error(self, **values: object) -> UsageError:
         """Return the error with these values."""
-        if self.kind is StorageError:
-            return StorageError(errno.EIO, self.text, values["tree"])
         return self.kind(self.text % values)
 
 
@@ -106,10 +100,6 @@ LATER = Refused(
     "before, in other threads. Call it after the block",
 )
 INNER = Refused(UsageError, "'%(tree)s' can't be closed within a change of it")
-BROKEN = Refused(
-    StorageError,
-    "an earlier change failed while it was committed: close it, and open it again",
-)
 BUSY = Refused(
     UsageError,
     "'%(tree)s' can't be changed or closed while rows for a change of it are produced",
@@ -132,22 +122,22 @@ GONE = Refused(UsageValueError, "the dataset is closed: '%(path)s'")
 # leave    close a column, or a member that the document of a group commits
 # fmt: off
 RULES: dict[str, tuple[Does | Refused, ...]] = {
-    #           READER  ALONE   TURNS   SHARDS  BLOCK   FAILED  ROWS    CHILD   CLOSED
-    "read":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  OPENED, SAME,   SAME,   GONE),
-    "attrs":   (OPENED, NOW,    OPENED, OPENED, DRAFT,  SAME,   SAME,   SAME,   OPENED),
-    "info":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  SAME,   SAME,   SAME,   OPENED),
-    "tasks":   (OPENED, NOW,    OPENED, FRESH,  LATER,  OPENED, SAME,   SAME,   GONE),
-    "pickle":  (COPY,   COPY,   COPY,   TWIN,   SAME,   SAME,   SAME,   SAME,   COPY),
-    "change":  (READS,  MADE,   MADE,   SHARED, JOINS,  BROKEN, BUSY,   OTHER,  GONE),
-    "assign":  (READS,  MADE,   MADE,   EACH,   JOINS,  BROKEN, BUSY,   OTHER,  GONE),
-    "buffer":  (READS,  WAITS,  WAITS,  NEVER,  JOINS,  BROKEN, BUSY,   OTHER,  GONE),
-    "keep":    (READS,  WAITS,  MADE,   NEVER,  JOINS,  BROKEN, BUSY,   OTHER,  GONE),
-    "begin":   (READS,  NEVER,  MADE,   NEVER,  NESTED, NEVER,  BUSY,   OTHER,  GONE),
-    "outside": (NEVER,  NEVER,  MADE,   NEVER,  OUTER,  NEVER,  SAME,   NEVER,  NEVER),
-    "flush":   (READS,  WRITES, WRITES, WRITES, SAME,   SAME,   SAME,   OTHER,  GONE),
-    "refresh": (FRESH,  NOW,    FRESH,  FRESH,  DRAFT,  SAME,   SAME,   SAME,   GONE),
-    "close":   (DONE,   WRITES, WRITES, WRITES, INNER,  SAME,   BUSY,   DONE,   DONE),
-    "leave":   (DONE,   WRITES, WRITES, NEVER,  SAME,   SAME,   BUSY,   DONE,   DONE),
+    #           READER  ALONE   TURNS   SHARDS  BLOCK   ROWS    CHILD   CLOSED
+    "read":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  SAME,   SAME,   GONE),
+    "attrs":   (OPENED, NOW,    OPENED, OPENED, DRAFT,  SAME,   SAME,   OPENED),
+    "info":    (OPENED, NOW,    OPENED, FRESH,  DRAFT,  SAME,   SAME,   OPENED),
+    "tasks":   (OPENED, NOW,    OPENED, FRESH,  LATER,  SAME,   SAME,   GONE),
+    "pickle":  (COPY,   COPY,   COPY,   TWIN,   SAME,   SAME,   SAME,   COPY),
+    "change":  (READS,  MADE,   MADE,   SHARED, JOINS,  BUSY,   OTHER,  GONE),
+    "assign":  (READS,  MADE,   MADE,   EACH,   JOINS,  BUSY,   OTHER,  GONE),
+    "buffer":  (READS,  WAITS,  WAITS,  NEVER,  JOINS,  BUSY,   OTHER,  GONE),
+    "keep":    (READS,  WAITS,  MADE,   NEVER,  JOINS,  BUSY,   OTHER,  GONE),
+    "begin":   (READS,  NEVER,  MADE,   NEVER,  NESTED, BUSY,   OTHER,  GONE),
+    "outside": (NEVER,  NEVER,  MADE,   NEVER,  OUTER,  SAME,   NEVER,  NEVER),
+    "flush":   (READS,  WRITES, WRITES, WRITES, SAME,   SAME,   OTHER,  GONE),
+    "refresh": (FRESH,  NOW,    FRESH,  FRESH,  DRAFT,  SAME,   SAME,   GONE),
+    "close":   (DONE,   WRITES, WRITES, WRITES, INNER,  BUSY,   DONE,   DONE),
+    "leave":   (DONE,   WRITES, WRITES, NEVER,  SAME,   BUSY,   DONE,   DONE),
 }
 # fmt: on
 
@@ -160,10 +150,6 @@ def states_of(writer: Writer | None, is_closed: bool = False) -> list[State]:
         states = [writer.rule.state]
         if writer.current is not None and writer.block is not None:
             states.append(BLOCK)
-        # The next turn of several writers begins with the state of the files, and until
-        # then the rule refuses all changes.
-        if writer.rule.state is ALONE and writer.rule.has_failed:
-            states.append(FAILED)
         if writer.producer and writer.producer == get_caller():
             states.append(ROWS)
         if not writer.is_here:

@@ -422,6 +422,10 @@ class Tree:
             return is_of_other(own, copy) and is_outdated(own, copy, is_replaced=True)
         return False
 
+    def compare_again(self) -> None:
+        """Compare the own documents of all members again: a commit was interrupted."""
+        self._compared.clear()
+
     def note_copy(self, path: str, identity: object) -> None:
         """Note the file of a member's own document, which a change has written."""
         self._compared[path] = identity, False

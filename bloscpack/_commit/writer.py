@@ -37,9 +37,7 @@ from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
 from .states import (
     ALONE,
-    BROKEN,
     CLOSED,
-    FAILED,
     JOINS,
     NESTED,
     READER,
@@ -49,7 +47,6 @@ from .states import (
     Does,
     State,
     ask,
-    states_of,
 )
 from .tree import Tree, TreeState
 
@@ -60,17 +57,21 @@ class Rule(Protocol):
     # The state of the dataset while this thread makes no change: ALONE, TURNS or
     # SHARDS. `Writer` sets READER in a child process, and CLOSED.
     state: State
-    # Whether a commit was interrupted, and no other change can be made in this turn.
+    # Whether a commit was interrupted, and `recover` is to be called before a change.
     has_failed: bool
     # Number of seconds that a change waits for those of other writers.
     wait: float
+    # The documents of the dataset.
+    tree: Tree
 
-    def holding(self) -> AbstractContextManager[Tree | None]:
+    def holding(self) -> AbstractContextManager[bool]:
         """Return a context in which no other writer changes the dataset.
 
-        Its value is the documents, which others may have changed until now; None if
-        they have not.
+        Its value says whether others may have changed it until now.
         """
+
+    def recover(self) -> None:
+        """Complete a commit that was interrupted, if one `has_failed`."""
 
     def changing(self) -> AbstractContextManager[Change]:
         """Return the context of a change, which is committed within the block."""
@@ -199,41 +200,52 @@ class Writer(OwnLock):
         either, and their changes until now are taken over.
 
         An error in the block lets the whole change fail that several calls make
-        together. Raises the error of `call` in this state.
+        together. An interrupted commit is completed at once, or else by the next turn
+        that `holds`. Raises the error of `call` in this state.
         """
         if holds and self.outer is not None:
             self.outer.check_outside(self.path)
         self.check(self.path)
+        rule = self.rule
         with self.lock:
             does = ask(call, self, self.path)
             try:
-                with self.rule.holding() if holds else nullcontext() as tree:
-                    if tree is None:
-                        yield does
-                        return
-                    before = self.renew(tree)
+                with rule.holding() if holds else nullcontext(False) as is_new:
+                    if is_new or (holds and rule.has_failed):
+                        self._recover()
+                    seen = rule.tree.state
                     try:
                         yield does
+                        seen = rule.tree.state
                     except BaseException:
-                        # It may have come between a commit and what takes it over.
-                        self.seen = before  # the next turn tries it again
+                        # It may have come between a commit and what takes it over. If
+                        # this fails, the next turn tries it again.
                         with suppress(FormatError, OSError):
-                            tree.renew()
-                            self.seen = self.renew(tree)
+                            if is_new or (holds and rule.has_failed):
+                                self.seen = seen
+                                self._recover()
+                                seen = rule.tree.state
                         raise
-                    self.seen = tree.state
+                    finally:
+                        if is_new:
+                            self.seen = seen
             except BaseException as error:
                 if self.current is not None:
                     self.current.change.note_failure(error)
                 raise
 
-    def renew(self, tree: Tree) -> TreeState:
-        """Let what is open take over the state of the documents; return that."""
+    def _recover(self) -> None:
+        """Let what is open take over the state of the files, after a failure, too."""
+        self.rule.recover()
+        self.renew()
+        self.rule.has_failed = False
+
+    def renew(self) -> None:
+        """Let what is open take over the state of the documents."""
         with self.replacing():
             if self.views is not None:
-                self.views.renew(tree, self.seen)
+                self.views.renew(self, self.seen)
             self.seen = None
-            return tree.state
 
     @contextmanager
     def change(
@@ -410,8 +422,9 @@ class Writer(OwnLock):
     def closing(self, call: str = "close") -> Iterator[None]:
         """Wait for the changes of other threads, and keep them from starting one.
 
-        What waits in memory is written, or forgotten if there can be no second attempt.
-        In a process that has inherited the writer, no other thread makes a change.
+        What waits in memory is written. If that fails, and nothing waits any more, the
+        error comes after the block. In a process that has inherited the writer, no
+        other thread makes a change.
         """
         if ask(call, self, self.path) is not WRITES:
             yield
@@ -421,12 +434,9 @@ class Writer(OwnLock):
             try:
                 self.flush()
             except BaseException as error:
-                can_retry = any(buffer.count for buffer in self.buffers.values())
-                if can_retry and FAILED not in states_of(self):
-                    raise
+                if any(buffer.count for buffer in self.buffers.values()):
+                    raise  # there can be a second attempt
                 failure = error
-                for buffer in self.buffers.values():
-                    buffer.clear()
             yield
         if failure is not None:
             raise failure
@@ -459,6 +469,9 @@ class LockedFolder:
         Whether each change is on the disk when it has been made.
     prepare
         Called with the first change; if it is `shared`, with each change.
+    check
+        Called when a commit was interrupted; raises an error if the document of a group
+        commits the dataset by now.
     shared
         Whether other writers may lock it between two changes.
     """
@@ -473,11 +486,12 @@ class LockedFolder:
         document: str,
         sync: bool = True,
         prepare: Callable[[Change], object] = bool,
+        check: Callable[[], object] = bool,
         *,
         shared: bool = False,
     ) -> None:
-        self._tree = tree
-        self._prepare = prepare
+        self.tree = tree
+        self._prepare, self._check = prepare, check
         # All changes know the folders whose names are on the disk.
         named, store = set[str](), tree.store
         self._new_change = partial(
@@ -493,42 +507,50 @@ class LockedFolder:
 
     def _take(self) -> None:
         """Lock the folder, and complete the change of a writer that died."""
-        assert isinstance(self._tree.store, FolderStore)
-        self._lock = FolderLock(self._tree.store)
+        assert isinstance(self.tree.store, FolderStore)
+        self._lock = FolderLock(self.tree.store)
         with on_error(self._let_go):
-            recover(self._tree.store, self._new_change)
-            self._tree.renew()  # the writer before may have changed the document
+            self._complete()
+            self.has_failed = False
+
+    def _complete(self) -> None:
+        assert isinstance(self.tree.store, FolderStore)
+        recover(self.tree.store, self._new_change)
+        self.tree.renew()  # the writer before may have changed the document
+
+    def recover(self) -> None:
+        """Complete a commit that was interrupted, if one `has_failed`."""
+        if self.has_failed:
+            self._complete()
+            self._check()
 
     @contextmanager
-    def holding(self) -> Iterator[Tree | None]:
+    def holding(self) -> Iterator[bool]:
         """Lock the folder until the outermost of these contexts ends."""
         if self._lock is not None or self.state is ALONE:
-            yield None
+            yield False
             return
-        turn = self._tree.store.root, os.getpid(), get_ident()
+        turn = self.tree.store.root, os.getpid(), get_ident()
         if turn in _TURNS:
             raise NESTED.error(tree=turn[0])
         try:
             waiting(self._take, self.wait)
             _TURNS.add(turn)
-            yield self._tree
+            yield True
         finally:
             _TURNS.discard(turn)
             self._let_go()
-            self.has_failed = False
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change of the locked folder, which is committed within the block."""
-        root, change = self._tree.store.root, self._new_change()
-        if self.has_failed:  # in this turn of several writers
-            raise BROKEN.error(tree=root)
+        root, change = self.tree.store.root, self._new_change()
         assert self._lock is not None
         self._lock.is_used = True
         with naming_dataset(root):
             # Another program may have changed the document in place.
             with suppress(FileNotFoundError):  # a folder becomes a group
-                self._tree.read(change.document)
+                self.tree.read(change.document)
             self._prepare(change)
             try:
                 yield change
@@ -555,6 +577,6 @@ class LockedFolder:
             # If one has failed, the next writer reads the document. In a child process,
             # the parent may be using the files.
             if lock.is_used and lock.is_here and not self.has_failed:
-                self._tree.store.remove_tree(STAGING)
+                self.tree.store.remove_tree(STAGING)
         finally:
             lock.close()

@@ -162,7 +162,8 @@ def writer_for(
         rule = SharedObjects(tree, DATASETS.claimed)
     elif store.can_rename:
         document = document_of(layout, kind)
-        rule = LockedFolder(tree, document, sync, prepare, shared=is_shared)
+        how = sync, prepare, check
+        rule = LockedFolder(tree, document, *how, shared=is_shared)
     else:
         rule = objects.ClaimedObjects(
             tree, is_shared, DATASETS.claimed, prepare, wait or 0

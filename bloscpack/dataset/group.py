@@ -25,10 +25,10 @@ from .._commit.change import Change
 from .._commit.locking import DROPPED_WAIT, waiting
 from .._commit.new_folder import remove_leftovers
 from .._commit.pin import DatasetChanged, Pin
-from .._commit.tree import Tree, TreeState
+from .._commit.tree import TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
-from .._engine.contexts import on_error
+from .._engine.contexts import errors_to, on_error
 from .._engine.forks import NamedLocks, WeakValues
 from .._format.grid import Shape
 from .._format.names import NoSuchName, is_within
@@ -315,8 +315,9 @@ class OpenMembers(NamedLocks):
         with self._adding:
             self._opened[address] = member
 
-    def renew(self, tree: Tree, before: TreeState | None) -> None:
-        """Take over what other programs have changed in a group since a state."""
+    def renew(self, writer: Writer, before: TreeState | None) -> None:
+        """Take over what has changed in a group, which has a writer, since a state."""
+        tree = writer.rule.tree
         now = tree.state
         old, new = (before and before.members) or {}, now.members or {}
         changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
@@ -325,6 +326,20 @@ class OpenMembers(NamedLocks):
         for member in self.inside():
             if member._opened.view.folder.tree is tree:
                 member._renew(changed)
+        self.join(writer)
+
+    def join(self, writer: Writer) -> None:
+        """Let the writer of a group change the members that its document commits."""
+        tree = writer.rule.tree
+        group = Folder(tree.store, "", tree)
+        members = self.inside(group.address_of()[0])
+        if all(member._writer is writer for member in members):
+            return
+        paths = {group.address_of(n)[0]: n for n in tree.state.members or ()}
+        for member in members:
+            path = paths.get(member._opened.view.folder.address_of()[0])
+            if path is not None and member._writer is not writer:
+                member._join(writer, group.child(path))
 
     def inside(self, address: str | None = None) -> list[Node]:
         """Return the members that are open for changes, at a path and inside of it.
@@ -976,20 +991,14 @@ class Group(Node, Mapping[str, Node]):
         With a `name`, that member alone, which is not open, and not committed yet.
         """
         writer, folder = self._check_writer(), self._layout.folder
-        address, sync = folder.address_of(name)[0], self._options.sync
         locked: list[Node] = []
         with ExitStack() as held:
-
-            @held.push
-            def fail(kind: type[BaseException] | None, *_: object) -> None:
-                # If the commit has failed, the document may commit them already.
-                for node in locked if kind and writer.rule.has_failed else ():
-                    node._check_writer().rule.has_failed = True
 
             def take(member: layouts.Found) -> None:
                 known = self._members.get(member.folder.address_of()[0])
                 if known is None:
-                    held.enter_context(closing(writer_for(member, sync)))
+                    writing = writer_for(member, self._options.sync)
+                    held.enter_context(closing(writing))
                     return
                 try:
                     held.enter_context(known._check_writer("info").turn(holds=False))
@@ -1006,21 +1015,20 @@ class Group(Node, Mapping[str, Node]):
                 # Another thread may be opening it: wait until it is in `_members`.
                 waiting(partial(take, member), max(DROPPED_WAIT, writer.rule.wait))
 
-            with writer.change() as change:
-                try:
-                    layouts.load("zarr.unite")(change, folder, hold, name)
-                except OSError as error:
-                    held.close()  # discarding the change may need a descriptor
-                    if error.errno not in NO_MORE:
-                        raise
+            def fail(error: Exception) -> None:
+                held.close()  # discarding the change may need a descriptor
+                if isinstance(error, OSError) and error.errno in NO_MORE:
                     raise StorageError(error.errno, MANY_LOCKS, self.path) from None
-            members = {
-                folder.address_of(n)[0]: n for n in folder.tree.state.members or ()
-            }
-            for node in self._members.inside(address):
-                path = members.get(node._opened.view.folder.address_of()[0])
-                if path is not None and node._writer is not writer:
-                    node._join(writer, folder.child(path))
+
+            def join() -> None:
+                self._members.join(writer)
+
+            try:
+                with writer.change(join) as change, errors_to(fail):
+                    layouts.load("zarr.unite")(change, folder, hold, name)
+            finally:  # the document may commit them
+                for node in locked if writer.rule.has_failed else ():
+                    node._check_writer().rule.has_failed = True
 
     def _remove_part(self, name: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

@@ -16,9 +16,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import ref
 
-from .._commit.states import FRESH, NOW, Does, ask
-from .._commit.tree import Draft, Tree
+from .._commit.states import ALONE, FRESH, NOW, Does, ask
+from .._commit.tree import Draft, Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._format.dtypes import DType
@@ -167,12 +168,40 @@ class Opened:
             column._now.close()
 
 
+class OpenNode:
+    """The array or table that a writer changes, as long as there is an object of it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._path = ref(node), node._opened.view.folder.path()
+
+    def get(self, address: str) -> Node | None:
+        """Return it; None if it was dropped."""
+        return self._node()
+
+    def renew(self, writer: Writer, before: TreeState | None) -> None:
+        """Take over the state of the files after a commit that was interrupted.
+
+        Raises `StorageError` if a table was dropped of which there are columns.
+        """
+        node = self._node()
+        if node is None:
+            raise StaleDataset(self._path)
+        arrays = node._layout.arrays().values()
+        if not any(array.may_wait and array.waiting for array in arrays):
+            node._renew({""})
+            return
+        for array in arrays:  # some of the items that waited were being written
+            array.committed(array.shape)
+
+
 class Node:
     """An array, a table or a group in a folder."""
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self._opened = Opened(layout, writer)
         tree = layout.folder.tree
+        if writer is not None and writer.rule.state is ALONE and writer.views is None:
+            writer.views = OpenNode(self)
         if isinstance(tree, Draft):  # others must not see this state
             self._opened.open_again(layout, tree.before, self._opened.view)
             if self._block is not None:
@@ -312,7 +341,8 @@ class Node:
                     raise
                 self._take_layout(layout)
                 if writer and writer.is_here and writer.views is not None:
-                    writer.seen = writer.renew(tree)  # of its members, too
+                    writer.renew()  # its members, too
+                    writer.seen = tree.state
             self._now.view.values = {}
 
     def _reopened(self) -> Any:
@@ -485,7 +515,8 @@ class ItemsNode(Node):
             if self._ask("info") is not sees:  # another thread has closed it
                 self._now.close()
         try:
-            is_one = sees in (NOW, FRESH) or not self._has_parts
+            is_now = sees is NOW and writer and not writer.rule.has_failed
+            is_one = is_now or sees is FRESH or not self._has_parts
             if not (is_one or self._layout.folder.is_remote):
                 return self._read_parts(function)
             result = function() if writer is None else writer.read(function)

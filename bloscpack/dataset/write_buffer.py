@@ -163,13 +163,20 @@ class WriteBuffer:
 
     def flush_rows(self, writer: Writer) -> None:
         """Write the appended rows that wait: they can be read and assigned to then."""
-        if self.nrows:
-            self._keep_rows_for(self._present_arrays(writer))
-            waiting = {a: memory[: self.nrows] for a, memory in self._memory.items()}
-            streams = {
-                a: stream_of(i, a.dtype, a.shape[1:]) for a, i in waiting.items()
-            }
+        if not self.nrows:
+            return
+        self._keep_rows_for(self._present_arrays(writer))
+        waiting = {a: memory[: self.nrows] for a, memory in self._memory.items()}
+        streams = {a: stream_of(i, a.dtype, a.shape[1:]) for a, i in waiting.items()}
+        before = {array.shape[0] for array in waiting}
+        try:
             append_rows(writer, streams, flushes=False, taken_over=self._clear_rows)
+        except BaseException:
+            # It may have come behind the commit point.
+            now = {array.shape[0] for array in self._present_arrays(writer)}
+            if now == {length + self.nrows for length in before}:
+                self._clear_rows()
+            raise
 
     def clear(self) -> None:
         """Forget what waits."""
@@ -181,8 +188,6 @@ class WriteBuffer:
 
     def _present_arrays(self, writer: Writer) -> Iterable[ArrayLayout]:
         """Return the arrays of the array or table that are there in this turn."""
-        if writer.views is None:
-            return self._memory  # no other writer changes them
         member = writer.views.get(self._folder.address_of()[0])
         if member is not None:
             arrays: Iterable[ArrayLayout] = member._layout.arrays().values()

@@ -95,6 +95,17 @@ def opened(path, call, **how):
         call(node)
 
 
+def append_again(path, rows, **how):
+    """Append rows; after an interrupt, unless the object has them."""
+    with dataset.open(path, "r+", **how) as node:
+        with contextlib.suppress(KeyboardInterrupt):
+            node.append(rows)
+            node.flush()
+        node.flush()
+        if len(node) == 20:
+            node.append(rows)
+
+
 def refresh(path):
     with dataset.open(path) as reader:
         opened(path, lambda array: array.append([7, 8, 9]))
@@ -158,6 +169,15 @@ OPERATIONS = {
     "read": Operation(make_array, read, see_dataset),
     "append": of_array(lambda array: array.append([7, 8, 9])),
     "append to buffer": of_array(lambda array: array.append([7, 8]), buffered=True),
+    "append again": Operation(
+        make_array, lambda path: append_again(path, [7, 8, 9]), see_dataset
+    ),
+    "append to buffer again": Operation(
+        make_array, lambda path: append_again(path, [7], buffered=True), see_dataset
+    ),
+    "append to table again": Operation(
+        make_table, lambda path: append_again(path, {"a": [1], "b": [2]}), see_dataset
+    ),
     "assign": of_array(lambda array: array.__setitem__(slice(2, 18), 5)),
     "assign shared": of_array(lambda array: array.__setitem__(3, 5), shared=True),
     "attributes": of_array(lambda array: array.attrs.update(n=3)),

@@ -303,31 +303,6 @@ def test_rows_that_append_others(tmp_path):
     assert [1, 5, 6] == dataset.open(tmp_path / "a")[:].tolist()
 
 
-def test_an_interrupted_commit(tmp_path, monkeypatch):
-    """It is unknown whether the rows are in the files, so there is no other attempt."""
-
-    def interrupted(change):
-        commit(change)
-        raise KeyboardInterrupt
-
-    array = dataset.create_array(tmp_path / "a", shape=0, dtype="i8", buffered=True)
-    array.append([1, 2])
-    with monkeypatch.context() as patch:
-        commit = FolderChange.commit
-        patch.setattr(FolderChange, "commit", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            array.flush()
-    for change in (lambda: array.append([3]), array.flush):
-        with pytest.raises(StorageError, match="open it again"):
-            change()
-    assert [] == array[:].tolist()
-    with pytest.raises(StorageError, match="open it again"):
-        array.close()
-    array.close()
-    with dataset.open(tmp_path / "a", "r+") as array:
-        assert [1, 2] == array[:].tolist()
-
-
 # Assigned items
 
 

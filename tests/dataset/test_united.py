@@ -865,7 +865,7 @@ def test_what_is_open_has_a_commit_behind_which_an_interrupt_came(tmp_path):
         def interrupted(disk, old, new, left=left):
             rename(disk, old, new)
             left[0] -= 1
-            if left[0] < 0:
+            if left[0] == -1:
                 raise KeyboardInterrupt
 
         committing(path)

@@ -570,8 +570,6 @@ def test_copy_of_an_interrupted_change(new, tmp_path):
     with pytest.raises(StorageError):
         table[3:12] = table_of(9)
     FailingFileSystem.left = 10**9
-    with pytest.raises(StorageError, match="open it again"):
-        table.append(table_of(1))
     store.get("/new/a", str(tmp_path / "a"), recursive=True)
     expected = state_of(new)
     assert [0, 1, 2, *range(9), *range(12, 21)] == expected[0]["x"][0]
@@ -690,11 +688,41 @@ def test_interrupted_changes(new, change):
             assert length + 1 == len(dataset.open(new))
             for column in dataset.open(new).columns:
                 assert 5 == dataset.open_array("%s/%s" % (new, column))[-1]
-            with pytest.raises(StorageError):
-                table.append(table_of(1))
+            FailingFileSystem.left = 10**9
+            for _ in range(2):
+                with pytest.raises(Conflict):
+                    table.attrs["a"] = 3
             continue
         assert expected == state_of(new)
         break
+    assert 1 < count < 99
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_writer_goes_on_when_the_store_does(new, change):
+    """Its next change completes the one that has failed, or makes its own alone."""
+    failing = new.replace("memory", "failing")
+    for count in range(99):
+        options = {"chunks": 2, "shards": 8, "attrs": {"a": 1}, "mode": "w"}
+        dataset.create_table(new, table_of(21), **options).close()
+        FailingFileSystem.left = 10**9
+        with dataset.open(failing, "r+") as table:
+            FailingFileSystem.left = count
+            with suppress(StorageError):
+                CHANGES[change](table)
+            is_done, FailingFileSystem.left = FailingFileSystem.left >= 0, 10**9
+            before = state_of(new)
+            table.attrs["later"] = 2
+            assert {**before[1], "later": 2} == dict(table.attrs)
+            assert (before[0], dict(table.attrs)) == state_of(new)
+            length = len(table)
+            table.append({name: [5] for name in table.names})
+            assert length + 1 == len(table) == len(dataset.open(new))
+            assert table[:].tolist() == dataset.open(new)[:].tolist()
+        assert not fsspec.filesystem("memory").find("/new/a/.bloscpack")
+        assert dataset.verify(new).ok
+        if is_done:
+            break
     assert 1 < count < 99
 
 
