@@ -103,7 +103,7 @@ def open(
         With ``'r+'``, whether several writers may assign to the items of an array of
         the layout ``zarr`` at the same time. In a crash, each shard has its old items
         or its new ones. Nothing else can be changed. The arrays of a group are opened
-        so, too. At a URL, this needs S3.
+        so, too, unless it commits its members. At a URL, this needs S3.
     timeout
         Number of seconds to wait while another writer has opened the dataset; by
         default an error is raised at once, with `shared`, and for a change of a group,

@@ -25,6 +25,7 @@ from .._commit.change import Change
 from .._commit.locking import DROPPED_WAIT, waiting
 from .._commit.new_folder import remove_leftovers
 from .._commit.pin import DatasetChanged, Pin
+from .._commit.states import SHARED
 from .._commit.tree import TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
@@ -76,9 +77,9 @@ NO_BUFFER = (
     "'%s' is a column, whose table has a buffer: open the table with buffered=True"
 )
 NOT_SHARED = (
-    "'%s' is committed by the document of '%s', and only one program at a time changes "
-    "it: open it without shared=True, and assign to it instead of from_dask with a "
-    "region"
+    "the document of '%s' commits all that is in it, and only one program at a time "
+    "changes it: open it without shared=True, and assign to an array of it instead of "
+    "from_dask with a region"
 )
 MANY_LOCKS = (
     "the first change of a group locks all members at once, which needs a file "
@@ -113,6 +114,8 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
         return Group(layout, options=options)
     opening.check_changeable(found)
     layout.check_writable()
+    if folder.tree.state.members is not None:
+        _check_not_shared(folder, options)
     _tidy_up(folder)
     wait = options.timeout
     writer = waiting(lambda: writer_for(found, options.sync, wait=wait), wait or 0)
@@ -162,6 +165,15 @@ def _tidy_up(folder: Folder) -> None:
         remove_leftovers(around)
 
 
+def _check_not_shared(folder: Folder, options: opening.Options) -> None:
+    """Raise `UsageError` if a dataset that a group commits is to have more writers.
+
+    A group that was opened before may commit its members since then.
+    """
+    if options.shared:
+        raise UsageError(NOT_SHARED % folder.store.root)
+
+
 def open_quietly(path: Path) -> Array | Table | Group:
     """Open a dataset for reading, without the warnings of `dataset.open`."""
     return open_node(layouts.detect(Folder.open(path)), opening.Options())
@@ -170,8 +182,7 @@ def open_quietly(path: Path) -> Array | Table | Group:
 def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:
     """Open a part of a table or group for changes, which are closed with it."""
     path = outer.folder.path(name)
-    if options.shared:
-        raise UsageError(NOT_SHARED % (path, outer.folder.path()))
+    _check_not_shared(outer.folder, options)
 
     def open_part(owner: Any) -> Any:
         member: Any
@@ -831,6 +842,7 @@ class Group(Node, Mapping[str, Node]):
         """
         check_member_name("member", name)
         writer, folder = self._check_writer(), self._layout.folder
+        _check_not_shared(folder, self._options)
         address, close = folder.address_of(name)[0], partial(self._retire, name)
         with writer.turn():
             old = layouts.find_member(folder, name) if mode == "w" else None
@@ -936,6 +948,8 @@ class Group(Node, Mapping[str, Node]):
         (3, 3)
         """
         writer = self._check_writer()
+        if self._options.shared:
+            raise SHARED.error(tree=self.path)
         if self._block is None:
             with writer.turn():
                 if not self.commits_members:
@@ -1054,6 +1068,7 @@ def _open_part(
     """Open a member, which the writer of the group changes."""
     if not options.writable:
         return open_node(found, options)
+    _check_not_shared(found.folder, options)
     if found.kind == "group":
         _tidy_up(found.folder)
         return Group(found.open(), writer, options)

@@ -23,6 +23,7 @@ from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
 needs_locks = pytest.mark.skipif(os.name == "nt", reason="needs locks of files")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 HELD = "another writer.* has opened this folder"
+ONE_WRITER = "commits all that is in it, and only one program at a time changes it"
 
 
 @pytest.fixture
@@ -232,8 +233,40 @@ def test_other_datasets(tmp_path):
         for name in ("b", "t"):
             with pytest.raises(UsageError, match=refusal):
                 group[name]
-    with pytest.raises(UsageError, match="only one program at a time changes it"):
+    with pytest.raises(UsageError, match=ONE_WRITER):
         opened(tmp_path / "g/t/x")
+
+
+@needs_locks
+def test_a_group_that_commits_its_members(tmp_path):
+    """It has one writer at a time: it is not opened as if it could have several."""
+    path = tmp_path / "g"
+    with dataset.create_group(path) as group:
+        group.create_array("in/a", [1, 2])
+    early = dataset.open(path, "r+", shared=True)
+    inner = early["in"]
+    for each in (early, inner):
+        with pytest.raises(UsageError, match="shared=True"), each.change():
+            pass
+    inner["a"][0] = 5
+    inner["a"].close()
+    with dataset.open(path, "r+") as group, group.change():
+        pass
+    for open_it in (dataset.open, dataset.open_group):
+        for place in (path, path / "in", path / "in/a"):
+            with pytest.raises(UsageError, match=ONE_WRITER):
+                open_it(place, "r+", shared=True)
+    # It was opened before the change.
+    with early:
+        for use in (
+            lambda: early["in/a"],
+            lambda: inner["a"],
+            lambda: early.create_array("b", [1]),
+        ):
+            with pytest.raises(UsageError, match=ONE_WRITER):
+                use()
+        assert ["in"] == list(early)
+    assert [5, 2] == dataset.open(path)["in/a"][:].tolist()
 
 
 @pytest.mark.parametrize("mode", ["r", "a", "w", "x"])

@@ -915,7 +915,7 @@ def test_calls_with_a_region_that_are_refused(tmp_path, frames):
     dataset.create_table(tmp_path / "t", {"a": [1], "s": ["abc"]}).close()
     with pytest.raises(UsageError, match="for arrays of the layout 'zarr'"):
         dataset.from_dask(tmp_path / "t", table_frame(frames), region=slice(12))
-    with pytest.raises(UsageError, match="is committed by the document of"):
+    with pytest.raises(UsageError, match="only one program at a time changes it"):
         dataset.from_dask(tmp_path / "t/a", lazy, region=...)
 
 
