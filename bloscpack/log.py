@@ -67,6 +67,12 @@ def enabled(level: str) -> bool:
     return _RANKS[level] <= _RANKS[LEVEL]
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number and a noun in the singular or plural, for a message."""
+    nouns = "axes" if noun == "axis" else noun + "s"
+    return "%d %s" % (count, noun if count == 1 else nouns)
+
+
 def printable(text: str) -> str:
     """Return text in which escape sequences replace all unprintable characters.
 

@@ -38,6 +38,7 @@ from ._storage.urls import last_part, with_lower_schemes
 from ._types import Json, JsonObject, Path, StorageOptions
 from .constants import MAX_TYPESIZE
 from .exceptions import UsageError, UsageValueError
+from .log import counted
 from .serializers import is_array
 
 # The checksums whose digests a codec of Zarr verifies.
@@ -120,8 +121,8 @@ def references(
     if len(dims) != len(array.shape):
         raise _unfit(
             array.file,
-            "%d names were given for the %d axes of its array"
-            % (len(dims), len(array.shape)),
+            "dims: expected %s, found %d"
+            % (counted(len(array.shape), "name"), len(dims)),
         )
     front = name + "/" if name else ""
     if zarr_format == 2:
@@ -216,8 +217,9 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
         if chunk_size % dtype.itemsize:
             raise _unfit(
                 file,
-                "its chunks of %d bytes end within items of %d bytes: repack it with a "
-                "multiple as chunk size" % (chunk_size, dtype.itemsize),
+                "its chunks of %s end within items of %d bytes: repack it with a "
+                "multiple as chunk size"
+                % (counted(chunk_size, "byte"), dtype.itemsize),
             )
         chunk_shape = grid_chunk_shape(shape, chunk_size // dtype.itemsize, order)
     if chunk_shape is None:

@@ -48,7 +48,7 @@ Files of different formats are compared item by item.
   $ sed 's/^7,7.5/7,7.25/' t.csv > other.csv
   $ blpk convert other.csv other.zarr
   $ blpk diff t.zarr other.zarr
-  price: 1 of 12 items differ
+  price: 1 of 12 items differs
     index  first  second
     [6]    7.5    7.25
   [1]

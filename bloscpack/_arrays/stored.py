@@ -39,8 +39,8 @@ class PointIndexing(OuterIndexing):
         arrays = [isinstance(entry, (int, numpy.ndarray)) for entry in entries]
         if not all(arrays) or sum(map(count_axes, entries)) != self._array.ndim:
             raise IndexError(
-                "vindex: expected an array of integers for each of %d axes, or a mask "
-                "of shape %s" % (self._array.ndim, self._array.shape)
+                "vindex: expected an array of integers for each axis, or a mask of "
+                "shape %s" % (self._array.shape,)
             )
         return tuple(entries)
 

@@ -14,6 +14,7 @@ from .._storage.folder_store import NoFileFound
 from .._storage.paths import is_missing
 from .._types import JsonObject
 from ..exceptions import FormatError
+from ..log import counted
 
 # An extent, a span or a range of rows: (start, stop).
 Pair = tuple[int, int]
@@ -152,11 +153,6 @@ class Finding(Record):
 
     def __repr__(self) -> str:
         return "<Finding %s, %s: %s>" % (self.section, self.kind, self)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number and a noun in the singular or plural."""
-    return "%d %s%s" % (count, noun, "s" * (count != 1))
 
 
 def plain_position(

@@ -19,10 +19,11 @@ from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..defaults import DEFAULT_MAX_APP_CHUNKS
 from ..exceptions import DamageError, UsageValueError
 from ..headers import BloscpackHeader
+from ..log import counted
 from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
 from .evidence import ChunkGeometry
 from .files import Inspection
-from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_position
+from .findings import ANOTHER, ERROR, Pair, Record, Report, plain_position
 from .note import with_note
 from .scan import Chain
 

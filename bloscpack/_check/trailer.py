@@ -40,6 +40,7 @@ from ..checksums import ALL_CHECKSUMS, Hash
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError, StorageError
 from ..headers import BloscpackHeader
+from ..log import counted
 from ..serializers import is_shard, shard_rows
 from .findings import ANOTHER
 from .lenient_sections import Sections
@@ -236,7 +237,7 @@ def check_trailer(inspection: Inspection) -> None:
     if header is None or metadata is None or not is_shard(metadata.value):
         return
     rows = shard_rows(metadata.value)
-    wanted = "every axis" if rows is None else "%d rows" % rows
+    wanted = "every axis" if rows is None else counted(rows, "row")
     size = inner_size(metadata.value, header)
     start, stop = inspection.storage.size, inspection.whole.size
     if size is None:

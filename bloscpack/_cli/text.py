@@ -19,7 +19,7 @@ import os
 import sys
 
 from .. import log
-from ..log import printable
+from ..log import counted, printable
 from ..pretty import pretty_size
 from ..version import __version__
 from .console import console
@@ -223,7 +223,7 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
 
 def _size(nbytes: int) -> str:
     if nbytes < 1024 or console.exact:
-        return "%d bytes" % nbytes
+        return counted(nbytes, "byte")
     return "%s (%d bytes)" % (size_text(nbytes), nbytes)
 
 
@@ -268,8 +268,8 @@ def _codec_text(codec: str | None, level: int | None, filter_: str) -> str:
 
 def _shard(shard: JsonObject) -> str:
     states = {True: "with an index", False: "without an index", None: "index unknown"}
-    counts = shard["rows"], shard["slots"], states[shard["index"]]
-    return "%d rows in a chunk, %d slots, %s" % counts
+    rows, slots = counted(shard["rows"], "row"), counted(shard["slots"], "slot")
+    return "%s in a chunk, %s, %s" % (rows, slots, states[shard["index"]])
 
 
 def _axes(dims: Sequence[str | None]) -> str:
@@ -368,10 +368,10 @@ def _room(info: FileInfo) -> str:
     if info.offsets is None:
         return "none: there is no offset table"
     metadata = info.metadata_header
-    text = "for %d more chunks" % info.offsets.free
+    text = "for " + counted(info.offsets.free, "more chunk")
     if metadata is not None:
         free = metadata.max_meta_size - metadata.meta_comp_size
-        text += ", and %d more bytes of metadata" % free
+        text += ", and %s of metadata" % counted(free, "more byte")
     if not info.offsets.plausible:
         text += "; the offsets are wrong: see 'blpk verify'"
     return text
@@ -408,5 +408,5 @@ def short(described: JsonObject) -> str:
     if described["kind"] == "array":
         return "%s %s" % (array_text({"order": "C", **described}), form)
     if described["kind"] == "table":
-        return "table (%s) of %d rows" % (form, described["rows"])
+        return "table (%s) of %s" % (form, counted(described["rows"], "row"))
     return "%s (%s)" % (described["kind"], form)

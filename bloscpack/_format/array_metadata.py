@@ -39,6 +39,7 @@ from ..exceptions import (
     Unsupported,
     UsageValueError,
 )
+from ..log import counted
 from ..serializers import CHUNKS, CONTAINER, GRID, SHARD, is_array, is_grid, is_text
 from .blosc_header import chunk_damage
 from .dtypes import Array, DType, decode_dtype, encode_dtype, refuse, shown
@@ -108,7 +109,7 @@ def grid_for(array: Array | Description, chunks: object) -> Grid:
     if len(chunk) != len(shape) or 0 in chunk or not chunk:
         raise UsageValueError(
             "chunks: expected a number of rows, or the lengths of a chunk along the "
-            "'%d' axes of the array, found %.200r" % (len(shape), chunks)
+            "%s of the array, found %.200r" % (counted(len(shape), "axis"), chunks)
         )
     chunk = chunk[:1] + tuple(
         max(1, min(pair)) for pair in zip(chunk[1:], shape[1:], strict=True)
@@ -187,7 +188,7 @@ class Description:
             refuse(expected, (self.order, shape))
         chunk, whole = metadata.get(CHUNKS), metadata.get(SHARD)
         if not are_lengths(chunk, 1) or len(chunk) != ndim:
-            refuse("'chunks' of %d lengths in the metadata" % ndim, chunk)
+            refuse("'chunks' of %s in the metadata" % counted(ndim, "length"), chunk)
         size = math.prod(chunk) * self.dtype.itemsize
         if not 0 < size <= MAX_BUFFERSIZE:
             refuse("chunks of 1 to '%d' bytes" % MAX_BUFFERSIZE, chunk)
@@ -198,7 +199,7 @@ class Description:
         if SHARD not in metadata:
             return
         if not are_lengths(whole, 1) or len(whole) != ndim:
-            refuse("a 'shard' of %d lengths in the metadata" % ndim, whole)
+            refuse("a 'shard' of %s in the metadata" % counted(ndim, "length"), whole)
         axes = list(zip(whole, chunk, shape, strict=True))
         if any(n % size or n < length for n, size, length in axes):
             refuse("a 'shard' of whole chunks that has shape %s" % (shape,), whole)

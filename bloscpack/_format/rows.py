@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from ..log import counted
+
 Range = tuple[int, int]
 Rows = list[Range]
 
@@ -109,5 +111,5 @@ def text_of(rows: Rows, most: int = 8) -> str:
         for start, stop in rows[:most]
     ]
     if len(rows) > most:
-        parts.append("and %d more ranges" % (len(rows) - most))
+        parts.append("and " + counted(len(rows) - most, "more range"))
     return "row%s %s" % ("s" * (count(rows) != 1), ", ".join(parts))

@@ -40,6 +40,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
+from ..log import counted
 from ..serializers import check_names, encode_document, json_in_lines
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
@@ -571,7 +572,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     stored = _decode_storage(document)
     chunk, per_shard, dtype = stored["chunk"], stored["per_shard"], stored["dtype"]
     if len(chunk) != len(shape):
-        refuse("chunks and shards of '%d' axes" % len(shape), [*chunk])
+        refuse("chunks and shards of " + counted(len(shape), "axis"), [*chunk])
     nbytes = math.prod([n or 1 for n in shape]) * dtype.itemsize
     if nbytes > MAX_NBYTES:
         refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
@@ -584,7 +585,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         or len(names) != len(shape)
         or not {type(name) for name in names} <= {str, type(None)}
     ):
-        refuse("'dimension_names' for %d axes" % len(shape), names)
+        refuse("'dimension_names' for " + counted(len(shape), "axis"), names)
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):
         refuse("'attributes' to be an object in JSON", attributes)

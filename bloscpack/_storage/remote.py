@@ -24,6 +24,7 @@ from ..args import AnyLimits, effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAX_DOCUMENT
 from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
+from ..log import counted
 from .base import Storage, StorageFile, naming_errors
 from .file_systems import IgnoresRanges, Location
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
@@ -179,7 +180,9 @@ class RemoteStorage(Storage):
                 break
             await asyncio.sleep(delay)
             delay *= 2
-        raise self._location.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
+        raise self._location.error(
+            errno.EIO, "%s (tried %s)" % (text, counted(attempt, "time"))
+        )
 
     async def _read_whole(self) -> tuple[int, bytes]:
         """Copy the file to a spool, in memory or in a temporary file."""

@@ -19,6 +19,7 @@ import numpy
 from .._format.dtypes import Array, DType
 from .._storage.base import naming_errors
 from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from ..log import counted
 from .header import ATTRIBUTE_NAME, MAX_NAME, attribute_dtype, name_of
 from .tree import ATTRIBUTES, LEGACY, Tree, locked_folder
 
@@ -160,10 +161,9 @@ def decode(data: bytes) -> Attributes:
             attribute = Attribute(text, int(count), value)
             expected = attribute.nmemb * attribute.dtype.itemsize
             if expected != len(value):
-                raise DamageError(
-                    "%d items of type '%s' have %d bytes, found %d"
-                    % (attribute.nmemb, text, expected, len(value))
-                )
+                items, nbytes = counted(int(count), "item"), counted(expected, "byte")
+                told = items, text, nbytes, len(value)
+                raise DamageError("expected %s of type '%s' in %s, found %d" % told)
         except DamageError as error:
             number = data.count(b"\n", 0, line.start()) + 1
             raise DamageError("line %d: %s" % (number, error)) from error

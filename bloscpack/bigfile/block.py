@@ -34,6 +34,7 @@ from .._format.rows import Rows, common, text_of, union, without
 from .._storage.local import FileRange
 from ..defaults import available_cpus
 from ..exceptions import DamageError, StorageError, UsageValueError
+from ..log import counted
 from .header import (
     FILE_NAME,
     PIECE_NBYTES,
@@ -175,10 +176,9 @@ class Block:
             if found < needed:
                 there, row = max(found // row_nbytes, part.start), part.row - part.start
                 rows = text_of([(row + there, row + part.stop)])
-                file = FILE_NAME % part.number, found, needed
+                file = FILE_NAME % part.number, counted(found, "byte"), needed
                 raise DamageError(
-                    "%s missing: data file %s has %d bytes, %d are needed"
-                    % (rows, *file),
+                    "%s missing: data file %s has %s, %d are needed" % (rows, *file),
                     filename=self.path(part.number),
                 )
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy
 
-from .._check.findings import Finding, Pair, Report, counted, failure_kind
+from .._check.findings import Finding, Pair, Report, failure_kind
 from .._engine.threads import ordered
 from .._format.rows import Rows, common, text_of, union, without
 from .._types import Path
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
+from ..log import counted
 from .attributes import AttributeSet
 from .block import Block, byte_sum
 from .file import File, Progress
@@ -176,16 +177,16 @@ def _check_block(
         missing: Rows = []
         if found < expected:
             missing = [(first + found // row_nbytes, stop)]
-            text = "the file has %d bytes, expected %d" % (found, expected)
+            text = "the file has %s, expected %d" % (counted(found, "byte"), expected)
             if not (found or os.path.exists(block.path(number))):
-                text = "there is no file, expected %d bytes" % expected
+                text = "there is no file, expected " + counted(expected, "byte")
             text = "%s missing: %s" % (text_of(missing), text)
             add("files", "short", text, rows=tuple(missing))
         checksum, fold = header.checksums[number], header.folds[number]
         if size and total != checksum:
             text = (
-                "the bytes add up to %d, the header says %d: %s have changed, or were "
-                "written twice or not counted"
+                "the bytes add up to %d, the header says %d: %s changed, written twice "
+                "or not counted"
             )
             text %= total, checksum, text_of([(first, stop)])
             add("files", "checksum", text, rows=rows)

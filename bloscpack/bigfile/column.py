@@ -22,6 +22,7 @@ from .._format.grid import Grid
 from .._format.rows import Rows
 from .._storage.base import Closing
 from ..exceptions import UsageTypeError, UsageValueError
+from ..log import counted
 from .attributes import AttributeSet
 from .block import Block
 from .header import Header, block_dtype, check_convertible
@@ -197,10 +198,7 @@ class Column(StoredRows, Closing):
         self._check_open()
         start, length = operator.index(start), operator.index(length)
         if not 0 <= start <= self.size or length < 0:
-            raise UsageValueError(
-                "can't read %d rows from row %d on: the block '%s' has %d rows"
-                % (length, start, self.name, self.size)
-            )
+            raise self._outside("read", length, start)
         stop = min(start + length, self.size)
         shape = (stop - start, *self._header.row_shape)
         if out is not None and out.shape != shape:
@@ -267,12 +265,15 @@ class Column(StoredRows, Closing):
         rows = self._as_rows(buf)
         start = operator.index(start)
         if not 0 <= start <= start + len(rows) <= self.size:
-            raise UsageValueError(
-                "%d rows from row %d on do not fit into the block '%s' of %d rows"
-                % (len(rows), start, self.name, self.size)
-            )
+            raise self._outside("write", len(rows), start)
         if len(rows):
             self._block.write(start, rows)
+
+    def _outside(self, verb: str, count: int, start: int) -> UsageValueError:
+        """Return the error for rows that the block does not have."""
+        rows, there = counted(count, "row"), counted(self.size, "row")
+        text = "can't %s %s from row %d on: the block '%s' has %s"
+        return UsageValueError(text % (verb, rows, start, self.name, there))
 
     def _as_rows(self, buf: ArrayLike) -> Array:
         """Return an array of the shape (rows, nmemb) that can be stored."""
@@ -284,7 +285,8 @@ class Column(StoredRows, Closing):
         if array.ndim <= 1 and nmemb and array.size % nmemb == 0:
             return array.reshape(-1, nmemb)
         raise UsageValueError(
-            "data of the shape %s are no rows of %d items" % (array.shape, nmemb)
+            "data of the shape %s are no rows of %s"
+            % (array.shape, counted(nmemb, "item"))
         )
 
     def __setitem__(self, index: Index, value: Any) -> None:
@@ -328,7 +330,8 @@ class Column(StoredRows, Closing):
         if not self.nmemb:
             raise UsageValueError("the block '%s' has no columns" % self.name)
         if size < 0 or nfile < 0 or (size and not nfile):
-            raise UsageValueError("%d rows can't be in %d files" % (size, nfile))
+            told = counted(size, "row"), counted(nfile, "file")
+            raise UsageValueError("%s can't be in %s" % told)
         self._block.append(rows, size, nfile)
 
     def flush(self) -> None:

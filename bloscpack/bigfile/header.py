@@ -29,6 +29,7 @@ import numpy
 from .._format.dtypes import DType
 from .._format.rows import Rows, union
 from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueError
+from ..log import counted
 
 # Maximum number of rows and of bytes: an offset can't express more.
 MAX_COUNT = 2**63 - 1
@@ -166,7 +167,8 @@ def decode(data: bytes) -> Header:
     name, nmemb, nfile = fields["DTYPE"], int(fields["NMEMB"]), int(fields["NFILE"])
     dtype = block_dtype(name)
     if nfile > len(files):
-        raise DamageError("NFILE is %d, found %d data files" % (nfile, len(files)))
+        found = counted(len(files), "data file")
+        raise DamageError("NFILE is %d, found %s" % (nfile, found))
     for number in range(nfile):
         if number not in files:
             raise DamageError("no line for data file " + FILE_NAME % number)
@@ -181,7 +183,8 @@ def decode(data: bytes) -> Header:
             % (MAX_ROW_NBYTES, nmemb, name)
         )
     if total * row_nbytes > MAX_COUNT or (total and not nmemb):
-        raise DamageError("%d rows of %d items are impossible" % (total, nmemb))
+        told = counted(total, "row"), counted(nmemb, "item")
+        raise DamageError("there can't be %s of %s" % told)
     if max(checksums, default=0) >= MODULUS:
         raise DamageError("a checksum has more than 32 bits")
     stored_name = name if name[0] in "<>" else ""
@@ -209,11 +212,12 @@ def new_header(row: DType, size: int, nfile: int | None) -> Header:
             raise UsageValueError("%s can't be %d" % (name, value))
     if size and not (nfile and nmemb):
         raise UsageValueError(
-            "%d rows need at least one file and one item per row, not %d and %d"
-            % (size, nfile, nmemb)
+            "%s: expected at least one file and one item per row, found %d and %d"
+            % (counted(size, "row"), nfile, nmemb)
         )
     if size * row.itemsize > MAX_COUNT:
-        raise UsageValueError("%d rows of %d items are too many" % (size, nmemb))
+        told = counted(size, "row"), counted(nmemb, "item")
+        raise UsageValueError("there can't be %s of %s" % told)
     return Header(block_dtype(name_of(row.base)), nmemb, split_rows(size, nfile))
 
 

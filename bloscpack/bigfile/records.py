@@ -12,6 +12,7 @@ from .._arrays.selection import is_names
 from .._arrays.stored import StoredRows
 from .._format.dtypes import Array, DType, Key
 from ..exceptions import UsageTypeError, UsageValueError
+from ..log import counted
 from .column import Column
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class Dataset(StoredRows):
         return (self.size,)
 
     def __repr__(self) -> str:
-        return "<Dataset of %d rows: %s>" % (self.size, ", ".join(self.column_names))
+        names = ", ".join(self.column_names)
+        return "<Dataset of %s: %s>" % (counted(self.size, "row"), names)
 
     def __getitem__(self, index: Any) -> Any:
         names, rows = _split(index)

@@ -30,6 +30,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
+from ..log import counted
 from .changed_blocks import changed_blocks
 from .folder import Joined, rows_removed
 from .items import (
@@ -270,7 +271,8 @@ class Array(StoredArray, ItemsNode):
         writer, layout = self._check_resizable(), self._layout
         if not -self.ndim <= operator.index(axis) < self.ndim:
             raise UsageValueError(
-                "axis %d is out of bounds for an array of %d axes" % (axis, self.ndim)
+                "axis %d is out of bounds for an array of %s"
+                % (axis, counted(self.ndim, "axis"))
             )
         axis %= self.ndim
         if axis == 0:

@@ -29,6 +29,7 @@ from .._storage.cursor import StorageCursor
 from .._storage.folder_store import LinkFound
 from ..constants import MAGIC, MAX_BUFFERSIZE
 from ..exceptions import FormatError, NotReadable, Unsupported
+from ..log import counted
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout
 from .layouts.shard_files import ShardFiles
@@ -526,7 +527,7 @@ class DatasetRecovery(findings.Record):
         return self.certain and not self.losses and not self.lost_attributes
 
     def __repr__(self) -> str:
-        saved = findings.counted(self.nsaved, "chunk")
+        saved = counted(self.nsaved, "chunk")
         complete = "" if self.complete else ", not complete"
         return "<DatasetRecovery: %s saved, %d lost%s>" % (saved, self.nlost, complete)
 

@@ -17,6 +17,7 @@ from .._engine.threads import ordered
 from .._format.dtypes import Array as Items
 from .._format.dtypes import Key, check_text, foreign_items
 from ..exceptions import UsageTypeError, UsageValueError
+from ..log import counted
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type, fitting_unit, metadata_of, native
 from .columns import check_different, dtype_of_rows, items_of_pandas, naming_column
@@ -157,7 +158,8 @@ def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
         number = operator.index(key)
         if not -count <= number < count:
             raise IndexError(
-                "row %d is out of bounds of a table of %d rows" % (number, count)
+                "row %d is out of bounds of a table of %s"
+                % (number, counted(count, "row"))
             )
         start = number % count
         return read_rows(columns, count, slice(start, start + 1))[0]
@@ -280,7 +282,7 @@ def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
         tail = shown_items(column[last.start : last.stop]) if last else []
         columns.append([*head, *["..."] * has_gap, *tail])
     if len(all_columns) > SHOWN_COLUMNS:
-        more = "(%d more columns)" % (len(all_columns) - SHOWN_COLUMNS)
+        more = "(%s)" % counted(len(all_columns) - SHOWN_COLUMNS, "more column")
         columns.append([more] + [""] * (len(columns[0]) - 1))
     widths = [max(map(len, cells)) for cells in columns]
     rows = zip(*columns, strict=True)

@@ -44,6 +44,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
+from ..log import counted
 from . import frames, layouts, opening
 from .array import Array
 from .commit_rules import (
@@ -1106,7 +1107,7 @@ def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
             elif kind == "table":
                 columns = found.open().columns
                 count = min((c.shape[0] for c in columns.values()), default=0)
-                about += ": %d rows of %s" % (count, ", ".join(columns))
+                about += ": %s of %s" % (counted(count, "row"), ", ".join(columns))
             elif layout == "zarr":
                 about = kind
         except (BloscpackError, OSError):

@@ -22,6 +22,7 @@ from .._format.zarr_metadata import MASK, decode_mask, with_mask
 from .._storage.paths import local_path
 from .._types import JsonObject, Path
 from ..exceptions import UsageTypeError, UsageValueError
+from ..log import counted
 from .columns import naming_column
 
 if TYPE_CHECKING:
@@ -80,10 +81,10 @@ def told_unequal(unequal: Mapping[str, Mapping[str, int]]) -> str:
         names = ["'%s' has %d" % item for item in [*short.items()][:MOST_NAMED]]
         more = len(short) - len(names)
         parts.append(
-            "along '%s', %s%s of the %d items of '%s'"
+            "along '%s', %s%s of the %s of '%s'"
             % (
                 *(dim, ", ".join(names), " and %d more have fewer" % more * (more > 0)),
-                *(lengths[longest], longest),
+                *(counted(lengths[longest], "item"), longest),
             )
         )
     told = "the arrays of the group have different lengths"
@@ -167,8 +168,8 @@ def _held(layout: type[ArrayLayout], dims: Any, ndim: int) -> Dims:
     names = [name for name in given if name is not None] if is_list else [None]
     if not all(isinstance(n, str) for n in names) or len({*names}) < len(names):
         raise UsageValueError(
-            "dims: expected %d different names of axes, or None for no name, found "
-            "%.200r" % (ndim, dims)
+            "dims: expected %s, different ones or None for no name, found %.200r"
+            % (counted(ndim, "name"), dims)
         )
     if names and not layout.has_dims:
         raise UsageValueError(

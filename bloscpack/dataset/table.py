@@ -20,6 +20,7 @@ from .._format.dtypes import DType, Key
 from .._format.names import NoSuchName
 from .._format.text import TEXT
 from .._types import Json, JsonObject
+from ..log import counted
 from . import frames
 from .array import Array
 from .arrow_arrays import metadata_of
@@ -172,8 +173,8 @@ class Table(StoredRows, ItemsNode):
         return super().closed or any(column.closed for column in known.values())
 
     def __repr__(self) -> str:
-        counts = len(self), len(self._columns)
-        title = "<%s: %d rows, %d columns>" % (self._title(), *counts)
+        counts = counted(len(self), "row"), counted(len(self._columns), "column")
+        title = "<%s: %s, %s>" % (self._title(), *counts)
         try:
             return "\n".join([title, *frames.shown_rows(self._columns, len(self))])
         except (exceptions.BloscpackError, OSError):  # closed or damaged

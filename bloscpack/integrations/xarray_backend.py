@@ -51,7 +51,7 @@ from ..dataset.opening import Options
 from ..dataset.xarray_data import UNLIMITED
 from ..dataset.xarray_values import time_coders
 from ..lazy_array import LazyArray, open_ndarray
-from ..log import notice
+from ..log import counted, notice
 
 Stored = dataset.Array | dataset.Table | dataset.Group
 Source = LazyArray | dataset.Array
@@ -285,7 +285,7 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
     dims = default_dims(lazy.ndim) if labels.dims is None else labels.dims
     if len(dims) != lazy.ndim:
         raise exceptions.UsageValueError(
-            "dims: expected %d names of axes, found %d" % (lazy.ndim, len(dims))
+            "dims: expected %s, found %d" % (counted(lazy.ndim, "name"), len(dims))
         )
     array = _variable(dims, lazy, labels.attrs, lazy.chunks)
     sizes = dict(zip(dims, lazy.shape, strict=True))

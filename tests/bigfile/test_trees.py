@@ -563,7 +563,7 @@ def test_lying_counts_take_no_memory(tree, tmp_path):
         (tmp_path / "tree/x/header").read_text().replace("NFILE: 1", "NFILE: 4000000")
     )
     (tmp_path / "tree/x/header").write_text(text)
-    with pytest.raises(FormatError, match="found 1 data files"):
+    with pytest.raises(FormatError, match="found 1 data file"):
         tree["x"]
     (finding,) = bigfile.verify(tree).findings
     assert "header" == finding.kind

@@ -339,7 +339,7 @@ def test_create_from_a_pipe(tmp_path):
     command = "bigfile", "create", "new", "y", "<i8"
     done = run_blpk(*command, input=data[:-1], cwd=tmp_path)
     assert 2 == done.returncode
-    assert b"7999 bytes are no rows of 8 bytes" in done.stderr
+    assert b"7999 bytes can't be rows of 8 bytes" in done.stderr
     assert ["x"] == bigfile.File(tmp_path / "new").blocks
 
 

@@ -68,7 +68,7 @@ def test_any_two_formats(run, a, b):
     os.rename(b, "old") if os.path.exists(b) else None
     code, said, errors = run("diff", "first-" + a, make("new-" + b, changed))
     assert (1, "") == (code, errors)
-    assert said.count("1 of 3000 items differ") == 2
+    assert said.count("1 of 3000 items differs") == 2
     assert ["[2000]", "250.0", "0.0"] in [line.split() for line in said.splitlines()]
     assert ["[5]", "b'x'", "b'yy'"] in [line.split() for line in said.splitlines()]
 
@@ -246,7 +246,7 @@ def test_items_of_every_type_are_shown(run, type_, kind):
     code, said, errors = run("diff", "a", "b")
     assert (1, "") == (code, errors)
     *_, differ, header, items = said.splitlines()
-    assert "1 of %d items differ" % len(DIFFERENT[type_][0]) in differ
+    assert "1 of %d item" % len(DIFFERENT[type_][0]) in differ
     assert ["index", "first", "second"] == header.split()
     assert ["[0]", *map(text_of, DIFFERENT[type_])] == items.split(maxsplit=2)
     (found,) = differences(run, "a", "b")["items"]
@@ -323,7 +323,7 @@ def test_a_file_and_its_plain_bytes(run):
         fp.write("x")
     code, said, _ = run("diff", "words.csv", "words.csv.blp")
     assert 1 == code
-    assert said.startswith("1 of 4000 items differ")
+    assert said.startswith("1 of 4000 items differs")
 
 
 # Chunks
@@ -337,7 +337,7 @@ def test_chunks_of_other_layouts(run, layout):
     dataset.create_array("b", numbers, layout=layout).close()
     assert (0, "", "") == run("diff", "a", "a")
     said = run("diff", "a", "b")[1]
-    assert said.startswith("1 of 50000 items differ\n")
+    assert said.startswith("1 of 50000 items differs\n")
 
 
 @pytest.mark.parametrize("make", ["blp", "zarr"])

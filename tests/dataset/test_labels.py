@@ -39,8 +39,8 @@ def test_names_of_axes(tmp_path, dims, names, in_file):
 @pytest.mark.parametrize(
     ("message", "dims"),
     [
-        ("expected 2 different names of axes", "x"),
-        ("expected 2 different names of axes", ["x", "y", "z"]),
+        ("expected 2 names, different ones", "x"),
+        ("expected 2 names, different ones", ["x", "y", "z"]),
         ("or None for no name, found", ["x", "x"]),
         ("or None for no name, found", ["x", 1]),
         ("or None for no name, found 5", 5),
@@ -92,7 +92,7 @@ def test_names_of_axes_of_columns(tmp_path):
     ("message", "dims"),
     [
         ("one name for the rows of all", {"time": ["t"], "wind": ["r", "x"]}),
-        ("'wind': dims: expected 2 different names", {"wind": ["x"]}),
+        ("'wind': dims: expected 2 names, different ones", {"wind": ["x"]}),
         ("by the names of columns", {"other": ["x"]}),
         ("by the names of columns", ["x"]),
     ],

@@ -141,7 +141,7 @@ DAMAGED = {
     "'chunk_shape' to be": grid(0, 2),
     "at most": document(shape=[2**62, 2]),
     "'fill_value' to be": document(fill_value="x"),
-    "of '1' axes": document(shape=[5]),
+    "of 1 axis": document(shape=[5]),
     "for 2 axes": document(dimension_names=["x"]),
     "'dimension_names'": document(dimension_names=["x", {}]),
     "'attributes' to be": document(attributes=[]),

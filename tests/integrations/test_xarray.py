@@ -265,7 +265,7 @@ def test_arguments_replace_labels(path):
     options = {"engine": "bloscpack", "name": "t"}
     with xr.open_dataset(path, dims=["a", "b", "c"], **options) as dataset:
         assert ("a", "b", "c") == dataset["t"].dims
-    with pytest.raises(bp.UsageError, match="expected 3 names of axes, found 1"):
+    with pytest.raises(bp.UsageError, match="expected 3 names, found 1"):
         xr.open_dataset(path, dims=["a"], **options)
 
 

@@ -158,7 +158,7 @@ def test_wrong_arguments():
     packed("a.blp")
     with pytest.raises(bp.UsageError, match="2 or 3, not 4"):
         bp.references("a.blp", zarr_format=4)
-    with pytest.raises(bp.UsageError, match="2 names were given for the 3 axes"):
+    with pytest.raises(bp.UsageError, match="dims: expected 3 names, found 2"):
         bp.references("a.blp", dims=["x", "y"])
 
 

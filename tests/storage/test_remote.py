@@ -263,7 +263,7 @@ def test_errors_of_the_server_are_repeated(web, number):
 def test_errors_of_the_server_are_not_repeated_for_ever(web, monkeypatch):
     monkeypatch.setattr(remote, "RETRY_SECONDS", 0)
     web.always = servers.status(503)
-    with pytest.raises(bp.StorageError, match="tried 1 times"):
+    with pytest.raises(bp.StorageError, match="tried 1 time\\)"):
         RemoteStorage(web.url)
 
 

@@ -21,7 +21,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy
 
-from ..._check.findings import counted
 from ..._format.dtypes import Array, DType
 from ..._storage.base import read_up_to
 from ..._storage.stream import seekable_with_size
@@ -30,7 +29,7 @@ from ...bigfile import Column, File, copy, verify
 from ...bigfile.attributes import FORMATS, humane
 from ...bigfile.header import MODULUS, folded, new_header
 from ...exceptions import StorageError
-from ...log import encodable, printable, verbose
+from ...log import counted, encodable, printable, verbose
 from ..args import add_options
 from ..console import STREAM, console
 from ..exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
@@ -216,7 +215,9 @@ def _create(args: Namespace) -> None:
         _check_no_file_of(tree._tree.folder(tree._full(name)), fp)
         row_nbytes = max(1, row.itemsize)
         if nbytes % row_nbytes:
-            raise WrongUsage("%d bytes are no rows of %d bytes" % (nbytes, row_nbytes))
+            raise WrongUsage(
+                "%s can't be rows of %d bytes" % (counted(nbytes, "byte"), row_nbytes)
+            )
         header = new_header(row, nbytes // row_nbytes, nfile)
 
         def fill(column: Column) -> None:

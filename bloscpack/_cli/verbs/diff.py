@@ -24,7 +24,7 @@ from ...constants import EXTENSION
 from ...dataset.conversion.comparison import Comparison, Items
 from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
-from ...log import printable
+from ...log import counted, printable
 from .. import exit_codes
 from ..args import READING, READING_PROPERTIES, reading_options
 from ..console import STREAM, console, warn_of_rest_in, warn_of_unread
@@ -161,7 +161,8 @@ def _lines(result: Comparison, a: Opened, b: Opened) -> Iterator[str]:
         if not items.differing:
             continue
         where = items.name + ": " if items.name else ""
-        yield "%s%d of %d items differ" % (where, items.differing, items.total)
+        total, s = counted(items.total, "item"), "s" * (items.differing == 1)
+        yield "%s%d of %s differ%s" % (where, items.differing, total, s)
         rows = [("index", "first", "second")]
         for index, left, right in items.first:
             if left.dtype.kind in "fc" and right.dtype.kind in "fc":  # all digits

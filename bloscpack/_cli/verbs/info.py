@@ -10,11 +10,11 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ..._check.findings import ERROR, counted
+from ..._check.findings import ERROR
 from ..._storage.paths import shown_name
 from ..._types import JsonObject, Seekable
 from ...constants import MAGIC
-from ...log import printable
+from ...log import counted, printable
 from ..console import check_exists, console, plain_name, shown_input
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
 from ..named import Named, NamedFile, code_of, named, named_any, packed_files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...describe import ratio_of
-from ...log import printable
+from ...log import counted, printable
 from ..console import console
 from ..exit_codes import for_each_file
 from ..named import named_any, packed_files
@@ -93,5 +93,5 @@ def _total(entries: list[JsonObject]) -> tuple[str, ...]:
     nchunks = str(sum(description.get("nchunks", 0) for description in entries))
     narrays = sum({"kind", "codec"} <= description.keys() for description in entries)
     counts = {"file": len(entries) - narrays, "array": narrays}
-    words = ["%d %s%s" % (n, what, "s" * (n > 1)) for what, n in counts.items() if n]
+    words = [counted(n, what) for what, n in counts.items() if n]
     return *sizes, ratio, "", nchunks, "", "", "total of " + " and ".join(words)

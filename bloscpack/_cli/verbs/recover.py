@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import log
-from ..._check.findings import ANOTHER, ERROR, TRAILING, counted
+from ..._check.findings import ANOTHER, ERROR, TRAILING
 from ..._storage.paths import shown_name
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetRecovery
-from ...log import printable
+from ...log import counted, printable
 from ...recover import ArchiveRecovery, Recovery
 from ..args import number_of
 from ..console import console, descriptor_of, shown_input
@@ -159,6 +159,6 @@ def _uncertain(recovery: Recovery | DatasetRecovery) -> str:
         text = "all that was saved is in its place; "
         text += "the length of the lost end is not certain"
     doubts = [*dict.fromkeys(recovery.doubts)]
-    more = "; and %d more reasons" % (len(doubts) - DOUBTS_SHOWN)
+    more = "; and " + counted(len(doubts) - DOUBTS_SHOWN, "more reason")
     shown = "; ".join(doubts[:DOUBTS_SHOWN]) + more * (len(doubts) > DOUBTS_SHOWN)
     return printable("%s: %s" % (text, shown) if doubts else text)

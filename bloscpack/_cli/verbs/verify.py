@@ -12,13 +12,12 @@ from ..._check.findings import (
     UNREADABLE,
     Finding,
     Report,
-    counted,
     plain_position,
 )
 from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
-from ...log import printable
+from ...log import counted, printable
 from .. import exit_codes
 from ..console import console, plain_name, shown_input
 from ..named import named_any, packed_files
@@ -122,7 +121,8 @@ def counts(report: Report | DatasetReport, state: str) -> str:
     nblocks = getattr(report, "nblocks", None)
     if nblocks is not None:  # of a BigFile tree
         files = counted(getattr(report, "nfiles", 0), "data file")
-        return "%s, %s, %s bytes" % (counted(nblocks, "block"), files, report.nbytes)
+        nbytes = counted(report.nbytes or 0, "byte")
+        return "%s, %s, %s" % (counted(nblocks, "block"), files, nbytes)
     damaged = state == DAMAGED
     chunks, nbytes = counted(report.nchunks, "chunk"), size_text(report.nbytes_intact)
     if isinstance(report, DatasetReport):

@@ -31,7 +31,7 @@ from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ..._format.dtypes import Array, DType
 from ..._format.text import TEXT, item_nbytes
 from ...exceptions import DoesNotFit, NotReadable, UsageTypeError
-from ...log import printable
+from ...log import counted, printable
 from ..arrow_arrays import decoded
 from ..columns import MASK_OF, naming_column
 from ..items import ENDS_IN_ZERO, converted
@@ -446,7 +446,8 @@ class _File:
         if kind in "USO":
             if dtype != TEXT:
                 most = dtype.itemsize // (4 if kind == "U" else 1)
-                expected = "expected text of at most %d characters, found" % most
+                expected = "expected text of at most %s, found"
+                expected %= counted(most, "character")
                 _check(lengths_of(values, kind) <= most, values, expected)
                 is_cut = numbers_of(compute.ends_with(values, "\0"))
                 _check(~is_cut, values, ENDS_IN_ZERO + ":")

@@ -35,6 +35,7 @@ from ..._format.text import TEXT, empty_item
 from ..._storage.local import begins_with
 from ..._types import JsonObject
 from ...exceptions import DamageError, DoesNotFit, UsageTypeError, UsageValueError
+from ...log import counted
 from ...serializers import parse_json
 from ..arrow_arrays import (
     ARROW,
@@ -992,8 +993,8 @@ def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
     for value in values:
         if len(value) > most:
             raise UsageValueError(
-                "column '%s': expected text of at most %d characters, found %.100r"
-                % (name, most, value)
+                "column '%s': expected text of at most %s, found %.100r"
+                % (name, counted(most, "character"), value)
             )
         if value[-1:] in ("\0", b"\0"):
             kept = "CSV, HDF5, Parquet and Zarr keep text, and "

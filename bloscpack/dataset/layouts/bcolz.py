@@ -37,6 +37,7 @@ from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
+from ...log import counted
 from ...serializers import encode_document
 from ..folder import Folder, check_member_name
 from .array_files import allocate_checked, description_check
@@ -267,7 +268,8 @@ class BcolzArray(BcolzNode, ArrayLayout):
         if not 0 < row <= MAX_BUFFERSIZE or nbytes > MAX_NBYTES:
             refuse(
                 "rows of 1 to %d bytes, in at most %d" % (MAX_BUFFERSIZE, MAX_NBYTES),
-                "shape %s with items of %d bytes" % (shape, self.dtype.itemsize),
+                "shape %s with items of %s"
+                % (shape, counted(self.dtype.itemsize, "byte")),
             )
         most, rows = MAX_BUFFERSIZE // row, self.storage.get("chunklen")
         if not is_whole(rows, 1, most):
@@ -304,8 +306,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         if not new.shape or not 0 < row <= MAX_BUFFERSIZE:
             raise UsageValueError(
                 "the layout '%s' holds rows of 1 to %d bytes, not an array of shape "
-                "%s with items of %d bytes"
-                % (cls.name, MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
+                "%s and dtype '%s'" % (cls.name, MAX_BUFFERSIZE, new.shape, new.dtype)
             )
         return Grid.of_rows(new.shape, new_grid(new, row, cls.name).chunk[0])
 

@@ -22,6 +22,7 @@ from ..._format.grid import Grid, Shape, cut
 from ..._format.text import item_nbytes
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import UsageValueError
+from ...log import counted
 
 if TYPE_CHECKING:
     from .base import NewArray
@@ -120,8 +121,8 @@ def _rows_of(wanted: int | Shape | None, shape: Shape, name: str) -> int | Shape
         return wanted
     if len(wanted) != len(shape) or min(wanted, default=1) < 1:
         raise UsageValueError(
-            "%s: expected a positive length for each of the '%d' axes, found %s"
-            % (name, len(shape), wanted)
+            "%s: expected %s, found %s"
+            % (name, counted(len(shape), "positive length"), wanted)
         )
     is_rows = wanted[1:] == tuple(max(1, n) for n in shape[1:])
     return next(iter(wanted), None) if is_rows else wanted

@@ -65,6 +65,7 @@ from ...exceptions import (
     UsageTypeError,
     UsageValueError,
 )
+from ...log import counted
 from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import FileNames, allocate_checked, description_check
@@ -234,7 +235,8 @@ def decode_storage(stored: JsonObject, identity: Json) -> Storage:
     if not is_whole(rows, 1, MAX_BUFFERSIZE):
         refuse("'chunklen' to be a number of rows", rows)
     if not is_whole(file_rows, 1) or file_rows % rows:
-        refuse("'superchunklen' to be a multiple of %d rows" % rows, file_rows)
+        expected = "'superchunklen' to be a multiple of " + counted(rows, "row")
+        refuse(expected, file_rows)
     grid = Grid.of_rows((0, *inner), rows, file_rows // rows)
     largest = rows * math.prod(inner) * max(sizes)
     if largest > MAX_BUFFERSIZE or grid.slots > MAX_BUFFERSIZE:
@@ -273,8 +275,8 @@ def new_storage(new: NewArray) -> Storage:
         is_read = bool(leaves) and _fits_numpy(leaves, new.shape)
     if not is_read:
         raise UsageTypeError(
-            "the layout 'superchunk' can't hold items of dtype '%s' on %d axes"
-            % (dtype, len(new.shape))
+            "the layout 'superchunk' can't hold items of dtype '%s' on %s"
+            % (dtype, counted(len(new.shape), "axis"))
         )
     fill: Array = numpy.zeros((), dtype)
     if new.fill_value is not None:
