@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -21,10 +22,14 @@ from .._format.committed import DOCUMENTS, Root, decode_members, decode_pending
 from .._format.identity import (
     CONSOLIDATED,
     as_member,
+    belongs_to,
+    is_copy,
     is_copy_of,
     is_of_other,
     is_outdated,
+    says_committed,
     says_same,
+    stated_identity,
 )
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON, encode_copied
@@ -415,12 +420,40 @@ class Tree:
 
         Other documents stay: another program may have written one since the change.
         """
-        name, copy = "%s/%s" % (path, ZARR_JSON), (self.state.members or {}).get(path)
-        with suppress(FileNotFoundError, FormatError):  # `recover` writes a lost one
+        own, copy = self._own(path)[1], (self.state.members or {}).get(path)
+        return is_outdated(own, copy, is_replaced=True) and is_of_other(own, copy)
+
+    def belongs(self, path: str, content: bytes, own: Json) -> bool:
+        """Return whether the dataset commits a member, which has an own document.
+
+        Another program may have taken the identity out of the document of a dataset
+        that somebody has put in the place of the member, and that commits what is in
+        it: then the documents there are copies, and none is one of a member here.
+        """
+        known, members = self.state, self.state.members or {}
+        if not belongs_to(content, own, members.get(path)):
+            return False
+        if known.pending or self.store.is_remote:
+            return True
+        around = path.rpartition("/")[0]
+        if stated_identity(own):
+            is_moved = is_of_other(own, members.get(path)) and around in members
+            outer = self._own(around) if is_moved else (b"", None)
+            return not outer[0] or self.belongs(around, *outer)
+        entries = self.store.entries(path)
+        folders = ["%s/%s" % (path, n) for n, kind in entries if kind == stat.S_IFDIR]
+        found = {folder: self._own(folder) for folder in folders}
+        copies = {p: found[p][1] for p in found if is_copy(*found[p])}
+        is_here = (not is_of_other(copies[p], members.get(p)) for p in copies)
+        return not copies or any(is_here)
+
+    def _own(self, path: str) -> Document:
+        """Return the own document of a member as it is now; an empty one without it."""
+        name = "%s/%s" % (path, ZARR_JSON)
+        with suppress(FileNotFoundError, NotADirectoryError, FormatError):
             content = self.store.read(name, MAX_DOCUMENT)[0]
-            own = decode_json(content, self.store.path(name))
-            return is_of_other(own, copy) and is_outdated(own, copy, is_replaced=True)
-        return False
+            return content, decode_json(content, self.store.path(name))
+        return b"", None
 
     def compare_again(self) -> None:
         """Compare the own documents of all members again: a commit was interrupted."""
@@ -462,7 +495,9 @@ class Tree:
                     is_copied = self._compare(path, content, value, identity)
                     if not is_copied and isinstance(value, dict):
                         is_old = known.outdates(path, value)
-                        new = as_member(content, value, own, is_old=is_old)
+                        new = content
+                        if self.belongs(path, content, value):
+                            new = as_member(content, value, own, is_old=is_old)
                         replaced[path] = new
                         self._compared[path] = identity, (taken := Root(new).document)
                         if is_old:
@@ -471,6 +506,10 @@ class Tree:
                                 log.notice(OUTDATED % store.path(name))
             if self.is_stale(path):
                 stale[name] = known.root.in_own_file(path, own)
+        if stale:  # a dataset in the place of a member has other documents in it
+            now = {**members, **{p: Root(new).document for p, new in replaced.items()}}
+            outer = {p for p in now if not says_committed(now[p])}
+            stale = {n: stale[n] for n in stale if outer.isdisjoint(folders_of(n)[2:])}
         return replaced, stale
 
     def take_paths(self, paths: Iterable[str]) -> None:

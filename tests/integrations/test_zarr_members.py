@@ -238,3 +238,70 @@ def test_the_next_change_copies_what_zarr_python_has_changed(tmp_path):
             assert expected == opened[name.rpartition("/")[2]].values.tolist()
     assert [2, 7] == in_zarr(path, "tab/h")[:].tolist()
     assert [] == [f for f in verify(path).findings if f.severity == "error"]
+
+
+def new_dataset(kind, path, values, inside):
+    """Create a dataset of a kind, which has the values in an array `inside`."""
+    if kind == "array":
+        dataset.create_array(path, values).close()
+    elif kind == "table":
+        dataset.create_table(path, {inside: values}).close()
+    else:
+        with dataset.create_group(path) as group:
+            group.create_array(inside, values)
+            if kind == "group that commits its members":
+                with group.change():
+                    pass
+
+
+@pytest.mark.parametrize("inside", ["x", "y"])
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize(
+    "kind", ["array", "table", "group", "group that commits its members"]
+)
+def test_a_dataset_that_was_moved_into_the_place_of_a_member(
+    kind, writes, inside, tmp_path
+):
+    """It commits itself, also when another program has written its document.
+
+    No change of the group writes documents of the old member into it.
+    """
+    zarr = pytest.importorskip("zarr")
+    path, member = tmp_path / "g", tmp_path / "g" / "m"
+
+    def check(node):
+        assert ({"b": 2} if writes else {}) == dict(node.attrs)
+        items = node if kind in ("array", "table") else node[inside]
+        found = items[:][inside] if kind == "table" else items[:]
+        assert [1, 2, 3] == found.tolist()
+
+    dataset.create_group(path).close()
+    new_dataset(kind, member, [9], "x")
+    with dataset.open(path, "r+") as group:
+        group.create_array("other", [1])
+        with group.change():
+            pass
+    new_dataset(kind, tmp_path / "new", [1, 2, 3], inside)
+    shutil.rmtree(member)
+    shutil.move(tmp_path / "new", member)
+    if writes:
+        node = zarr.open(member, mode="r+")
+        node.attrs.update(b=2)
+    for _ in range(2):
+        check(dataset.open(path)["m"])
+        check(dataset.open(member))
+        if kind == "group that commits its members":
+            assert [1, 2, 3] == dataset.open(member / inside)[:].tolist()
+        with dataset.open(path, "r+") as group:
+            group["other"].append([2])
+            check(group["m"])
+        assert [] == [f for f in verify(path).findings if f.severity == "error"]
+    assert [1, 2, 3] == zarr.open(member, mode="r", use_consolidated=False)[
+        ... if kind == "array" else inside
+    ][...].tolist()
+    with dataset.open(path, "r+") as group:
+        group["m"].attrs["b"] = 2
+    writes = True
+    check(dataset.open(path)["m"])
+    shutil.move(member, tmp_path / "out")
+    check(dataset.open(tmp_path / "out"))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._format.committed import STAGING
 from ..._format.identity import (
-    belongs_to,
     read_identity,
     says_committed,
     stated_identity,
@@ -26,12 +25,12 @@ from ..._format.names import is_safe_name
 from ..._format.other_formats import name_folder
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.folder_store import NoFileFound, StaleDataset
-from ..._types import Json
 from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..folder import Folder, is_member_name
 
 if TYPE_CHECKING:
+    from ..._commit.tree import Tree
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
 
@@ -272,7 +271,7 @@ def _member(folder: Folder, name: str, **options: bool) -> Found | None:
     members = folder.tree.state.members
     copy = None if members is None else members.get(folder.full(name))
     inner = folder.child(name)
-    if copy is not None and _belongs_to(inner, copy):
+    if copy is not None and _belongs_to(inner, folder.tree, folder.full(name)):
         try:
             kind = load("zarr.detect")(inner)
         except NoFileFound:
@@ -505,7 +504,7 @@ def _united_around(
     known = outer.tree.state
     if known.pending.get("%s/%s" % (path, ZARR_JSON), "") is None:
         raise FileNotFoundError(errno.ENOENT, NO_MEMBER, folder.path())
-    if not (has_copy and _belongs_to(folder, (known.members or {})[path])):
+    if not (has_copy and _belongs_to(folder, outer.tree, path)):
         return None
     united = _united_around(outer, False, is_silent=_stated_commit(outer)[1])
     if united is not None:  # since then
@@ -515,11 +514,11 @@ def _united_around(
     return Found(outer, *(find(outer) or ("zarr", "group"))), path
 
 
-def _belongs_to(folder: Folder, copy: Json) -> bool:
+def _belongs_to(folder: Folder, tree: Tree, path: str) -> bool:
     """Return whether a group commits the member in a folder, of which it has a copy."""
     with suppress(FormatError, OSError):
-        return belongs_to(*folder.read_document(ZARR_JSON), copy)
-    return says_committed(copy)
+        return tree.belongs(path, *folder.read_document(ZARR_JSON))
+    return says_committed((tree.state.members or {}).get(path))
 
 
 def _uniting(
