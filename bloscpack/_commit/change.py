@@ -119,6 +119,10 @@ class Change:
     disturbed
         The folders of arrays of which the change has replaced or removed items: no more
         of their files get their names at once.
+    outdated
+        The documents that have copies for readers of a member alone, which are older
+        after the change: its list has them, without files, so that the next writer
+        replaces them if this one dies.
     tree
         What has the documents before the change, and takes over those after it; None
         for a new dataset.
@@ -153,6 +157,7 @@ class Change:
         self.token = os.urandom(8).hex()
         self.new_folders: set[str] = set()
         self.disturbed: set[str] = set()
+        self.outdated: list[str] = []
         # By folder: the names that it has staged inside.
         self._staged: dict[str, set[str]] = {}
         # The folders whose files the change replaces, and those that are gone after it.
@@ -417,7 +422,8 @@ class Change:
             token = tree.state.root.epoch.partition(" token=")[2]
         if members or token or texts is not None:
             root = root.changed(members, token)
-        new = root.with_files(files) if files else root
+        listed = {**{name: self._staged_name() for name in self.outdated}, **files}
+        new = root.with_files(listed) if listed else root
         self.is_committing = True
         if files:
             self._stage_all()
@@ -430,7 +436,7 @@ class Change:
         late = {n: copies.pop(n) for n in [*copies] if files and self._is_replaced(n)}
         for name, content in copies.items():
             self._copy(name, content)
-        if files:
+        if listed:
             version = self._complete(files, root.content, late)
         if tree is not None:
             values = {path: new and Root(new).document for path, new in members.items()}
@@ -455,7 +461,7 @@ class Change:
                 "%s/%s" % (path, ZARR_JSON): root.in_own_file(path, member)
                 for path, member in (known.members or {}).items()
                 if any(is_within(name, path) for name in known.pending)
-                and self.tree.has_older_identity(path)
+                and self.tree.has_older_document(path)
             }
             version = self._complete(files, root.content, copies)
             self.tree.committed(self.document, root, {}, version)

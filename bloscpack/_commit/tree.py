@@ -415,13 +415,17 @@ class Tree:
         self._compared.pop(path, None)
         return False
 
-    def has_older_identity(self, path: str) -> bool:
-        """Return whether the own document of a member is of one that it has replaced.
+    def has_older_document(self, path: str) -> bool:
+        """Return whether the own document of a member is from before an open change.
 
-        Other documents stay: another program may have written one since the change.
+        It is of one that the member has replaced, or the same but for copies in it.
+        Others stay: another program may have written one since the change.
         """
-        own, copy = self._own(path)[1], (self.state.members or {}).get(path)
-        return is_outdated(own, copy, is_replaced=True) and is_of_other(own, copy)
+        own, copy = self._own(path)[1], (self.state.members or {})[path]
+        if is_of_other(own, copy):
+            return is_outdated(own, copy, is_replaced=True)
+        has_copies = bool(stated_identity(own)) and CONSOLIDATED in own
+        return has_copies and says_same(own, copy)
 
     def belongs(self, path: str, content: bytes, own: Json) -> bool:
         """Return whether the dataset commits a member, which has an own document.

@@ -145,6 +145,13 @@ def zarr_group(path):
         opened.create_table("in/t", {"x": np.arange(5)})
 
 
+def inner_united(path):
+    """Write a group, and let the document of one in it commit its members."""
+    zarr_group(path)
+    with dataset.open_group(path, "r+") as opened, opened["in"].change():
+        pass
+
+
 def united(path):
     """Write a group whose document commits its members, of which each has two files."""
     with dataset.create_group(path, attrs={"a": 1}) as opened:
@@ -470,6 +477,7 @@ OPERATIONS = {
         change(GROUP_CHANGES["replace"]),
     ),
     "zarr_group: unite": (zarr_group, change(unite)),
+    "inner_united: unite": (inner_united, change(unite)),
     **{
         "%s: append to memory" % make.__name__: (
             make,
@@ -506,7 +514,10 @@ OPERATIONS = {
 
 # What can be written in each place: only Zarr in a store of objects, and nothing moves
 # in one step there.
-OF_ZARR = (zarr_array, grid_array, sparse_array, zarr_table, zarr_group, united)
+OF_ZARR = (
+    *(zarr_array, grid_array, sparse_array, zarr_table),
+    *(zarr_group, inner_united, united),
+)
 # What has the kinds of changes of `superchunk`, `zarr_table` and `zarr_group`.
 SIMILAR = (superchunk_leaves, superchunk_table, group)
 CASES = [

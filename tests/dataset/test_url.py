@@ -726,6 +726,40 @@ def test_a_writer_goes_on_when_the_store_does(new, change):
     assert 1 < count < 99
 
 
+@pytest.mark.parametrize("is_joint", [True, False])
+@pytest.mark.parametrize("copied", [True, False])
+def test_readers_of_an_inner_group_after_a_first_change_that_was_interrupted(
+    new, copied, is_joint
+):
+    """The copies in its document, of whatever program, have counted for them before."""
+    store = fsspec.filesystem("memory")
+    for count in range(99):
+        with dataset.create_group(new, mode="w") as group:
+            group["in/a"] = [0, 1]
+            with nullcontext() if copied else group["in"].change():
+                pass
+        if copied:
+            inner, array = (
+                json.loads(store.cat("/new/a/in%s/zarr.json" % n)) for n in ("", "/a")
+            )
+            inner["consolidated_metadata"] = {"metadata": {"a": array}}
+            store.pipe_file("/new/a/in/zarr.json", json.dumps(inner).encode())
+        FailingFileSystem.left = count
+        group = dataset.open_group(new.replace("memory", "failing"), "r+")
+        with suppress(StorageError), group, group.change():
+            pass
+        group = dataset.open_group(new, "r+")
+        with group, group.change() if is_joint else nullcontext():
+            group["in/a"].append([7])
+            group["in/b"] = [8]
+        inner = dataset.open(new + "/in")
+        assert [[0, 1, 7], [8]] == [inner[name][:].tolist() for name in ("a", "b")]
+        assert [] == [name for name in store.find("/new") if ".bloscpack" in name]
+        if FailingFileSystem.left >= 0:
+            break
+    assert 3 < count < 99
+
+
 def test_interrupted_creation(new):
     """A dataset is there when it is complete; the next program tidies up."""
     failing = new.replace("memory", "failing")

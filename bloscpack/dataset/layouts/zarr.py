@@ -855,6 +855,8 @@ def unite(
                 # If the rest is never written, readers use no copies of columns.
                 content = encode_node(document, node.identity)
                 change.write(full + "/" + ZARR_JSON, content)
+            elif inner.is_remote and inner.read_object(ZARR_JSON).get(CONSOLIDATED):
+                change.outdated.append(full + "/" + ZARR_JSON)
             content = encode_node(document, _member_identity(full, node.identity))
             change.stage(full + "/" + ZARR_JSON, content)
             for column in node.attributes.get(COLUMN_ORDER, ()):
