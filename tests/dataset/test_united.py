@@ -939,3 +939,61 @@ def test_a_group_in_the_place_of_a_member_that_was_written_again(tmp_path):
             group["in/new"].append([value + 10])
     assert [5, 6, 16, 7, 17] == dataset.open(path)["in/new"][:].tolist()
     assert [5, 6, 16, 7, 17] == dataset.open(path / "in" / "new")[:].tolist()
+
+
+def with_inner_group(path):
+    """Create a group with one in it that commits its members; return its path."""
+    with dataset.create_group(path) as group:
+        group.create_array("in/a", [0, 1], chunks=1, shards=1)
+        with group["in"].change():
+            pass
+    return path + "/in"
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("store", ["folder", "memory"])
+def test_a_first_change_completes_that_of_an_inner_group(tmp_path, store, is_open):
+    for count in range(9):
+        path = str(tmp_path / str(count))
+        path = "memory:/" + path if store == "memory" else path
+        inner = with_inner_group(path)
+        with dataset.open_group(path, "r+") as group:
+            kept = group["in"] if is_open else None
+            other = dataset.open_group(inner, "r+")
+            with pytest.MonkeyPatch.context() as context, suppress(OSError):
+                fail_renames(context, count)
+                fail_puts(context, count)
+                with other.change():
+                    other["a"][:] = [5, 6]
+            expected = dataset.open(inner + "/a")[:].tolist()
+            assert expected in ([0, 1], [5, 6])
+            with group.change():
+                pass
+            assert is_open == (kept is not None)
+            assert expected == group["in/a"][:].tolist()
+        assert expected == dataset.open(inner + "/a")[:].tolist()
+        assert dataset.verify(path).ok
+
+
+@pytest.mark.parametrize("store", ["folder", "memory"])
+def test_a_first_change_beside_one_of_an_inner_group(tmp_path, store):
+    """The other change is made, or raises an error."""
+    path = str(tmp_path / "g")
+    path = "memory:/" + path if store == "memory" else path
+    inner, rows = with_inner_group(path), [0, 1]
+
+    def begin():
+        group = dataset.open_group(path, "r+", timeout=0)
+        with suppress(StorageError), group, group.change():
+            pass
+
+    with suppress(StorageError), dataset.open_group(inner, "r+") as other:
+        with other.change():
+            other["a"].append([2])
+            first = threading.Thread(target=begin)
+            first.start()
+            first.join()
+        rows.append(2)
+    assert rows == dataset.open(path)["in/a"][:].tolist()
+    assert rows == dataset.open(inner)["a"][:].tolist()
+    assert dataset.verify(path).ok
