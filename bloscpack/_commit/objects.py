@@ -258,7 +258,7 @@ class ClaimedObjects:
         self.wait = wait
         # How the token begins that this writer has stored.
         self._token = ""
-        # What the document has if this writer has stored it last.
+        # What the document has if this writer has stored it last; empty if it has not.
         self._written = b""
         # That of a shared one is found by its first change.
         self._version = ""
@@ -318,6 +318,7 @@ class ClaimedObjects:
 
         if self.has_failed:
             self._version = recover_objects(self.tree, check)
+            self._written = b""  # it is claimed again
 
     @contextmanager
     def holding(self) -> Iterator[bool]:
@@ -325,6 +326,9 @@ class ClaimedObjects:
 
         A group that does not commit its members is not claimed.
         """
+        if self.state is ALONE and not (self._written or self.has_failed):
+            with on_error(setattr, self, "has_failed", True):
+                self._claim()
         if self.state is ALONE or self._holds:
             yield False
             return
@@ -352,11 +356,7 @@ class ClaimedObjects:
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
         with self.holding():
-            is_alone = self.state is ALONE
-            if is_alone and not (self._prepare is bool or self._token):
-                with on_error(setattr, self, "has_failed", True):
-                    self._claim()
-            tree, token = self.tree, self._token
+            is_alone, tree, token = self.state is ALONE, self.tree, self._token
             change = ObjectChange(self._store, self._version, tree, token)
             self._written = change.token.encode()
             try:

@@ -1011,23 +1011,21 @@ class Group(Node, Mapping[str, Node]):
 
             def take(member: layouts.Found) -> None:
                 known = self._members.get(member.folder.address_of()[0])
-                if known is not None:
-                    try:
-                        turn = known._check_writer("info").turn(holds=False)
-                        held.enter_context(turn)
-                    except UsageValueError:
-                        if not known.closed:
-                            raise
-                        take(member)  # another thread has closed it
-                        return
-                    locked.append(known)
-                    member.folder.check_name()  # and not one that it has replaced
-                    known.flush()
-                if known is None or member.kind == "group":
-                    # A group is locked in turns only, also if it is open here.
+                if known is None:
                     own = writer_for(member, self._options.sync, wait=0)
                     held.enter_context(closing(own))
                     held.enter_context(own.turn())
+                    return
+                try:
+                    held.enter_context(known._check_writer("info").turn())
+                except UsageValueError:
+                    if not known.closed:
+                        raise
+                    take(member)  # another thread has closed it
+                    return
+                locked.append(known)
+                member.folder.check_name()  # it is not one that this program replaced
+                known.flush()
 
             def hold(member: layouts.Found) -> None:
                 # Another thread may be opening it: wait until it is in `_members`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -758,6 +759,39 @@ def test_readers_of_an_inner_group_after_a_first_change_that_was_interrupted(
         if FailingFileSystem.left >= 0:
             break
     assert 3 < count < 99
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout": 0.1}])
+def test_rows_that_another_program_appends_beside_a_first_change(
+    new, options, monkeypatch
+):
+    """They are in the group, or its program gets an error."""
+    put, made = ObjectStore.put, ["refused"]
+    for count in itertools.count():
+        with dataset.create_group(new, mode="w") as group:
+            group["a"], group["b"] = [0, 1], [0]
+        other = dataset.open(new + "/a", "r+", **options)
+        left = [count]
+
+        def stored(store, name, content, version, left=left, other=other):
+            left[0] -= 1
+            if left[0] == -1:
+                with suppress(StorageError):
+                    other.append([7])
+                    made.append("appended")
+            return put(store, name, content, version)
+
+        made[1:] = []
+        with dataset.open_group(new, "r+", timeout=0.1) as group:
+            monkeypatch.setattr(ObjectStore, "put", stored)
+            with suppress(StorageError), group.change():
+                pass
+            monkeypatch.undo()
+        rows = dataset.open(new)["a"][:].tolist()
+        assert rows == ([0, 1, 7] if made[-1] == "appended" else [0, 1])
+        if left[0] >= 0:
+            break
+    assert 3 < count
 
 
 def test_interrupted_creation(new):
