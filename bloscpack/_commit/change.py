@@ -106,8 +106,12 @@ class Change:
         Whether `commit` was called: if it fails, the state is not known.
     is_committed
         Whether a writer has committed it.
+    is_complete
+        Whether its commit was interrupted, and was then completed or undone.
     is_joint
         Whether several calls make it together.
+    content
+        The document after the commit, when that has begun; empty for the present one.
     failure
         The error of the first of these calls that has failed, so that nothing is
         committed; empty if none has.
@@ -137,7 +141,9 @@ class Change:
     removes_shards = True
     failure = ""
     is_committed = False
+    is_complete = False
     is_joint = False
+    content = b""
 
     def __init__(self, store: Store, document: str, tree: Tree | None = None) -> None:
         self.store = store
@@ -424,7 +430,7 @@ class Change:
             root = root.changed(members, token)
         listed = {**{name: self._staged_name() for name in self.outdated}, **files}
         new = root.with_files(listed) if listed else root
-        self.is_committing = True
+        self.content, self.is_committing = root.content, True
         if files:
             self._stage_all()
         self._sync()

@@ -312,7 +312,8 @@ class ClaimedObjects:
         """
 
         def check(version: str) -> None:
-            known = self._written in self.tree.state.root.content
+            content = self.tree.state.root.content
+            known = self._written and self._written in content
             if not (known or version == self._version):
                 raise conflict(self._store.root)
 
@@ -365,9 +366,9 @@ class ClaimedObjects:
                 if is_alone:
                     self._prepare = bool
             except BaseException as error:
-                # Another writer may have changed the dataset.
-                is_unknown = change.is_committing or isinstance(error, StorageError)
-                self.has_failed = is_unknown and is_alone
+                if not change.is_complete:  # and another one may have changed it
+                    is_unknown = isinstance(error, StorageError)
+                    self.has_failed = is_unknown or change.is_committing
                 if not change.is_committing:
                     with suppress(StorageError):
                         change.discard()

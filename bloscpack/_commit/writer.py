@@ -218,10 +218,8 @@ class Writer(OwnLock):
                         yield does
                         seen = rule.tree.state
                     except BaseException:
-                        # It may have come between a commit and what takes it over. If
-                        # this fails, the next turn tries it again.
-                        with suppress(FormatError, OSError):
-                            if is_new or (holds and rule.has_failed):
+                        with suppress(FormatError, OSError):  # the next turn repeats it
+                            if holds and rule.has_failed:
                                 self.seen = seen
                                 self._recover()
                                 seen = rule.tree.state
@@ -235,10 +233,19 @@ class Writer(OwnLock):
                 raise
 
     def _recover(self) -> None:
-        """Let what is open take over the state of the files, after a failure, too."""
-        self.rule.recover()
-        self.renew()
-        self.rule.has_failed = False
+        """Complete an interrupted commit, while no thread reads; take over the state.
+
+        What is open gets the state of the documents also if this fails.
+        """
+        has_failed = self.rule.has_failed
+        with self.replacing():
+            try:
+                self.rule.recover()
+            finally:
+                self.renew()
+            self.rule.has_failed = False
+        if has_failed and self.views is not None:
+            self.views.join(self)
 
     def renew(self) -> None:
         """Let what is open take over the state of the documents."""
@@ -299,7 +306,7 @@ class Writer(OwnLock):
             self.flush()
             with self.rule.changing() as change:
                 block = self.current = Block(change)
-                change.is_joint = True
+                change.is_joint, is_done = True, False
                 try:
                     try:
                         yield block
@@ -312,8 +319,9 @@ class Writer(OwnLock):
                         )
                     if not change.is_empty:
                         self._commit(change, partial(take_over, block), True)
+                        is_done = True
                 finally:
-                    if not change.is_committed:
+                    if not is_done:
                         take_over(block)
 
     def flush(self) -> None:
@@ -370,12 +378,23 @@ class Writer(OwnLock):
         """Commit a change, and take it over, while no thread reads what it replaces."""
         self.check(self.path)  # the block may have forked
         if not disturbs:
-            change.commit()
-        with self.replacing(disturbs):
+            with on_error(self._complete, change):
+                change.commit()
+        with self.replacing(disturbs), on_error(self._complete, change):
             if disturbs:
                 change.commit()
             change.is_committed = True
             take_over()
+
+    def _complete(self, change: Change) -> None:
+        """Complete or undo the commit of a change, which was interrupted."""
+        if change.is_committing:
+            self.rule.has_failed = True
+            with suppress(FormatError, OSError):  # the next turn repeats it
+                self._recover()
+                change.is_complete = True
+                content = self.rule.tree.state.root.content
+                change.is_committed = content == change.content
 
     @contextmanager
     def replacing(self, disturbs: bool = True) -> Iterator[None]:
@@ -383,11 +402,12 @@ class Writer(OwnLock):
         with self._replacing_lock:
             number, self._nchanges = self._nchanges, None
             try:
-                if disturbs:
-                    number = (number or 0) + 1
                 yield
-            finally:
-                self._nchanges = number
+            except BaseException:
+                disturbs = True
+                raise
+            finally:  # the outermost block lets them read
+                self._nchanges = None if number is None else number + disturbs
 
     @contextmanager
     def refreshing(self) -> Iterator[bool]:
@@ -511,7 +531,6 @@ class LockedFolder:
         self._lock = FolderLock(self.tree.store)
         with on_error(self._let_go):
             self._complete()
-            self.has_failed = False
 
     def _complete(self) -> None:
         assert isinstance(self.tree.store, FolderStore)
@@ -555,8 +574,8 @@ class LockedFolder:
             try:
                 yield change
             except BaseException:
-                self.has_failed = change.is_committing
-                if not self.has_failed:
+                self.has_failed = change.is_committing and not change.is_complete
+                if not change.is_committing:
                     with suppress(OSError):  # the next writer removes them
                         change.discard()
                 raise

@@ -203,7 +203,7 @@ def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -
             raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
         if isinstance(member, Array) and member.is_column:
             raise UsageError(NO_BUFFER % member.path)
-        member._let_wait()
+        member._let_wait(member._writer, member._opened.view.folder)
         return member
 
     return with_owner(outer, options, open_part)
@@ -338,7 +338,6 @@ class OpenMembers(NamedLocks):
         for member in self.inside():
             if member._opened.view.folder.tree is tree:
                 member._renew(changed)
-        self.join(writer)
 
     def join(self, writer: Writer) -> None:
         """Let the writer of a group change the members that its document commits."""
@@ -866,7 +865,7 @@ class Group(Node, Mapping[str, Node]):
                     block.created.add(folder.full(name))
             made = self[name]
         if buffered:
-            made._let_wait()
+            made._let_wait(made._writer, made._opened.view.folder)
         return made
 
     @one_call
@@ -1044,7 +1043,8 @@ class Group(Node, Mapping[str, Node]):
                     layouts.load("zarr.unite")(change, folder, hold, name)
             finally:  # the document may commit them
                 for node in locked if writer.rule.has_failed else ():
-                    node._check_writer().rule.has_failed = True
+                    if node._writer is not None:
+                        node._writer.rule.has_failed = True
 
     def _remove_part(self, name: str) -> None:
         """Remove a member, and all inside of it, that the document commits."""

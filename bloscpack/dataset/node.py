@@ -16,12 +16,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from weakref import ref
 
 from .._commit.states import ALONE, FRESH, NOW, Does, ask
 from .._commit.tree import Draft, Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
+from .._engine.forks import WeakValues
 from .._format.dtypes import DType
 from .._format.zarr_metadata import encode_attributes
 from .._storage.folder_store import StaleDataset
@@ -168,30 +168,35 @@ class Opened:
             column._now.close()
 
 
-class OpenNode:
-    """The array or table that a writer changes, as long as there is an object of it."""
+class OpenNodes:
+    """The array or table that a writer changes, and its columns, as long as in use."""
 
-    def __init__(self, node: Node) -> None:
-        self._node, self._path = ref(node), node._opened.view.folder.path()
+    def __init__(self) -> None:
+        self._nodes = WeakValues()
 
-    def get(self, address: str) -> Node | None:
-        """Return it; None if it was dropped."""
-        return self._node()
+    def put(self, node: Node) -> None:
+        """Note that there is an object."""
+        self._nodes[node._part] = node
+
+    def get(self, address: str) -> Any:
+        """Return the array or table; None if it was dropped."""
+        return self._nodes.get("")
 
     def renew(self, writer: Writer, before: TreeState | None) -> None:
-        """Take over the state of the files after a commit that was interrupted.
+        """Take over the state of the files after a commit that was interrupted."""
+        node = self._nodes.get("")
+        # Of a table that was dropped, there are columns.
+        nodes = [node] if node else [column for _, column in self._nodes.items()]
+        for each in nodes:
+            arrays = each._layout.arrays().values()
+            if not any(array.may_wait and array.waiting for array in arrays):
+                each._take_layout(each._reopened())
+                continue
+            for array in arrays:  # some of the items that waited were being written
+                array.committed(array.shape)
 
-        Raises `StorageError` if a table was dropped of which there are columns.
-        """
-        node = self._node()
-        if node is None:
-            raise StaleDataset(self._path)
-        arrays = node._layout.arrays().values()
-        if not any(array.may_wait and array.waiting for array in arrays):
-            node._renew({""})
-            return
-        for array in arrays:  # some of the items that waited were being written
-            array.committed(array.shape)
+    def join(self, writer: Writer) -> None:
+        """Do nothing: the document commits no members."""
 
 
 class Node:
@@ -200,8 +205,9 @@ class Node:
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self._opened = Opened(layout, writer)
         tree = layout.folder.tree
-        if writer is not None and writer.rule.state is ALONE and writer.views is None:
-            writer.views = OpenNode(self)
+        if writer is not None and writer.rule.state is ALONE:
+            writer.views = writer.views or OpenNodes()
+            writer.views.put(self)
         if isinstance(tree, Draft):  # others must not see this state
             self._opened.open_again(layout, tree.before, self._opened.view)
             if self._block is not None:
@@ -242,11 +248,11 @@ class Node:
         """Be a member of a group that commits it from now on, with one writer."""
         before, view = self._writer, self._opened.view
         assert before is not None
+        if before.buffers:
+            self._let_wait(writer, folder)
         with before.replacing():
             self._take_layout(view.open(folder), writer)
         before.close()
-        if before.buffers:
-            self._let_wait()
 
     def _renew(self, changed: Collection[str]) -> None:
         """Take over what another writer has changed.
@@ -450,10 +456,11 @@ class Node:
             finally:
                 self._now.close()
 
-    def _let_wait(self) -> None:
+    def _let_wait(self, writer: Writer | None, folder: Folder) -> None:
         """Let changes wait in memory, as with ``buffered=True``."""
-        writer, view = self._check_writer(), self._opened.view
-        writer.buffers[self._part] = WriteBuffer(writer, view.folder, view.open)
+        assert writer is not None
+        buffer = WriteBuffer(writer, folder, self._opened.view.open)
+        writer.buffers[folder.prefix[:-1]] = buffer
 
     @property
     def _part(self) -> str:
@@ -515,8 +522,7 @@ class ItemsNode(Node):
             if self._ask("info") is not sees:  # another thread has closed it
                 self._now.close()
         try:
-            is_now = sees is NOW and writer and not writer.rule.has_failed
-            is_one = is_now or sees is FRESH or not self._has_parts
+            is_one = sees in (NOW, FRESH) or not self._has_parts
             if not (is_one or self._layout.folder.is_remote):
                 return self._read_parts(function)
             result = function() if writer is None else writer.read(function)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import shutil
+import threading
+import time
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -13,7 +15,6 @@ import pytest
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.folder import Joined
-from bloscpack.dataset.node import Node
 from bloscpack.exceptions import StorageError
 
 KINDS = [
@@ -103,52 +104,126 @@ def test_the_object_has_the_state_of_the_files(
     assert count > 0 or layout != "zarr"
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize(("kind", "layout"), KINDS)
 def test_the_next_change_completes_what_could_not_be_completed_at_once(
-    kind, layout, tmp_path, monkeypatch
+    kind, layout, buffered, behind, error, tmp_path
 ):
-    nfailed = 0
+    """The object has the state of the files until then, too."""
     for count in itertools.count():
         path = tmp_path / str(count)
-        with create(path, kind, layout) as node:
-            with monkeypatch.context() as patch, interrupted(count) as left:
-                patch.setattr(Node, "_renew", lambda node, changed: 1 / 0)
-                try:
-                    node.append(rows(kind, [7]))
-                except ZeroDivisionError:
-                    nfailed += 1
-                except KeyboardInterrupt:  # before the commit
-                    pass
-            assert len(node) == 6 or left[0] >= 0
+        with create(path, kind, layout, buffered=buffered) as node:
+            with interrupted(count, error, behind, again=True) as left, suppress(error):
+                node.append(rows(kind, [7]))
+                node.flush()
+            assert state(node) == state(dataset.open(path))
+            with interrupted(0, error, behind=False, again=True), suppress(error):
+                node.resize(3)
+            assert state(node) == state(dataset.open(path))
+            length = len(node)
+            assert length in (3, 6, 7)
             node.append(rows(kind, [8]))
+            node.flush()
             assert state(node) == state(dataset.open(path))
             values = node[:].tolist() if kind == "array" else node["x"][:].tolist()
-            assert values in ([*range(6), 8], [*range(6), 7, 8])
+            waited = buffered and 7 in values[length:]
+            assert values[length:] == ([7, 8] if waited else [8])
+            assert values.count(7) <= 1
         if left[0] >= 0:
             break
-    assert nfailed
+    assert count
+
+
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_a_buffer_of_a_member_stays_in_the_first_change_of_a_group(kind, tmp_path):
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        new = group.create_array if kind == "array" else group.create_table
+        a = new("a", rows(kind, [0]), buffered=True)
+        with group.change():
+            pass
+        a.append(rows(kind, [1]))
+        assert 1 == len(a)
+        group.flush()
+        assert 2 == len(a) == len(dataset.open(tmp_path / "g")["a"])
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_a_thread_reads_no_mixture_of_columns(layout, tmp_path, monkeypatch):
+    rename, found, is_done = Disk.rename, set(), threading.Event()
+
+    def slow(disk, old, new):
+        time.sleep(0.005)
+        rename(disk, old, new)
+
+    monkeypatch.setattr(Disk, "rename", slow)
+    columns = {"x": np.zeros(6, "i8"), "y": np.zeros(6, "i8")}
+    with dataset.create_table(
+        tmp_path / "t", columns, layout=layout, chunks=2, sync=False
+    ) as table:
+
+        def read():
+            while not is_done.is_set():
+                found.update(map(str, table[:].tolist()))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            for count in range(12):
+                value = np.full(6, count)
+                with interrupted(count), suppress(KeyboardInterrupt):
+                    table[:] = {"x": value, "y": value}
+        finally:
+            is_done.set()
+            thread.join()
+    assert found <= {str((n, n)) for n in range(12)}
+
+
+def test_a_member_that_an_interrupted_block_has_created(tmp_path):
+    """It is open if the files have it, and else closed."""
+    made = set()
+    for count in itertools.count():
+        path = tmp_path / str(count)
+        with dataset.create_group(path, sync=False) as group:
+            group.create_array("a", [0], **CUT)
+            with group.change():
+                pass
+            new, stop = None, suppress(KeyboardInterrupt)
+            with interrupted(count) as left, stop, group.change():
+                new = group.create_array("new", [5], **CUT)
+                group["a"].append([1])
+            is_there = "new" in dataset.open(path)
+            made.add(is_there)
+            assert is_there == (new is not None and not new.closed)
+            assert len(group["a"]) == 1 + is_there
+            if is_there:
+                new.append([6])
+                assert (
+                    [5, 6] == new[:].tolist() == dataset.open(path)["new"][:].tolist()
+                )
+        if left[0] >= 0:
+            break
+    assert {False, True} == made
 
 
 @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
 def test_a_column_whose_table_was_dropped(layout, tmp_path):
-    """Its length is not known: it can't be changed any more, and loses no rows."""
-    table = create(tmp_path / "t", "table", layout)
-    column = table["x"]
-    with interrupted(1), suppress(KeyboardInterrupt):
-        table.append(rows("table", [7]))
-    before = table[:].tolist()
-    table = None
-    gc.collect()
-    with interrupted(0), suppress(KeyboardInterrupt):
-        column[0] = 5
-    with suppress(StorageError):
+    for count in itertools.count():
+        path = tmp_path / str(count)
+        table = create(path, "table", layout)
+        column = table["x"]
+        del table
+        gc.collect()
+        with interrupted(count) as left, suppress(KeyboardInterrupt):
+            column[0] = 5
+        assert column[:].tolist() == dataset.open(path)["x"][:].tolist()
         column[1] = 6
-    del column
-    now = dataset.open(tmp_path / "t")[:].tolist()
-    assert [row[1:] for row in before] == [row[1:] for row in now]
-    with dataset.open(tmp_path / "t", "r+") as table:
-        table.append(rows("table", [8]))
-    assert len(before) + 1 == len(dataset.open(tmp_path / "t"))
+        assert [6, 2, 3, 4, 5] == column[1:].tolist()
+        assert column[:].tolist() == dataset.open(path)["x"][:].tolist()
+        if left[0] >= 0:
+            break
+    assert count
 
 
 @pytest.mark.parametrize("again", [False, True])
