@@ -131,7 +131,7 @@ class WriteBuffer:
     @property
     def count(self) -> int:
         """The number of rows and of chunks that wait."""
-        return self.nrows + len(self._sizes)
+        return self.nrows + sum(len(array.waiting) for array in self._arrays)
 
     def __str__(self) -> str:
         what = "appended rows" if self.nrows else "chunks with assigned items"
@@ -158,8 +158,8 @@ class WriteBuffer:
     def flush(self, writer: Writer) -> None:
         """Write what waits; if that fails, it goes on waiting."""
         self.flush_rows(writer)
-        while self._order:
-            self._write(writer, next(iter(self._order)))
+        while self._joint:  # an interrupt may have come before it was in `_order`
+            self._write(writer, next(iter(self._order or self._joint.values())))
 
     def flush_rows(self, writer: Writer) -> None:
         """Write the appended rows that wait: they can be read and assigned to then."""
@@ -181,7 +181,7 @@ class WriteBuffer:
     def clear(self) -> None:
         """Forget what waits."""
         self._clear_rows()
-        for joint in list(self._order):
+        for joint in {*self._joint.values()}:
             self._forget(joint)
 
     # Appended rows
@@ -274,22 +274,36 @@ class WriteBuffer:
         }
         joint = self._join(touched)
         self._arrays.update(parts)
+        before: list[tuple[Items, Any, Items]] = []
         with writer.replacing():
-            for array, (selection, items) in given.items():
-                array.waiting.update(new[array])
-                for number, chunk in new[array].items():
-                    self._count(array, number, _chunk_nbytes(array))
-                    self._count(array, number, _text_nbytes(chunk))
-                order = selection.joint + selection.others
-                for number, target, source in parts[array]:
-                    part = items[(*target, ...)]  # an array, also of a single text
-                    chunk = array.waiting[number].transpose(order)
-                    chunk[(*source, ...)] = part
-                    self._count(array, number, _text_nbytes(part))
-                    shard = Shard(array, number // array.grid.slots)
-                    left = self._left[shard] - part.size
-                    joint.nopen -= left <= 0 < self._left[shard]
-                    self._left[shard] = left
+            try:
+                for array, (selection, items) in given.items():
+                    array.waiting.update(new[array])
+                    order = selection.joint + selection.others
+                    for number, target, source in parts[array]:
+                        chunk, at = (
+                            array.waiting[number].transpose(order),
+                            (*source, ...),
+                        )
+                        before.append((chunk, at, chunk[at].copy()))
+                        chunk[at] = items[(*target, ...)]  # also a single text
+            except BaseException:  # all of them, or none
+                for chunk, at, old in reversed(before):
+                    chunk[at] = old
+                for array in given:
+                    for number in new[array]:
+                        array.waiting.pop(number, None)
+                raise
+        for array, (_, items) in given.items():
+            for number, chunk in new[array].items():
+                self._count(array, number, _chunk_nbytes(array) + _text_nbytes(chunk))
+            for number, target, _ in parts[array]:
+                part = items[(*target, ...)]  # an array, also of a single text
+                self._count(array, number, _text_nbytes(part))
+                shard = Shard(array, number // array.grid.slots)
+                left = self._left[shard] - part.size
+                joint.nopen -= left <= 0 < self._left[shard]
+                self._left[shard] = left
         if joint.shards and not joint.nopen:
             self._write(writer, joint)
         while self._nbytes > BUFFER_NBYTES:
@@ -359,7 +373,7 @@ class WriteBuffer:
             self._left.pop(shard, None)
             for number in array.grid.chunks_of(shard.number):
                 if array.waiting.pop(number, None) is not None:
-                    self._nbytes -= self._sizes.pop((array, number))
+                    self._nbytes -= self._sizes.pop((array, number), 0)
 
 
 def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:

@@ -29,6 +29,7 @@ import bloscpack as bp
 from bloscpack import bigfile, dataset
 
 CUT = {"chunks": 4, "shards": 8}
+ZEROS = {"a": np.zeros(16, "i8"), "b": np.zeros(16)}
 
 
 class Operation(NamedTuple):
@@ -179,6 +180,13 @@ OPERATIONS = {
         make_table, lambda path: append_again(path, {"a": [1], "b": [2]}), see_dataset
     ),
     "assign": of_array(lambda array: array.__setitem__(slice(2, 18), 5)),
+    "assign to buffer": Operation(
+        make_table,
+        lambda path: opened(
+            path, lambda table: table.__setitem__(slice(2, 18), ZEROS), buffered=True
+        ),
+        see_dataset,
+    ),
     "assign shared": of_array(lambda array: array.__setitem__(3, 5), shared=True),
     "attributes": of_array(lambda array: array.attrs.update(n=3)),
     "refresh": Operation(make_array, refresh, see_dataset),
