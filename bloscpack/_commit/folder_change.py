@@ -16,7 +16,7 @@ from .._format.committed import STAGING
 from .._format.names import is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.disk import NO_ROOM, disk
-from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.folder_store import FolderStore, LinkFound, identity_of
 from .._storage.store import Store
 from ..exceptions import StorageError, UsageError
 from .access import Access, Model, NewAccess, folder_of
@@ -158,11 +158,13 @@ class FolderChange(Change):
                 self._move(files.pop(name), name)
         self._early.clear()
 
-    def _close(self, file: UnfinishedFile, sync: bool) -> None:
+    def _close(self, file: UnfinishedFile, sync: bool) -> object:
+        """Close a complete file; return its identity."""
         with file.fp:
             self._access.give(file.fp.fileno(), file.like, folder_of(file.name))
             if sync:
                 disk.sync(file.fp)
+            return identity_of(os.fstat(file.fp.fileno()))
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
@@ -226,19 +228,13 @@ class FolderChange(Change):
 
     def _replace(self, content: bytes, name: str = "") -> object:
         file = self._begin_with(name or self.document, content)
-        self._close(file, self._does_sync)
-        version = self._identity(file)
+        version = self._close(file, self._does_sync)
         self._move(file.staged, file.name)
         return version
 
-    def _identity(self, file: UnfinishedFile) -> object:
-        assert self._staging is not None  # `begin` has opened it
-        return self._staging.identity(file.staged.rpartition("/")[2])
-
     def _copy(self, name: str, content: bytes) -> None:
         file = self._begin_with(name, content)
-        self._close(file, sync=False)
-        identity = self._identity(file)
+        identity = self._close(file, sync=False)
         self._rename(file.staged, name)
         if self.tree is not None:
             self.tree.note_copy(self._member_of(name), identity)
