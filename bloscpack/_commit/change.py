@@ -49,7 +49,7 @@ from .._format.zarr_metadata import ZARR_JSON
 from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .ownership import FileAccess
-from .tree import Draft, Tree
+from .tree import Draft, Tree, member_of
 
 # The message about names of folders that differ only in case, for example.
 SAME_NAME = "the file system can't tell the names %.200r and %.200r apart: change one"
@@ -199,15 +199,10 @@ class Change:
 
         Of the contents of a document, the last one counts.
         """
-        if name == self.document or self._member_of(name):
+        if name == self.document or member_of(name):
             self._stage_document(name, content)
         else:
             self.finish(self._begin_with(name, content), at_once=False)
-
-    def _member_of(self, name: str) -> str:
-        """Return the name of the member whose document has this name; '' for others."""
-        is_member = self.document == ZARR_JSON and name.endswith("/" + ZARR_JSON)
-        return name.removesuffix("/" + ZARR_JSON) if is_member else ""
 
     def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
         file = self.begin(name)
@@ -223,7 +218,7 @@ class Change:
         """Remove a file when the change is committed."""
         self._take(name, None, is_early=False)
         self._files[name] = None
-        if self._member_of(name):
+        if member_of(name):
             self._stage_document(name, None)
 
     def _stage_document(self, name: str, content: bytes | None) -> None:
@@ -408,16 +403,16 @@ class Change:
             texts = tree.state.root.texts
         root = self._root() if staged is None else Root(staged, texts=texts)
         # Other programs read the copies alone.
-        members = {self._member_of(name): new for name, new in documents.items()}
+        members = {member_of(name): new for name, new in documents.items()}
         replaced, stale = ({}, {}) if tree is None else tree.compare_all(members)
-        own = [n for n in documents if documents[n] and self._member_of(n) in replaced]
+        own = [n for n in documents if documents[n] and member_of(n) in replaced]
         if own:
             # These files count in place of their copies. So the copies first take over
             # what is in them. Then they get a right digest: from now on the copies
             # count, and the document of the group commits all members in one step. To
             # other programs, which may write them again, they say the same until then.
-            same = {name: as_copy(replaced[self._member_of(name)]) for name in own}
-            replaced |= {self._member_of(n): copy for n, copy in same.items() if copy}
+            same = {name: as_copy(replaced[member_of(name)]) for name in own}
+            replaced |= {member_of(n): copy for n, copy in same.items() if copy}
             self._replace(self._root().changed(replaced).content)
             self._sync()
             for name in own:
@@ -490,7 +485,7 @@ class Change:
                 with suppress(FileNotFoundError):  # it has its name already
                     self._move(staged, name)
         self._sync()
-        gone = {*map(self._member_of, removed)} - {""}
+        gone = {*map(member_of, removed)} - {""}
         members = () if self.tree is None else self.tree.state.members or ()
         staged_now = (name for name, new in self._documents.items() if new)
         kept = *filter(files.get, files), *staged_now, *({*members} - gone)

@@ -22,7 +22,7 @@ from ..exceptions import StorageError, UsageError
 from .access import Access, Model, NewAccess, folder_of
 from .change import GONE, PRIVATE, PRIVATE_FOLDER, SAME_NAME, Change, UnfinishedFile
 from .ownership import is_new_folder
-from .tree import Tree
+from .tree import Tree, member_of
 
 
 class FolderChange(Change):
@@ -237,7 +237,7 @@ class FolderChange(Change):
         identity = self._close(file, sync=False)
         self._rename(file.staged, name)
         if self.tree is not None:
-            self.tree.note_copy(self._member_of(name), identity)
+            self.tree.note_copy(member_of(name), identity)
 
     def _sync(self) -> None:
         if self._does_sync:

@@ -345,26 +345,26 @@ class Tree:
         if name in DOCUMENTS:
             state = self.now(name)
             return state.root.content, state.root.document
-        copied, known, path = self.copy(name), self.state, _path_of(name)
+        copied, known, path = self.copy(name), self.state, member_of(name)
         if copied is not None:
             return copied
-        if path and known.members and path in known.members:
+        if path in (known.members or ()):
             return self._member(path, name)
         others = self._others  # another thread may replace it
-        kept = None if path is not None or known.pending.get(name) else others.get(name)
+        kept = None if path or known.pending.get(name) else others.get(name)
         if kept is not None:
             document, version, _ = kept
             if self.store.is_remote or self.store.identity(name) == version:
                 return document
         content, version, file = self.located(name, self._load)
         document = content, decode_json(content, self.store.path(name))
-        if path is None:
+        if not path:
             others[name] = document, version, file
         return document
 
     def copy(self, name: str) -> Document | None:
         """Return a document and its value, of which a copy counts at a URL."""
-        path, known = _path_of(name), self.state
+        path, known = member_of(name), self.state
         if not path or not self.store.is_remote:
             return None
         if known.members and path in known.members:
@@ -629,7 +629,7 @@ class Draft(Tree):
     def take(self, name: str) -> None:
         """Take over a document that the change has staged."""
         self._values.pop(name, None)
-        path, members = _path_of(name), self.state.members
+        path, members = member_of(name), self.state.members
         if path and members is not None:
             if self._documents.get(name) is None:
                 members.pop(path, None)
@@ -658,10 +658,10 @@ class Draft(Tree):
         return call(staged) if staged else self.before.located(name, call)
 
 
-def _path_of(name: str) -> str | None:
-    """Return the path of the node whose document has a name; None if there is none."""
+def member_of(name: str) -> str:
+    """Return the path of the member whose document has a name; '' for other names."""
     path, _, last = name.rpartition("/")
-    return path if last == ZARR_JSON else None
+    return path if last == ZARR_JSON else ""
 
 
 def missing(path: str) -> FileNotFoundError:
