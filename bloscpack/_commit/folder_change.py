@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from .._format.committed import STAGING
@@ -246,11 +246,12 @@ class FolderChange(Change):
         self._folders.clear()
 
 
-def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
-    """Complete the change of a writer that died; remove what it had not committed.
+def recover(change: FolderChange) -> None:
+    """Complete the change of a writer that died, by a new `change` of the dataset.
 
-    `new_change` returns a new one of the dataset in `store`.
+    What it had not committed is removed.
     """
+    store = change.store
     status = store.status_of(STAGING)
     if status is None:
         return
@@ -262,7 +263,6 @@ def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
             "expected the folder of changes, found something else",
             store.path(STAGING),
         )
-    change = new_change()
     assert change.tree is not None
     with suppress(FileNotFoundError):
         state = change.tree.read(change.document)

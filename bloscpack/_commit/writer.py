@@ -533,8 +533,7 @@ class LockedFolder:
             self._complete()
 
     def _complete(self) -> None:
-        assert isinstance(self.tree.store, FolderStore)
-        recover(self.tree.store, self._new_change)
+        recover(self._new_change())
         self.tree.renew()  # the writer before may have changed the document
 
     def recover(self) -> None:
