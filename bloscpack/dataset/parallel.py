@@ -50,8 +50,8 @@ from .array import Array
 from .changed_blocks import changed_blocks
 from .commit_rules import DATASETS
 from .folder import Folder, store_at
-from .layouts import array_class, document_of, table_class
-from .layouts.base import ArrayLayout
+from .layouts import Found, document_of
+from .layouts.base import ArrayLayout, NodeLayout
 from .table import Table
 
 Create = Callable[[str], Array | Table]
@@ -107,15 +107,16 @@ class Target:
 
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is; raise `UsageError` if it has no common shards."""
-        columns = [made] if isinstance(made, Array) else list(made.columns.values())
+        layout = made._layout
+        columns = [*layout.arrays().values()]
         shards = {column.shards and column.shards[0] for column in columns}
         if len(shards) > 1 or None in shards:
             raise UsageError(
                 "the layout '%s' has no shards of the same number of rows, which "
-                "several processes could write" % made.layout
+                "several processes could write" % layout.name
             )
-        self.layout, self.shard = made.layout, columns[0].shards or ()
-        self.kind = "array" if isinstance(made, Array) else "table"
+        self.layout, self.kind = layout.name, layout.kind
+        self.shard = columns[0].shards or ()
         self.identity = self.identity_in(FolderStore(made.path))
 
     def identity_in(self, store: Store) -> str:
@@ -128,9 +129,8 @@ class Target:
 
     def opened(self, folder: Folder) -> Mapping[str, ArrayLayout]:
         """Return the columns in a folder by name; an array is one without a name."""
-        if self.kind == "array":
-            return {"": array_class(self.layout)(folder)}
-        return table_class(self.layout)(folder).columns
+        found: NodeLayout = Found(folder, self.layout, self.kind).open()
+        return found.arrays()
 
     def fitting(self, dtypes: dict[str, DType], shape: Shape) -> dict[str, DType]:
         """Return the dtypes that items get; raise `UsageError` if they can't fit.
