@@ -63,8 +63,6 @@ CREATION = {"data", "cname", "clevel", "shuffle", "typesize", "spare", "auto"}.u
 )
 # Parameters of what opens a dataset.
 OPENING = {*Options._fields} - {"writable"}
-# What opens a dataset of a kind.
-OPENERS = {Array: "open_array", Table: "open_table", Group: "open_group"}
 
 
 def open(
@@ -314,8 +312,8 @@ def _open(
         node.close()
         name = type(node).__name__.lower()
         raise UsageTypeError(
-            "'%s' is %s %s; %s opens it"
-            % (node.path, "an" if name == "array" else "a", name, OPENERS[type(node)])
+            "'%s' is %s %s; open_%s opens it"
+            % (node.path, "an" if name == "array" else "a", name, name)
         )
     if isinstance(node, Group):
         _tell_left_out(node)
