@@ -177,8 +177,8 @@ class Change:
 
     def draft_of(self, tree: Tree) -> Draft:
         """Return the documents and files of a tree as the change leaves them."""
-        if tree.is_draft:
-            return tree  # type: ignore[return-value]
+        if isinstance(tree, Draft):
+            return tree
         with self._lock:
             if self._draft is None:
                 known = self._documents, self._files, self._staged

@@ -181,8 +181,6 @@ class Tree:
         ``zarr.consolidate_metadata`` does. At a URL they count instead of the documents
         themselves, as for other readers of Zarr: the document of the group tells all
         about its members. A writer, and a check, read the documents themselves.
-    is_draft
-        Whether it is a `Draft`.
     pin
         Notes the files that are read, for `dataset.open` with ``pinned=True``; else
         None.
@@ -191,7 +189,6 @@ class Tree:
         later one has the later state.
     """
 
-    is_draft = False
     pin: Pin | None = None
 
     def __init__(self, store: Store, around: tuple[Tree, str] | None = None) -> None:
@@ -574,8 +571,6 @@ class Draft(Tree):
     staged
         By folder: the names of these inside of it. The change adds to all three.
     """
-
-    is_draft = True
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from typing import TypeGuard, TypeVar
 from .._commit.change import Change
 from .._commit.objects import is_leftover
 from .._commit.pin import ReadChanged
-from .._commit.tree import COPY, Tree
+from .._commit.tree import COPY, Draft, Tree
 from .._format.committed import DOCUMENTS, STAGING
 from .._format.dtypes import shown
 from .._format.names import MAX_PART, check_name, is_safe_part, is_too_long
@@ -436,7 +436,7 @@ class Folder:
         members = self.tree.state.members or {}
         # The folder of a new one may come with its files.
         tree, far = self.tree, self.is_remote or not self.store.lists
-        is_known = far or tree.is_draft or bool(tree.state.pending)
+        is_known = far or isinstance(tree, Draft) or bool(tree.state.pending)
         start = len(self.prefix)
         inside = [p[start:] for p in members if is_known and p.startswith(self.prefix)]
         if not self.store.lists and self.tree.state.members is not None:

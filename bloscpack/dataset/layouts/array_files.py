@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..._arrays.loader import LEAST_NBYTES, REMOTE_RUN_NBYTES, ChunkLoader
+from ..._commit.tree import Draft
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock, cached_property
 from ..._engine.threads import ordered
@@ -314,7 +315,7 @@ def description_check(
     def check() -> None:
         nonlocal seen
         # At a URL, a look at the file would be a round trip.
-        if folder.is_remote or folder.tree.is_draft:
+        if folder.is_remote or isinstance(folder.tree, Draft):
             return
         now = folder.seen(name)
         if now[0] is not None and now == seen:
