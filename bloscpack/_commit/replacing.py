@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 from .._storage.disk import NO_ROOM, disk
@@ -102,32 +102,27 @@ def replacing(
         raise taken_error(name)
     real = os.path.realpath(name)
     # With `exclusive` a file that has been made since then is not replaced either.
-    if exclusive or not os.path.exists(name):
+    is_new = exclusive or not os.path.exists(name)
+    if is_new:
         # No file can have a name like ``old/``: its real path, ``old``, may be a file,
         # which must not be replaced.
         no_file = os.path.basename(name) in ("", os.curdir)
         if no_file or os.path.lexists(real):
             # Raises nothing if another program has created the file meanwhile.
             os.stat(name)
-        how = bool(sync), like, access, times, model
         remove_leftovers(real)
-        with _new_file(name, real, None, *how) as fp:
-            yield fp
+    elif is_stream(name):
+        descriptor = standard_stream(os.stat(name))
+        target = name if descriptor is None else os.dup(descriptor)
+        with open_stream(target, name) as stream:
+            yield stream
         return
-    status = os.stat(name)
-    if not is_stream(name):
-        with (
-            _replaced(name, real) as replaced,
-            _new_file(
-                name, real, replaced, sync is not False, like, access, times
-            ) as fp,
-        ):
-            yield fp
-        return
-    descriptor = standard_stream(status)
-    target = name if descriptor is None else os.dup(descriptor)
-    with open_stream(target, name) as stream:
-        yield stream
+    how = sync, like, access, times, model
+    with (
+        nullcontext() if is_new else _replaced(name, real) as replaced,
+        _new_file(name, real, replaced, *how) as fp,
+    ):
+        yield fp
 
 
 @contextmanager
@@ -151,12 +146,13 @@ def _new_file(
     name: str,
     target: str,
     replaced: FileAccess | None,
-    sync: bool,
+    sync: bool | None,
     like: FileAccess | AccessLimits | None,
     access: bool,
     times: bool,
-    model: FileAccess | None = None,
+    model: FileAccess | None,
 ) -> Iterator[BinaryIO]:
+    sync = replaced is not None if sync is None else sync
     source = replaced or model
     if source is None and access and isinstance(like, FileAccess):
         source = like
