@@ -232,8 +232,7 @@ class Node:
         known = block.drafts.get(id(opened))
         if known is None:
             known = block.drafts[id(opened)] = self, self._open_draft(block)
-        draft: Opened = known[1]
-        return draft
+        return known[1]
 
     def _open_draft(self, block: Block) -> Opened:
         """Return what a block knows that uses this for the first time."""

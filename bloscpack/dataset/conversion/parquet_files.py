@@ -1003,5 +1003,4 @@ def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
                 kept += ", and "
             texts = name, ENDS_IN_ZERO, kept, LEAVES_OUT % name
             raise UsageValueError("column '%s': %s; %sconvert %s" % texts)
-    array: Array = numpy.array(values, dtype)
-    return array
+    return numpy.array(values, dtype)

@@ -137,8 +137,7 @@ class ShardFiles(ChunkFiles):
                     if kept is not None and self._is_foreign:
                         self._check_missing()
                     kept = self._open_now(number, chunks)
-        index: ShardIndex | None = None if kept is NO_FILE else kept
-        return index
+        return None if kept is NO_FILE else kept
 
     def _open_now(self, number: int, chunks: Sequence[int]) -> object:
         """Open the present file; return `NO_FILE` if it is missing."""

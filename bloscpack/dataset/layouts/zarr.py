@@ -586,7 +586,6 @@ class ZarrArray(ArrayLayout):
     ) -> None:
         """Let `change` write chunks, and set the shape."""
         own = self._read_of_same_shape(change)
-        assert own.identity is not None
         source = self._source  # another thread may call `renew`
         source.prepare_copies()
         own.array.grid = grid
