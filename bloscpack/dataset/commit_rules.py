@@ -31,7 +31,7 @@ from .._types import Path, StorageOptions
 from ..constants import MAGIC
 from ..exceptions import FormatError, UsageValueError
 from .folder import Folder, Joined, store_at
-from .layouts import Found, committing, document_of, find, find_member, load
+from .layouts import Found, committing, find, find_member, load
 
 
 def check_new_path(path: object) -> None:
@@ -161,9 +161,8 @@ def writer_for(
     elif shared:
         rule = SharedObjects(tree, DATASETS.claimed)
     elif store.can_rename:
-        document = document_of(layout, kind)
-        how = sync, prepare, check
-        rule = LockedFolder(tree, document, *how, shared=is_shared)
+        how = found.node_class.document, sync, prepare, check
+        rule = LockedFolder(tree, *how, shared=is_shared)
     else:
         rule = objects.ClaimedObjects(
             tree, is_shared, DATASETS.claimed, prepare, wait or 0

@@ -142,8 +142,7 @@ def open_found(
         except (FormatError, FileNotFoundError):
             if found.folder.is_remote:
                 raise
-            document = layouts.document_of(found.layout, found.kind)
-            before, seen = seen, found.folder.seen(document)
+            before, seen = seen, found.folder.seen(found.node_class.document)
             if before == seen:
                 raise
     return None
@@ -461,7 +460,7 @@ class Group(Node, Mapping[str, Node]):
             if opened is not None:
                 return opened
             in_child = writer is not None and not writer.is_here
-            if not found.writable or in_child:
+            if not found.node_class.writable or in_child:
                 options = options._replace(writable=False)
             opening_it = partial(open_node, found, options)
             if found.folder.prefix:  # the group's writer changes it

@@ -50,7 +50,7 @@ from .array import Array
 from .changed_blocks import changed_blocks
 from .commit_rules import DATASETS
 from .folder import Folder, store_at
-from .layouts import Found, document_of
+from .layouts import Found
 from .layouts.base import ArrayLayout, NodeLayout
 from .table import Table
 
@@ -75,8 +75,8 @@ class Target:
     ----------
     root
         The path, or the URL, that it gets.
-    layout, kind
-        Its layout, and ``'array'`` or ``'table'``.
+    layout, kind, document
+        Its layout, ``'array'`` or ``'table'``, and the name of its document.
     identity
         The identity in its document.
     shard
@@ -93,7 +93,7 @@ class Target:
         The path of the hidden folder that it is in until it gets its name, if any.
     """
 
-    layout = kind = identity = ""
+    layout = kind = document = identity = ""
     late = "another call has replaced what was being written, or it was removed"
     shard: Shape = ()
     corner: Shape = ()
@@ -116,13 +116,14 @@ class Target:
                 "several processes could write" % layout.name
             )
         self.layout, self.kind = layout.name, layout.kind
+        self.document = layout.document
         self.shard = columns[0].shards or ()
         self.identity = self.identity_in(FolderStore(made.path))
 
     def identity_in(self, store: Store) -> str:
         """Return the identity that a dataset states; '' if there is none."""
         with suppress(FileNotFoundError, NotADirectoryError, FormatError):
-            document = Folder(store).read_json(document_of(self.layout, self.kind))
+            document = Folder(store).read_json(self.document)
             identity = read_identity(b"", stated_identity(document))[0]
             return "" if identity is None else identity.name
         return ""
@@ -327,7 +328,7 @@ class FolderTarget(Target):
     def set_length(self, length: int) -> None:
         """Set the number of rows of the dataset in the hidden folder."""
         staged = self.staged()
-        change = FolderChange(staged, document_of(self.layout, self.kind), self.sync)
+        change = FolderChange(staged, self.document, self.sync)
         self.stage_length(Folder(staged), change, length)
         change.commit()
         staged.remove_tree(STAGING)

@@ -196,15 +196,13 @@ class Found(NamedTuple):
     kind: str
 
     @property
-    def writable(self) -> bool:
-        """Whether its layout can be changed."""
-        node_class: type[NodeLayout] = _class(self.layout, self.kind)
-        return node_class.writable
+    def node_class(self) -> type[NodeLayout]:
+        """The class of its layout."""
+        return _class(self.layout, self.kind)
 
     def open(self, allow_pickle: bool = False) -> Any:
         """Return its layout, which reads the description; see `NodeLayout`."""
-        kind: Any = _class(self.layout, self.kind)
-        return kind.read(self.folder, allow_pickle)
+        return self.node_class.read(self.folder, allow_pickle)
 
     def open_damaged(self) -> NodeLayout:
         """Return its layout, opened; some columns may be missing."""
@@ -380,7 +378,7 @@ def committing(found: Found) -> tuple[Found, str] | None:
     outer = None
     if found.layout in ("bcolz", "blz"):
         outer = folder.around()
-        columns = document_of(found.layout, "table")
+        columns = table_class(found.layout).document
         if outer is None or outer[0].store.is_sticky or found.kind == "table":
             return None
         if not (outer[0].exists(columns) and _has_column(found.layout, *outer)):
@@ -557,12 +555,6 @@ def _uniting(
             if path in members:
                 break
     return found
-
-
-def document_of(layout: str, kind: str) -> str:
-    """Return the name of the file that commits a change of a dataset."""
-    node_class: type[NodeLayout] = _class(layout, kind)
-    return node_class.document
 
 
 def detect(folder: Folder) -> Found:
