@@ -463,7 +463,7 @@ class Group(Node, Mapping[str, Node]):
             if not found.node_class.writable or in_child:
                 options = options._replace(writable=False)
             opening_it = partial(open_node, found, options)
-            if found.folder.prefix:  # the group's writer changes it
+            if found.folder.prefix and options.writable:  # by the group's writer
                 opening_it = partial(_open_part, found, writer, options)
             return self._adopted(first, waiting(opening_it, DROPPED_WAIT))
 
@@ -1067,8 +1067,6 @@ def _open_part(
     found: layouts.Found, writer: Writer | None, options: opening.Options
 ) -> Array | Table | Group:
     """Open a member, which the writer of the group changes."""
-    if not options.writable:
-        return open_node(found, options)
     _check_not_shared(found.folder, options)
     if found.kind == "group":
         _tidy_up(found.folder)

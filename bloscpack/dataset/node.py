@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from .._arrays.stored import StoredRows
 from .._commit.states import ALONE, FRESH, NOW, Does, ask
 from .._commit.tree import Draft, Tree, TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
 from .._engine.forks import WeakValues
-from .._format.dtypes import DType
 from .._format.zarr_metadata import encode_attributes
 from .._storage.folder_store import StaleDataset
 from .._types import Json, JsonObject
@@ -480,15 +480,8 @@ class Node:
             raise error from failure  # Ctrl-C stays one
 
 
-class ItemsNode(Node):
+class ItemsNode(StoredRows, Node):
     """An array or a table."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def shape(self) -> tuple[int, ...]: ...
-        @property
-        def dtype(self) -> DType: ...
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""

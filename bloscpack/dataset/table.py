@@ -11,7 +11,6 @@ import numpy
 
 from .. import exceptions, log
 from .._arrays.selection import is_names
-from .._arrays.stored import StoredRows
 from .._commit.tree import Tree
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
@@ -79,7 +78,7 @@ class Columns(Mapping[str, Array]):
         return "<Columns %s>" % ", ".join(self)
 
 
-class Table(StoredRows, ItemsNode):
+class Table(ItemsNode):
     """Columns of the same length in a folder; `open_table` makes it.
 
     ``table['name']`` is a column, an `Array`, and ``table[['name', 'other']]`` a
