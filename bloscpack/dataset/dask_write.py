@@ -35,7 +35,7 @@ from .columns import all_columns, naming_column
 from .commit_rules import check_new_path
 from .folder import Folder
 from .frames import check_divisions, items_by_name
-from .group import open_node
+from .group import open_at, open_node
 from .items import check_mask, check_truth, converted, items_of, text_or
 from .layouts import Found, array_class, detect, table_class
 from .node import import_dask
@@ -153,8 +153,7 @@ def from_dask(
         return result
     with on_error(target.abandon):
         result.compute()
-    found = detect(Folder.open(path, storage_options))
-    return open_array_or_table(found, Options())
+    return open_at(path, storage_options)
 
 
 def _is_array(collection: object) -> bool:

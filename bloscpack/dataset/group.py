@@ -149,9 +149,11 @@ def open_found(
 
 
 def open_at(
-    path: Path, storage_options: StorageOptions | None, options: opening.Options
+    path: Path,
+    storage_options: StorageOptions | None = None,
+    options: opening.Options = opening.Options(),  # noqa: B008 - a tuple
 ) -> Any:
-    """Open the dataset at a path or a URL."""
+    """Open the dataset at a path or a URL, without the warnings of `dataset.open`."""
     return open_found(
         lambda: layouts.detect(Folder.open(path, storage_options)),
         lambda found: open_node(found, options),
@@ -172,11 +174,6 @@ def _check_not_shared(folder: Folder, options: opening.Options) -> None:
     """
     if options.shared:
         raise UsageError(NOT_SHARED % folder.store.root)
-
-
-def open_quietly(path: Path) -> Array | Table | Group:
-    """Open a dataset for reading, without the warnings of `dataset.open`."""
-    return open_node(layouts.detect(Folder.open(path)), opening.Options())
 
 
 def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -> Any:

@@ -84,9 +84,9 @@ def _metadata_of(path: str) -> Json:
     item = named(path)
     if isinstance(item, NamedFile):
         return item.beginning(needs_metadata=True).metadata
-    from ...dataset.group import open_quietly
+    from ...dataset.group import open_at
 
-    with open_quietly(path) as node:
+    with open_at(path) as node:
         return node.attrs.asdict()
 
 

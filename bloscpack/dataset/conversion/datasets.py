@@ -37,7 +37,7 @@ from ..array import Array
 from ..columns import MASK_OF
 from ..commit_rules import building
 from ..folder import check_member_name
-from ..group import Group, open_quietly
+from ..group import Group, open_at
 from ..labels import name_of, stored_dims
 from ..layouts import (
     LAYOUTS,
@@ -80,7 +80,7 @@ TABLE_NBYTES = 32 * 2**20
 
 def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
-    source = open_quietly(path)
+    source = open_at(path)
     if not is_url(path):
         request.pin = Pin(shown_name(path), ReadChanged)
         source._layout.folder.tree.attach_pin(request.pin)
