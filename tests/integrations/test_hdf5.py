@@ -44,7 +44,8 @@ def read(path):
 def dims_of(path):
     return {
         name: None if array.dims is None else list(array.dims)
-        for name, array in contents.named_arrays(read(path)[0])
+        for name, array in contents.nodes_of(read(path)[0])
+        if isinstance(array, contents.Rows) and not array.columns
     }
 
 

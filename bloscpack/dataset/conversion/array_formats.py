@@ -55,7 +55,6 @@ from .contents import (
     Request,
     Rows,
     array_stream,
-    named_arrays,
     nodes_of,
     rows_in_block,
 )
@@ -366,11 +365,12 @@ def write_npy(content: Rows, request: Request) -> None:
 
 def write_npz(content: Content, request: Request) -> None:
     """Write arrays and columns; an array without a name is called ``arr_0``."""
-    for name, node in nodes_of(content):
-        if name and node.kind == "group" and not node.members:
-            request.note_loss("the group '%s', which has no members" % name)
     with request.new_file() as out_fp, zipfile.ZipFile(out_fp, "w") as archive:
-        for name, array in named_arrays(content):
+        for name, node in nodes_of(content):
+            if name and node.kind == "group" and not node.members:
+                request.note_loss("the group '%s', which has no members" % name)
+            if not isinstance(node, Rows) or node.columns:
+                continue
             member_name = (name or NO_NAMES["npz"]) + SUFFIX
             if len(member_name.encode(errors="surrogatepass")) > MAX_NAME:
                 raise UsageValueError(
@@ -378,7 +378,7 @@ def write_npz(content: Content, request: Request) -> None:
                     % (MAX_NAME, name)
                 )
             with archive.open(member_name, "w", force_zip64=True) as member:
-                _write_array(member, array, request)
+                _write_array(member, node, request)
 
 
 def _write_array(out_fp: Writable, array: Rows, request: Request) -> None:

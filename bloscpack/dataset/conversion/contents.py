@@ -839,13 +839,6 @@ def inside(name: str, inner: str) -> str:
     return "%s/%s" % (name, inner) if name else inner
 
 
-def named_arrays(content: Content) -> Iterator[tuple[str, Rows]]:
-    """Yield all arrays and columns, with slashes in their names."""
-    for name, node in nodes_of(content):
-        if isinstance(node, Rows) and not node.columns:
-            yield name, node
-
-
 # From kind to kind
 
 
@@ -900,18 +893,17 @@ def as_table(content: Content) -> Rows:
         return block.view(dtype).reshape(-1)
 
     table = replace(content, dtype=dtype, shape=shape[:1], dims=None, columns={})
-    fill = numpy.zeros((), dtype)
+    fill: Array | None = None
     if dtype != content.dtype:
         chunks = getattr(content.array, "chunks", ())
         table.array, table.order = ByFunction(get, chunks), "C"
     elif content.fill_value is not None:
+        fill = numpy.zeros((), dtype)
         fill[...] = content.fill_value
-    table.columns = {}
     for name in dtype.names or ():
         base, inner = dtype[name].base, dtype[name].shape
         column = Rows(base, (*shape[:1], *inner), field_of(table.array, name))
-        has_fill = dtype == content.dtype and content.fill_value is not None
-        column.fill_value = fill[name] if has_fill else None
+        column.fill_value = None if fill is None else fill[name]
         column.asks_fill = content.asks_fill
         table.columns[name] = column
     return table
