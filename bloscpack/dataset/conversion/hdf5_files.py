@@ -633,15 +633,11 @@ def _has_filter(h5py: ModuleType, code: int) -> bool:
 
 def _is_used(dataset_id: Any, number: int) -> bool:
     """Return whether a dataset has a chunk that needs the filter with a number."""
-    used = False
 
     def look(chunk: Any) -> bool | None:
-        nonlocal used
-        used = used or not chunk.filter_mask >> number & 1
-        return used or None
+        return not chunk.filter_mask >> number & 1 or None  # None goes on
 
-    dataset_id.chunk_iter(look)
-    return used
+    return bool(dataset_id.chunk_iter(look))
 
 
 def _names_of_fields(kind: Any) -> list[str]:
