@@ -642,16 +642,11 @@ def _dtype_of(
         advice = text % (field.name, stored_type.unit)
         name = None if wanted is None or wanted.kind != "m" else wanted.str
     if name is None or (inner and name in UNSIZED):
+        of_null = ", all of whose values are missing" * is_null
+        texts = field.name, field.type, of_null, advice, LEAVES_OUT % field.name
         raise UsageTypeError(
             "an array can't hold the column '%s' of type '%.200s'%s; convert %s%s"
-            % (
-                *(
-                    field.name,
-                    field.type,
-                    ", all of whose values are missing" * is_null,
-                ),
-                *(advice, LEAVES_OUT % field.name),
-            )
+            % texts
         )
     dtype = text_or(numpy.dtype(name), has_text)
     if wanted is not None:
@@ -854,11 +849,8 @@ def _parquet_type(stored_type: pyarrow.DataType) -> pyarrow.DataType:
         return pyarrow.list_(
             _parquet_type(stored_type.value_type), stored_type.list_size
         )
-    return (
-        pyarrow.timestamp("ms")
-        if stored_type == pyarrow.timestamp("s")
-        else stored_type
-    )
+    is_in_seconds = stored_type == pyarrow.timestamp("s")
+    return pyarrow.timestamp("ms") if is_in_seconds else stored_type
 
 
 # Text as items of one length
