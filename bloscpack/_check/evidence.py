@@ -307,9 +307,7 @@ def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int |
     last = sections.stated_last_chunk
     if not chains:
         return size, last
-    counts: Counter[int] = Counter()
-    for chain in chains:
-        counts.update(chain.sizes)
+    counts = Counter(size for chain in chains for size in chain.sizes)
     size_at_end = chains[-1].sizes[-1]
     at_end = chains[-1].stop == scan.storage.size
     if last is None and at_end and size_at_end <= (size or 0):

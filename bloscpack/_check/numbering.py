@@ -542,9 +542,7 @@ def measure(
     """
     header, nchunks = sections.header, numbering.nchunks
     chunk_size, last_chunk = evidence.chunk_size, numbering.last_size
-    inner: Counter[int] = Counter()
-    for chain in numbering.chains:
-        inner.update(chain.sizes)
+    inner = Counter(size for chain in numbering.chains for size in chain.sizes)
     if last_chunk is not None:
         inner[last_chunk] -= 1
     inner = +inner
