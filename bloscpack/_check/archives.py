@@ -41,6 +41,7 @@ from ..exceptions import DamageError, FormatError, Unsupported
 from ..serializers import shard_rows
 from .files import Inspection
 from .findings import Report
+from .lenient_sections import positions_of
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
@@ -158,12 +159,8 @@ class ArchiveChecker:
         except FormatError as error:
             self._add("local-header", name, error.message, offset=info.header_offset)
             return None
-        crc = 0
-        for block in self.file.storage.read_blocks(start, stop):
-            crc = crc32(block, crc)
-        if crc != info.CRC:
-            message = "expected the crc32 '%08x', found '%08x'" % (info.CRC, crc)
-            self._add("crc32", name, message, extent=(start, stop))
+        if fault := _fault_of(self.file.storage, start, stop, info.CRC):
+            self._add("crc32", name, fault, extent=(start, stop))
         return start, stop
 
     def _is_part(self, name: str) -> bool:
@@ -279,7 +276,8 @@ def find_members(storage: Storage) -> Iterator[FoundMember]:
     # once for a checksum.
     budget, limit = 2 * storage.size, 0
     cut_off: FoundMember | None = None
-    for at in merge(sorted(entries), _signatures(storage)):
+    signatures = positions_of(LOCAL_SIGNATURE, storage, 0, storage.size)
+    for at in merge(sorted(entries), signatures):
         parts = _member_at(storage, at, entries.get(at)) if limit <= at < end else None
         if parts is None:
             continue
@@ -294,11 +292,7 @@ def find_members(storage: Storage) -> Iterator[FoundMember]:
             stop, problem = start + packed, "another program has compressed it"
         elif stop <= end and size <= budget:
             budget -= size
-            crc = 0
-            for block in storage.read_blocks(start, stop):
-                crc = crc32(block, crc)
-            problem = "expected the crc32 '%08x', found '%08x'" % (expected, crc)
-            problem *= crc != expected
+            problem = _fault_of(storage, start, stop, expected)
         follows = storage.read_at(stop, 4) if stop < end else LOCAL_SIGNATURE
         member = FoundMember(name, at, start, stop, problem, other)
         if not problem or (stop <= end and follows in RECORDS):
@@ -310,16 +304,13 @@ def find_members(storage: Storage) -> Iterator[FoundMember]:
         yield cut_off._replace(stop=max(end, cut_off.start))
 
 
-def _signatures(storage: Storage) -> Iterator[int]:
-    """Yield where a signature of a local header is."""
-    before, position = b"", 0
-    for block in storage.read_blocks(0, storage.size):
-        data = before + block
-        at = data.find(LOCAL_SIGNATURE)
-        while at >= 0:
-            yield position - len(before) + at
-            at = data.find(LOCAL_SIGNATURE, at + 1)
-        before, position = data[1 - len(LOCAL_SIGNATURE) :], position + len(block)
+def _fault_of(storage: Storage, start: int, stop: int, expected: int) -> str:
+    """Return why the bytes of a member are wrong; '' if they have their checksum."""
+    crc = 0
+    for block in storage.read_blocks(start, stop):
+        crc = crc32(block, crc)
+    found = "expected the crc32 '%08x', found '%08x'" % (expected, crc)
+    return found * (crc != expected)
 
 
 def _member_at(

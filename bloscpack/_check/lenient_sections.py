@@ -7,7 +7,8 @@ reading goes on. `find_metadata` finds metadata that the header does not announc
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from .._commit.undo import without_bit
@@ -263,14 +264,20 @@ def find_metadata(storage: Storage, sections: Sections, report: Report) -> Secti
 
 def find_header(storage: Storage, start: int, stop: int) -> int | None:
     """Return the offset of the first valid file header in an extent, if any."""
-    for position in range(start, stop, READ_SIZE):
-        size = min(READ_SIZE, stop - position) + len(MAGIC) - 1
-        data = storage.read_at(position, size)
-        at = data.find(MAGIC)
-        while at >= 0:
-            try:
-                _decode_header(storage.read_at(position + at, BLOSCPACK_HEADER_LENGTH))
-                return position + at
-            except FormatError:
-                at = data.find(MAGIC, at + 1)
+    for position in positions_of(MAGIC, storage, start, stop):
+        with suppress(FormatError):
+            _decode_header(storage.read_at(position, BLOSCPACK_HEADER_LENGTH))
+            return position
     return None
+
+
+def positions_of(mark: bytes, storage: Storage, start: int, stop: int) -> Iterator[int]:
+    """Yield where a mark begins in an extent."""
+    for position in range(start, stop, READ_SIZE):
+        # A mark may lie across two blocks.
+        size = min(READ_SIZE, stop - position) + len(mark) - 1
+        data = storage.read_at(position, size)
+        at = data.find(mark)
+        while at >= 0:
+            yield position + at
+            at = data.find(mark, at + 1)
