@@ -305,6 +305,15 @@ def metadata_of_option(args: Namespace) -> Json:
     return metadata
 
 
+def metadata_to_set(name: str, hint: str) -> Json:
+    """Return the JSON value in a file; raise `WrongUsage`, with a hint, for null."""
+    metadata = read_metadata(name)
+    if metadata is None:
+        text = "metadata file '%s' is null, which counts as none%s"
+        raise WrongUsage(text % (name, hint))
+    return metadata
+
+
 def read_metadata(name: str) -> Json:
     """Return the JSON value in a file or standard input; raises `Refusal`."""
     check_exists("metadata file", name)

@@ -17,7 +17,7 @@ from ...serializers import is_array, replaced_metadata, user_metadata
 from ..console import console, is_input
 from ..exit_codes import Refusal, WrongUsage
 from ..named import NamedFile, named
-from ..target import parse_json, read_metadata
+from ..target import metadata_to_set, parse_json
 from ..text import finite, json_text
 
 Edit = Callable[[Json, str], Json]
@@ -92,11 +92,7 @@ def _metadata_of(path: str) -> Json:
 
 def _replacement(name: str) -> Edit:
     """Return a function that replaces any metadata by those in a file."""
-    new = read_metadata(name)
-    if new is None:
-        raise WrongUsage(
-            "metadata file '%s' is null, which counts as none; {} can be set" % name
-        )
+    new = metadata_to_set(name, "; {} can be set")
     return lambda old, noun: new
 
 

@@ -12,7 +12,7 @@ from ..exit_codes import Refusal, WrongUsage
 from ..jobs import run_jobs
 from ..named import NamedFile
 from ..progress import shown
-from ..target import plain_size_of, read_metadata
+from ..target import metadata_to_set, plain_size_of
 
 # Arguments that are settings of `repack` under the same name.
 SETTINGS = (
@@ -99,10 +99,6 @@ def _settings(args: Namespace) -> dict[str, Any]:
         settings["metadata"] = None
         settings["keep_array"] = False
     elif args.metadata is not None:
-        settings["metadata"] = read_metadata(args.metadata)
-        if settings["metadata"] is None:
-            raise WrongUsage(
-                "metadata file '%s' is null, which counts as none: --no-metadata "
-                "removes the metadata" % args.metadata
-            )
+        hint = ": --no-metadata removes the metadata"
+        settings["metadata"] = metadata_to_set(args.metadata, hint)
     return settings
