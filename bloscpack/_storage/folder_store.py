@@ -401,13 +401,10 @@ class FolderStore(Reopenable, Store):
         self, name: str, limit: int | None = None, *, whole: bool = False
     ) -> tuple[bytes, object]:
         """Return the content of a file, at most `limit` bytes, and its `identity`."""
-        file = self.open(name)
-        try:
+        with self.open(name) as file:
             size = file.size if limit is None else limit
             content = file.read_whole(size) if whole else file.read_at(0, size)
             return content, file.identity
-        finally:
-            file.close()
 
     def _scan(self, name: str) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a folder; nothing if the folder does not exist.

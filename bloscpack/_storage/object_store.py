@@ -163,11 +163,8 @@ class ObjectStore(Store):
         return content, None
 
     def _read(self, name: str, most: int | None) -> bytes:
-        storage = self.open(name, most=most)
-        try:
+        with self.open(name, most=most) as storage:
             return storage.read_at(0, storage.size if most is None else most)
-        finally:
-            storage.close()
 
     def no_dataset(self) -> OSError:
         try:
@@ -198,9 +195,8 @@ class ObjectStore(Store):
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
-        storage = self.open(name)
-        storage.close()
-        return storage.size
+        with self.open(name) as storage:
+            return storage.size
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""

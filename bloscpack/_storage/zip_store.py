@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import IO, TYPE_CHECKING, Any
 from weakref import finalize
 
-from .._engine.contexts import errors_to
+from .._engine.contexts import errors_to, on_error
 from .._engine.forks import cached_property
 from .._format.names import is_safe_name
 from .._format.other_formats import (
@@ -425,22 +425,21 @@ class OpenZip:
         # members that it lost.
         self.directory: Directory | None = None
         content, info = b"", self.archive.NameToInfo.get(ZARR_JSON)
-        try:
-            with naming_errors(path):
-                if info is not None and info.file_size <= MAX_DOCUMENT:
-                    with zip_errors(path), opened_member(self.archive, info) as fp:
-                        content = fp.read()
-                is_own = begins_as_own(self.storage.read_at(0, PREFIX_LENGTH))
-                if is_own or decode_sizes(content):
-                    self.directory = Directory(self.storage)
-                    if ZARR_JSON not in self.directory.members:
-                        text = "its directory lacks the member '%s'"
-                        raise damaged_zip(text % ZARR_JSON)
-                    self.directory.read_list()
-        except BaseException:
-            self.archive.close()
-            self._fp.close()
-            raise
+        with (
+            on_error(self._fp.close),
+            on_error(self.archive.close),
+            naming_errors(path),
+        ):
+            if info is not None and info.file_size <= MAX_DOCUMENT:
+                with zip_errors(path), opened_member(self.archive, info) as fp:
+                    content = fp.read()
+            is_own = begins_as_own(self.storage.read_at(0, PREFIX_LENGTH))
+            if is_own or decode_sizes(content):
+                self.directory = Directory(self.storage)
+                if ZARR_JSON not in self.directory.members:
+                    text = "its directory lacks the member '%s'"
+                    raise damaged_zip(text % ZARR_JSON)
+                self.directory.read_list()
 
 
 class CompressedMember(MemoryStorage):

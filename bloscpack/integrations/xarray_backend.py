@@ -25,6 +25,7 @@ from xarray.coding.strings import EncodedStringCoder
 from xarray.core import indexing
 
 from .. import dataset, exceptions
+from .._engine.contexts import on_error
 from .._file.opened import OpenedFile
 from .._format.array_metadata import Labels, default_dims
 from .._format.dtypes import Array, DType
@@ -148,12 +149,8 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
     def open_datatree(self, filename_or_obj: object, **options: Any) -> DataTree:
         """Return the datasets of `open_groups_as_dict` as a tree."""
         by_path = self.open_groups_as_dict(filename_or_obj, **options)
-        try:
+        with on_error(_close, by_path.values()):
             tree: DataTree = DataTree.from_dict(by_path)
-        except BaseException:
-            for opened in by_path.values():
-                opened.close()
-            raise
         for path, opened in by_path.items():
             tree[path].set_close(opened._close)
         return tree
@@ -228,7 +225,7 @@ def _each(
             yield ("/" + name + path).rstrip("/"), member_data
 
 
-def _close(opened: list[LazyArray | Stored]) -> None:
+def _close(opened: Iterable[LazyArray | Stored | Dataset]) -> None:
     for node in opened:
         node.close()
 
