@@ -133,13 +133,10 @@ def check_is_path(file: object, call: str, *, or_object: bool = False) -> None:
     if isinstance(file, (str, bytes, os.PathLike)):
         return
     if not (or_object and hasattr(file, "write")):
+        other = ", a URL or a file object to save in" if or_object else " or a URL"
         raise UsageTypeError(
             "expected a path%s, found %r: the order is %s"
-            % (
-                ", a URL or a file object to save in" if or_object else " or a URL",
-                type(file).__name__,
-                call,
-            )
+            % (other, type(file).__name__, call)
         )
 
 
