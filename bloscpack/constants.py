@@ -73,14 +73,8 @@ _sibling = sibling_names(__name__)
 
 def __getattr__(name: str) -> object:
     # Importing Blosc takes longer than everything else in this module together.
-    if name == "blosc":  # programs call `constants.blosc.set_nthreads`
-        import blosc
-
-        return blosc
     if name == "CNAME_AVAIL":
         import blosc
 
-        names: list[str] = blosc.compressor_list()
-        globals()[name] = names
-        return names
-    return _sibling(name)
+        return globals().setdefault(name, blosc.compressor_list())
+    return _sibling(name)  # programs call `constants.blosc.set_nthreads`
