@@ -13,6 +13,7 @@ import os
 from functools import partial
 from zlib import crc32
 
+from .._engine.contexts import errors_to
 from .descriptors import Descriptor, with_room
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -56,12 +57,17 @@ def _at(name: str) -> tuple[str, int | None]:
     return name, None
 
 
-def _show_paths(error: OSError, name: str, new: str | None = None) -> None:
+def _showing_paths(name: str, new: str | None = None) -> errors_to:
     """Let an error about names in open folders have their full paths."""
-    if isinstance(name, NameInFolder) or isinstance(new, NameInFolder):
-        error.filename = str(name)
-        if new is not None:
-            error.filename2 = str(new)
+
+    def show(error: Exception) -> None:
+        in_folder = isinstance(name, NameInFolder) or isinstance(new, NameInFolder)
+        if isinstance(error, OSError) and in_folder:
+            error.filename = str(name)
+            if new is not None:
+                error.filename2 = str(new)
+
+    return errors_to(show)
 
 
 def _call(
@@ -69,15 +75,12 @@ def _call(
 ) -> None:
     """Make a system call for a name, or for two; an error has their full paths."""
     last, folder = _at(name)
-    try:
+    with _showing_paths(name, new):
         if new is None:
             function(last, *args, dir_fd=folder)
         else:
             other, target = _at(new)
             function(last, other, src_dir_fd=folder, dst_dir_fd=target)
-    except OSError as error:
-        _show_paths(error, name, new)
-        raise
 
 
 class Disk:
@@ -95,12 +98,9 @@ class Disk:
         last, folder = _at(name)
         # Called by `open`, with no step in Python between: see `Descriptor`.
         opener = partial(os.open, mode=mode, dir_fd=folder)
-        try:
+        with _showing_paths(name):
             # HDF5 reads what it has written. "x" adds O_EXCL, which follows no link.
             fp: Any = with_room(open, last, "x+b", opener=opener)
-        except OSError as error:
-            _show_paths(error, name)
-            raise
         fp.raw.name = str(name)
         return fp  # type: ignore[no-any-return]
 
