@@ -268,9 +268,8 @@ def _load_next(
     refuse_text(file)
     source = CompressedFPSource(file, limits=limits)
     array = unpack_ndarray(source, nthreads=nthreads)
-    metadata = source.metadata
     if source.input_fp is not file:  # an undo record ends the file
         file.seek(0, os.SEEK_END)
-        return array, user_metadata(metadata)
-    source.move_to_end()
-    return array, user_metadata(metadata)
+    else:
+        source.move_to_end()
+    return array, user_metadata(source.metadata)
