@@ -24,7 +24,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, ordered, run_length
 from ._format import chunks
 from ._format.block_table import digest_and_row
-from ._format.blosc_header import chunk_damage, decode_header
+from ._format.blosc_header import chunk_damage, decode_header, locating_chunk
 from ._format.chunks import Frame
 from ._format.sections import Section
 from ._format.shard import Trailer, check_table, new_trailer
@@ -558,11 +558,8 @@ def _frames_of(source: CompressedSource) -> Iterator[Frame]:
     for number, content in enumerate(source):
         compressed, digest = map(_lasting, content)
         offset = getattr(source, "chunk_offset", None)
-        try:
+        with locating_chunk(number, offset):
             header = decode_header(compressed)
-        except FormatError as error:
-            error.locate(number, offset)
-            raise
         frame = Frame(number, offset, start, header)
         frame.content = compressed, digest
         start += header.nbytes

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 from ._commit.snapshot import read_snapshot
-from ._format.blosc_header import BloscHeader, decode_header
+from ._format.blosc_header import BloscHeader, decode_header, locating_chunk
 from ._format.sections import SMALLEST_CHUNK, Beginning, read_beginning
 from ._storage.cursor import Cursor
 from ._storage.paths import is_url, shown_name
@@ -362,16 +362,13 @@ class _FileAt:
     def _read_first_chunk(self, cursor: Cursor, strict: bool) -> None:
         header, head = self.beginning.header, cursor.peek(BLOSC_HEADER_LENGTH)
         if header.nchunks and not (header.nchunks == -1 and not head):
-            try:
+            with locating_chunk(0, self.first_at):
                 if strict and header.nbytes is not None:
                     from ._format.chunks import read_chunk_header
 
                     self.first = read_chunk_header(cursor, header, 0)
                 else:
                     self.first = decode_header(head)
-            except FormatError as error:
-                error.locate(0, self.first_at)
-                raise
 
     def _walk(self, cursor: Cursor) -> None:
         from ._format.chunks import frames_of
@@ -404,13 +401,10 @@ class _FileAt:
                 pass
             return
         cursor.move(offsets[-1])
-        try:
+        with locating_chunk(len(offsets) - 1, offsets[-1]):
             chunk = decode_header(cursor.peek(BLOSC_HEADER_LENGTH))
             cursor.skip(chunk.ctbytes, "a chunk", "chunks")
             cursor.skip(header.checksum_impl.size, "a digest", "chunks")
-        except FormatError as error:
-            error.locate(len(offsets) - 1, offsets[-1])
-            raise
 
     def _skip_trailer(self, cursor: Cursor) -> bool:
         """Move behind the trailer of a shard; return whether there is one."""

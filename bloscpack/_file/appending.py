@@ -37,6 +37,7 @@ from .._format.append_plan import (
 )
 from .._format.array_metadata import Description, new_array
 from .._format.block_table import BlockRow, raw_row
+from .._format.blosc_header import locating_chunk
 from .._format.chunks import (
     check_digest,
     compress,
@@ -431,13 +432,9 @@ def _read_chunk(
     checksum = header.checksum_impl
     split = len(frame) - checksum.size
     compressed, digest = frame[:split], frame[split:]
-    try:
-        with own_settings:
-            check_digest(compressed, digest, checksum)
-            return decompress(compressed)
-    except FormatError as error:
-        error.locate(number, start)
-        raise
+    with own_settings, locating_chunk(number, start):
+        check_digest(compressed, digest, checksum)
+        return decompress(compressed)
 
 
 def _plain_chunks(fp: Readable, front: bytes, total: int, size: int) -> Iterator[bytes]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 
+from .._engine.contexts import errors_to
 from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
-from ..exceptions import DamageError
+from ..exceptions import DamageError, FormatError
 from .codecs import BITSHUFFLE, BY_NUMBER, CNAME_MAPPING, FILTERS, NONE, SHUFFLE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -59,6 +60,16 @@ _last_valid: tuple[bytes, range, int] = (b"", range(0), -1)
 def chunk_damage(message: str, **where: Any) -> DamageError:
     """Return the error about damaged chunks; `where` are its other attributes."""
     return DamageError(message, section="chunks", **where)
+
+
+def locating_chunk(number: int, offset: int | None) -> errors_to:
+    """Add the number and the offset of a chunk to a `FormatError` about it."""
+
+    def locate(error: Exception) -> None:
+        if isinstance(error, FormatError):
+            error.locate(number, offset)
+
+    return errors_to(locate)
 
 
 class BloscHeader:

@@ -43,6 +43,7 @@ from .blosc_header import (
     decode_header,
     encode_block_starts,
     is_like_last,
+    locating_chunk,
     unpack_header,
 )
 from .codecs import CODECS
@@ -488,12 +489,9 @@ class Frame:
 
 def verified(frame: Frame, checksum: Hash) -> tuple[Buffer, Buffer]:
     """Return a chunk and its digest; raise `FormatError` if they don't fit."""
-    try:
+    with locating_chunk(frame.number, frame.offset):
         content = frame.content
         check_digest(*content, checksum)
-    except FormatError as error:
-        error.locate(frame.number, frame.offset)
-        raise
     return content
 
 
@@ -505,11 +503,8 @@ def plain_of(frame: Frame, checksum: Hash, compressed: Buffer | None = None) -> 
     """
     if compressed is None:
         compressed, _ = verified(frame, checksum)
-    try:
+    with locating_chunk(frame.number, frame.offset):
         return decompress(compressed, frame.header)
-    except FormatError as error:
-        error.locate(frame.number, frame.offset)
-        raise
 
 
 def only_chunk(data: bytes) -> tuple[BloscpackHeader, bytes, bytes, BloscHeader] | None:
