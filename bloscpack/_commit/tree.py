@@ -429,7 +429,8 @@ class Tree:
 
         Another program may have taken the identity out of the document of a dataset
         that somebody has put in the place of the member, and that commits what is in
-        it: then the documents there are copies, and none is one of a member here.
+        it: then the documents there are copies, and none is one of a member here. What
+        is left of a removed member tells nothing.
         """
         known, members = self.state, self.state.members or {}
         if not belongs_to(content, own, members.get(path)):
@@ -441,7 +442,8 @@ class Tree:
             is_moved = is_of_other(own, members.get(path)) and around in members
             outer = self._own(around) if is_moved else (b"", None)
             return not outer[0] or self.belongs(around, *outer)
-        entries = self.store.entries(path)
+        inside = [p for p in members if p.rpartition("/")[0] == path]
+        entries = self.store.entries(path) if inside else ()
         folders = ["%s/%s" % (path, n) for n, kind in entries if kind == stat.S_IFDIR]
         found = {folder: self._own(folder) for folder in folders}
         copies = {p: found[p][1] for p in found if is_copy(*found[p])}

@@ -163,11 +163,17 @@ def test_chunks_are_padded_with_the_fill_value(path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"chunks": (2,)}, ["chunks", "2 positive lengths", "(2,)"]),
-        ({"chunks": (2, 2, 2)}, ["chunks", "2 positive lengths"]),
+        (
+            {"chunks": (2,)},
+            ["chunks", "a positive length for each axis", "for 2 axes", "(2,)"],
+        ),
+        (
+            {"chunks": (2, 2, 2)},
+            ["chunks", "a positive length for each axis", "for 2 axes"],
+        ),
         ({"chunks": (0, 2)}, ["chunks", "positive"]),
         ({"chunks": (-1, 2)}, ["chunks", "positive"]),
-        ({"chunks": ()}, ["chunks", "2 positive lengths"]),
+        ({"chunks": ()}, ["chunks", "a positive length for each axis", "for 2 axes"]),
         ({"chunks": (2, 2.5)}, ["chunks", "(2, 2.5)"]),
         ({"chunks": (2, True)}, ["chunks"]),
         ({"chunks": "2"}, ["chunks", "'2'"]),

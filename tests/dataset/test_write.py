@@ -44,7 +44,7 @@ def sample(dtype, count=50):
 @pytest.mark.parametrize("name", ["chunks", "shards"])
 def test_numbers_of_rows(tmp_path, layout, name):
     for value in ((4, 2), 2.5, "4", [4.0], True):
-        with pytest.raises(UsageError, match="%s: expected (a|1) " % name):
+        with pytest.raises(UsageError, match="%s: expected a" % name):
             dataset.create_array(tmp_path / "a", [1.5], layout=layout, **{name: value})
     options = {"layout": layout, name: np.int64(4)}
     assert [1.5] == dataset.create_array(tmp_path / "a", [1.5], **options)[:].tolist()

@@ -121,8 +121,8 @@ def _rows_of(wanted: int | Shape | None, shape: Shape, name: str) -> int | Shape
         return wanted
     if len(wanted) != len(shape) or min(wanted, default=1) < 1:
         raise UsageValueError(
-            "%s: expected %s, found %s"
-            % (name, counted(len(shape), "positive length"), wanted)
+            "%s: expected a positive length for each axis, found %s for %s"
+            % (name, wanted, counted(len(shape), "axis"))
         )
     is_rows = wanted[1:] == tuple(max(1, n) for n in shape[1:])
     return next(iter(wanted), None) if is_rows else wanted
