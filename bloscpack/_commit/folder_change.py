@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from .._format.committed import STAGING
@@ -246,12 +246,11 @@ class FolderChange(Change):
         self._folders.clear()
 
 
-def recover(change: FolderChange) -> None:
-    """Complete the change of a writer that died, by a new `change` of the dataset.
+def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
+    """Complete the change of a writer that died; remove what it had not committed.
 
-    What it had not committed is removed.
+    `new_change` returns a new one of the dataset in `store`.
     """
-    store = change.store
     status = store.status_of(STAGING)
     if status is None:
         return
@@ -263,6 +262,7 @@ def recover(change: FolderChange) -> None:
             "expected the folder of changes, found something else",
             store.path(STAGING),
         )
+    change = new_change()
     assert change.tree is not None
     with suppress(FileNotFoundError):
         state = change.tree.read(change.document)

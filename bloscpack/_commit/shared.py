@@ -184,7 +184,7 @@ class SharedShards(ShardRule):
             lock.close()
             with closing(waiting(lambda: FolderLock(self._store), WAIT)):
                 how = self._store, ZARR_JSON, self._sync
-                recover(FolderChange(*how, tree=self.tree))
+                recover(self._store, partial(FolderChange, *how, tree=self.tree))
 
     @contextmanager
     def changing(self) -> Iterator[Change]:

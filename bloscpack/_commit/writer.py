@@ -533,7 +533,8 @@ class LockedFolder:
             self._complete()
 
     def _complete(self) -> None:
-        recover(self._new_change())
+        assert isinstance(self.tree.store, FolderStore)
+        recover(self.tree.store, self._new_change)
         self.tree.renew()  # the writer before may have changed the document
 
     def recover(self) -> None:

@@ -19,6 +19,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from functools import partial
 
 from .._commit.change import PRIVATE, PRIVATE_FOLDER
 from .._commit.folder_change import FolderChange, recover
@@ -263,8 +264,8 @@ class _Copy:
             if last == STAGING:
                 dataset = self._target.subfolder(around) if around else self._target
                 document = next(filter(dataset.exists, DOCUMENTS), ZARR_JSON)
-                tree = Tree(dataset)
-                recover(FolderChange(dataset, document, sync, tree=tree))
+                how = dataset, document, sync
+                recover(dataset, partial(FolderChange, *how, tree=Tree(dataset)))
         for name in ("", *filter(self._target.is_folder, folders)):
             like = self._access[name]
             held = (self._target.subfolder(name) if name else self._target).hold()
