@@ -33,7 +33,7 @@ import errno
 import os
 import stat
 from _thread import allocate_lock
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -111,7 +111,10 @@ class Change:
     is_joint
         Whether several calls make it together.
     content
-        The document after the commit, when that has begun; empty for the present one.
+        The document after the commit, when that has begun; empty if that leaves the
+        document as it is.
+    settled
+        Called when it is found out that an interrupted commit was made.
     failure
         The error of the first of these calls that has failed, so that nothing is
         committed; empty if none has.
@@ -124,9 +127,8 @@ class Change:
         The folders of arrays of which the change has replaced or removed items: no more
         of their files get their names at once.
     outdated
-        The documents that have copies for readers of a member alone, which are older
-        after the change: its list has them, without files, so that the next writer
-        replaces them if this one dies.
+        The documents of inner groups with copies, which are older after the change. Its
+        list has them, without files: the next writer replaces them if this one dies.
     tree
         What has the documents before the change, and takes over those after it; None
         for a new dataset.
@@ -164,6 +166,7 @@ class Change:
         self.new_folders: set[str] = set()
         self.disturbed: set[str] = set()
         self.outdated: list[str] = []
+        self.settled: list[Callable[[], object]] = []
         # By folder: the names that it has staged inside.
         self._staged: dict[str, set[str]] = {}
         # The folders whose files the change replaces, and those that are gone after it.
@@ -425,7 +428,9 @@ class Change:
             root = root.changed(members, token)
         listed = {**{name: self._staged_name() for name in self.outdated}, **files}
         new = root.with_files(listed) if listed else root
-        self.content, self.is_committing = root.content, True
+        before = b"" if tree is None else tree.state.root.content
+        self.content = b"" if root.content == before else root.content
+        self.is_committing = True
         if files:
             self._stage_all()
         self._sync()

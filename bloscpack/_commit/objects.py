@@ -234,6 +234,9 @@ class ClaimedObjects:
         A function that returns the document with a new token.
     prepare
         Called with the first change, or with each change if the dataset `is_shared`.
+    check
+        Called when a commit was interrupted; raises an error if the document of a group
+        commits the dataset by now.
     wait
         Number of seconds to wait for another writer with a `wait`; 0 ends its right at
         once. A writer that completes no change in this time loses its right.
@@ -245,9 +248,10 @@ class ClaimedObjects:
         is_shared: bool,
         claimed: Callable[[bytes, str], bytes],
         prepare: Callable[[Change], object],
+        check: Callable[[], object],
         wait: float = 0.0,
     ) -> None:
-        self.tree = tree
+        self.tree, self._check = tree, check
         self._store = tree.store
         self._owner = Owner()
         self.state = TURNS if is_shared else ALONE
@@ -258,7 +262,8 @@ class ClaimedObjects:
         self.wait = wait
         # How the token begins that this writer has stored.
         self._token = ""
-        # What the document has if this writer has stored it last; empty if it has not.
+        # A text that no document has but one that this writer has stored, or was going
+        # to store; empty if it has to claim the dataset.
         self._written = b""
         # That of a shared one is found by its first change.
         self._version = ""
@@ -319,7 +324,14 @@ class ClaimedObjects:
 
         if self.has_failed:
             self._version = recover_objects(self.tree, check)
-            self._written = b""  # it is claimed again
+            self._written = b""
+            self._check()
+
+    def claim(self) -> None:
+        """Let the changes of other writers fail from now on, if it is not a group."""
+        if self.state is ALONE and not (self._written or self.has_failed):
+            with on_error(setattr, self, "has_failed", True):
+                self._claim(self._token)
 
     @contextmanager
     def holding(self) -> Iterator[bool]:
@@ -327,9 +339,6 @@ class ClaimedObjects:
 
         A group that does not commit its members is not claimed.
         """
-        if self.state is ALONE and not (self._written or self.has_failed):
-            with on_error(setattr, self, "has_failed", True):
-                self._claim()
         if self.state is ALONE or self._holds:
             yield False
             return
@@ -357,6 +366,7 @@ class ClaimedObjects:
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
         with self.holding():
+            self.claim()
             is_alone, tree, token = self.state is ALONE, self.tree, self._token
             change = ObjectChange(self._store, self._version, tree, token)
             self._written = change.token.encode()

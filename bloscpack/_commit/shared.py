@@ -154,6 +154,8 @@ class ShardRule:
     def recover(self) -> None:
         """Do nothing: a shard is replaced, or is not."""
 
+    claim = recover
+
 
 class SharedShards(ShardRule):
     """The right to assign to an array in a folder, beside other writers.

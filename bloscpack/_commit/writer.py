@@ -18,6 +18,7 @@ that has inherited a writer may not use it.
 
 from __future__ import annotations
 
+import errno
 import os
 from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from .._engine.threads import get_caller
 from .._format.committed import STAGING
 from .._format.names import folders_of
 from .._storage.folder_store import FolderStore
-from ..exceptions import FormatError, StorageError, UsageError
+from ..exceptions import StorageError, UsageError
 from .change import Change
 from .folder_change import FolderChange, naming_dataset, recover
 from .locking import FolderLock, waiting
@@ -72,6 +73,9 @@ class Rule(Protocol):
 
     def recover(self) -> None:
         """Complete a commit that was interrupted, if one `has_failed`."""
+
+    def claim(self) -> None:
+        """Let the changes of others fail that have opened it, if nothing locks it."""
 
     def changing(self) -> AbstractContextManager[Change]:
         """Return the context of a change, which is committed within the block."""
@@ -153,6 +157,8 @@ class Writer(OwnLock):
     """
 
     outer: Writer | None = None
+    # A change of which it is not known whether it was committed.
+    unsettled: Change | None = None
     # What is open of the dataset, and the state that it has between two turns; `renew`
     # takes over what others have changed.
     views: Any = None
@@ -218,7 +224,7 @@ class Writer(OwnLock):
                         yield does
                         seen = rule.tree.state
                     except BaseException:
-                        with suppress(FormatError, OSError):  # the next turn repeats it
+                        with suppress(Exception):  # the next turn repeats it
                             if holds and rule.has_failed:
                                 self.seen = seen
                                 self._recover()
@@ -243,9 +249,11 @@ class Writer(OwnLock):
                 self.rule.recover()
             finally:
                 self.renew()
-            self.rule.has_failed = False
         if has_failed and self.views is not None:
             self.views.join(self)
+        self.rule.has_failed = False
+        if self.unsettled is not None:
+            self._settle(self.unsettled)
 
     def renew(self) -> None:
         """Let what is open take over the state of the documents."""
@@ -389,12 +397,22 @@ class Writer(OwnLock):
     def _complete(self, change: Change) -> None:
         """Complete or undo the commit of a change, which was interrupted."""
         if change.is_committing:
-            self.rule.has_failed = True
-            with suppress(FormatError, OSError):  # the next turn repeats it
+            self.rule.has_failed, self.unsettled = True, change
+            with suppress(Exception):  # the next turn repeats it
                 self._recover()
-                change.is_complete = True
-                content = self.rule.tree.state.root.content
-                change.is_committed = content == change.content
+            with suppress(Exception):
+                if self.unsettled is not None:
+                    self._settle(change)
+
+    def _settle(self, change: Change) -> None:
+        """Find out whether a change was committed, if its document says so, or not."""
+        root = self.rule.tree.state.root
+        change.is_complete = not self.rule.has_failed
+        change.is_committed = root.with_files({}).content == change.content
+        if change.is_committed or change.is_complete:
+            self.unsettled = None
+        for call in change.settled if change.is_committed else ():
+            call()
 
     @contextmanager
     def replacing(self, disturbs: bool = True) -> Iterator[None]:
@@ -442,9 +460,9 @@ class Writer(OwnLock):
     def closing(self, call: str = "close") -> Iterator[None]:
         """Wait for the changes of other threads, and keep them from starting one.
 
-        What waits in memory is written. If that fails, and nothing waits any more, the
-        error comes after the block. In a process that has inherited the writer, no
-        other thread makes a change.
+        What waits in memory is written, or forgotten if this writer has lost its right.
+        If nothing waits any more, an error of that comes after the block. In a process
+        that has inherited the writer, no other thread makes a change.
         """
         if ask(call, self, self.path) is not WRITES:
             yield
@@ -454,6 +472,11 @@ class Writer(OwnLock):
             try:
                 self.flush()
             except BaseException as error:
+                # Another writer may have taken over for good.
+                number = getattr(error, "errno", None)
+                if self.rule.has_failed and number in (errno.EAGAIN, errno.ESTALE):
+                    for buffer in self.buffers.values():
+                        buffer.clear()
                 if any(buffer.count for buffer in self.buffers.values()):
                     raise  # there can be a second attempt
                 failure = error
@@ -542,6 +565,9 @@ class LockedFolder:
         if self.has_failed:
             self._complete()
             self._check()
+
+    def claim(self) -> None:
+        """Do nothing: the folder is locked."""
 
     @contextmanager
     def holding(self) -> Iterator[bool]:

@@ -185,8 +185,8 @@ def _check_block(
         checksum, fold = header.checksums[number], header.folds[number]
         if size and total != checksum:
             text = (
-                "the bytes add up to %d, the header says %d: %s changed, written twice "
-                "or not counted"
+                "the bytes add up to %d, the header says %d: a change of %s was not "
+                "counted, or made twice"
             )
             text %= total, checksum, text_of([(first, stop)])
             add("files", "checksum", text, rows=rows)

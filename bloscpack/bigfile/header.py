@@ -179,8 +179,8 @@ def decode(data: bytes) -> Header:
     row_nbytes = max(1, nmemb * dtype.itemsize)
     if row_nbytes > MAX_ROW_NBYTES:
         raise DamageError(
-            "expected rows of at most %d bytes, found %d items of type %s"
-            % (MAX_ROW_NBYTES, nmemb, name)
+            "expected rows of at most %d bytes, found %s of type %s"
+            % (MAX_ROW_NBYTES, counted(nmemb, "item"), name)
         )
     if total * row_nbytes > MAX_COUNT or (total and not nmemb):
         told = counted(total, "row"), counted(nmemb, "item")
@@ -217,7 +217,7 @@ def new_header(row: DType, size: int, nfile: int | None) -> Header:
         )
     if size * row.itemsize > MAX_COUNT:
         told = counted(size, "row"), counted(nmemb, "item")
-        raise UsageValueError("there can't be %s of %s" % told)
+        raise UsageValueError("too many items: %s of %s" % told)
     return Header(block_dtype(name_of(row.base)), nmemb, split_rows(size, nfile))
 
 

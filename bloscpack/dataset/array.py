@@ -384,6 +384,9 @@ class Array(StoredArray, ItemsNode):
         layout, old = self._layout, self.shape
         if shape == old:
             return
+        if any(map(operator.lt, shape, old)) and not change.is_joint:
+            before = layout.parts()
+            change.settled.append(lambda: self._layout.remove_unused(before))
         if self._is_read_with_others and any(map(operator.lt, shape, old)):
             change.renews_token = True  # later rows in their place are others
         grid = layout.grid.resized(shape)

@@ -165,7 +165,7 @@ def writer_for(
         rule = LockedFolder(tree, *how, shared=is_shared)
     else:
         rule = objects.ClaimedObjects(
-            tree, is_shared, DATASETS.claimed, prepare, wait or 0
+            tree, is_shared, DATASETS.claimed, prepare, check, wait or 0
         )
     tree.ignore_copies()
     with on_error(rule.release):

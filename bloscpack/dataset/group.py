@@ -79,8 +79,7 @@ NO_BUFFER = (
 )
 NOT_SHARED = (
     "the document of '%s' commits all that is in it, and only one program at a time "
-    "changes it: open it without shared=True, and assign to an array of it instead of "
-    "from_dask with a region"
+    "changes it: open it without shared=True. from_dask can't write a region of it"
 )
 MANY_LOCKS = (
     "the first change of a group locks all members at once, which needs a file "
@@ -1007,12 +1006,16 @@ class Group(Node, Mapping[str, Node]):
             def take(member: layouts.Found) -> None:
                 known = self._members.get(member.folder.address_of()[0])
                 if known is None:
-                    own = writer_for(member, self._options.sync, wait=0)
-                    held.enter_context(closing(own))
-                    held.enter_context(own.turn())
+                    with ExitStack() as new:
+                        own = writer_for(member, self._options.sync, wait=0)
+                        new.enter_context(closing(own))
+                        new.enter_context(own.turn())
+                        own.rule.claim()
+                        held.enter_context(new.pop_all())
                     return
                 try:
-                    held.enter_context(known._check_writer("info").turn())
+                    own = known._check_writer("info")
+                    held.enter_context(own.turn())
                 except UsageValueError:
                     if not known.closed:
                         raise
@@ -1021,6 +1024,7 @@ class Group(Node, Mapping[str, Node]):
                 locked.append(known)
                 member.folder.check_name()  # it is not one that this program replaced
                 known.flush()
+                own.rule.claim()
 
             def hold(member: layouts.Found) -> None:
                 # Another thread may be opening it: wait until it is in `_members`.

@@ -12,7 +12,7 @@ import errno
 import operator
 import os
 from collections.abc import Callable, Collection, Iterator, MutableMapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import wraps
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -178,22 +178,30 @@ class OpenNodes:
         """Note that there is an object."""
         self._nodes[node._part] = node
 
-    def get(self, address: str) -> Any:
-        """Return the array or table; None if it was dropped."""
-        return self._nodes.get("")
+    def _present(self) -> list[Node]:
+        """Return the array or table, or the columns of a table that was dropped."""
+        node = self._nodes.get("")
+        columns = [column for _, column in self._nodes.items()]
+        return [each for each in ([node] if node else columns) if not each.closed]
+
+    def arrays(self) -> list[ArrayLayout]:
+        """Return the arrays of which there are objects."""
+        return [a for n in self._present() for a in n._layout.arrays().values()]
 
     def renew(self, writer: Writer, before: TreeState | None) -> None:
         """Take over the state of the files after a commit that was interrupted."""
-        node = self._nodes.get("")
-        # Of a table that was dropped, there are columns.
-        nodes = [node] if node else [column for _, column in self._nodes.items()]
-        for each in nodes:
-            arrays = each._layout.arrays().values()
-            if not any(array.may_wait and array.waiting for array in arrays):
-                each._take_layout(each._reopened())
-                continue
-            for array in arrays:  # some of the items that waited were being written
-                array.committed(array.shape)
+        with ExitStack() as stack:  # an error of one does not stop the others
+            for node in self._present():
+                stack.callback(self._renew, node)
+
+    @staticmethod
+    def _renew(node: Node) -> None:
+        arrays = node._layout.arrays().values()
+        if not any(array.may_wait and array.waiting for array in arrays):
+            node._take_layout(node._reopened())
+            return
+        for array in arrays:  # some of the items that waited were being written
+            array.committed(array.shape)
 
     def join(self, writer: Writer) -> None:
         """Do nothing: the document commits no members."""
@@ -247,7 +255,7 @@ class Node:
         """Be a member of a group that commits it from now on, with one writer."""
         before, view = self._writer, self._opened.view
         assert before is not None
-        if before.buffers:
+        if self._part in before.buffers:
             self._let_wait(writer, folder)
         with before.replacing():
             self._take_layout(view.open(folder), writer)
@@ -501,9 +509,8 @@ class ItemsNode(StoredRows, Node):
         """Return the result of a function that reads items, all of one state.
 
         Items that have files of their own, as columns have, are read again if another
-        program has committed a change of several files meanwhile, or if a change of
-        this writer has failed after its commit point. `ShardFiles.load` compares the
-        files of one array.
+        program has committed a change of several files meanwhile. `ShardFiles.load`
+        compares the files of one array.
         """
         writer = self._writer
         sees = self._ask(call, self._now.closed)  # columns ask themselves

@@ -179,7 +179,7 @@ def append_rows(
     """Append rows to arrays of one length, in one change.
 
     `flushes` says that the rows that wait in memory are written first. `taken_over` is
-    called when the arrays have the rows.
+    called when the arrays have the rows, also after an error behind the commit point.
     """
 
     def shape_of(layout: ArrayLayout) -> Shape:
@@ -196,6 +196,7 @@ def append_rows(
         taken_over()
 
     with writer.change(take_over, disturbs=False, flushes=flushes) as change:
+        change.settled.append(taken_over)
         # Each file waits for the disk, which writes several of them at once. The files
         # of a single column are written on several threads, too: with those of other
         # columns, they would need too many descriptors.

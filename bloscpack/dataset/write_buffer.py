@@ -23,12 +23,14 @@ from typing import Any, NamedTuple
 import numpy
 
 from .._arrays.selection import ItemSelection, Part
+from .._commit.states import ALONE
 from .._commit.writer import Writer
 from .._engine.forks import WeakValues, renew_after_fork
 from .._format.dtypes import Array as Items
 from .._format.grid import lengths
 from .._format.text import TEXT
 from .._storage.folder_store import StaleDataset
+from .._storage.store import Conflict
 from ..exceptions import FormatError, StorageError
 from .folder import Folder
 from .layouts.base import ArrayLayout, Blocks, NodeLayout
@@ -171,11 +173,12 @@ class WriteBuffer:
         before = {array.shape[0] for array in waiting}
         try:
             append_rows(writer, streams, flushes=False, taken_over=self._clear_rows)
-        except BaseException:
-            # It may have come behind the commit point.
-            now = {array.shape[0] for array in self._present_arrays(writer)}
-            if now == {length + self.nrows for length in before}:
-                self._clear_rows()
+        except BaseException as error:
+            # The documents of bcolz do not say whether it came behind the commit point.
+            if writer.rule.state is ALONE and not isinstance(error, Conflict):
+                now = {array.shape[0] for array in self._present_arrays(writer)}
+                if now == {length + self.nrows for length in before}:
+                    self._clear_rows()
             raise
 
     def clear(self) -> None:
@@ -188,6 +191,9 @@ class WriteBuffer:
 
     def _present_arrays(self, writer: Writer) -> Iterable[ArrayLayout]:
         """Return the arrays of the array or table that are there in this turn."""
+        if writer.rule.state is ALONE:
+            there = {a.folder.prefix: a for a in writer.views.arrays()}
+            return [there.get(a.folder.prefix, a) for a in self._memory]
         member = writer.views.get(self._folder.address_of()[0])
         if member is not None:
             arrays: Iterable[ArrayLayout] = member._layout.arrays().values()

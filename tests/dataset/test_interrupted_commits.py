@@ -15,6 +15,7 @@ import pytest
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.folder import Joined
+from bloscpack.dataset.node import Node
 from bloscpack.exceptions import StorageError
 
 KINDS = [
@@ -77,13 +78,13 @@ def interrupted(count, error=KeyboardInterrupt, behind=True, again=False):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 @pytest.mark.parametrize("behind", [False, True])
-@pytest.mark.parametrize(("kind", "layout"), KINDS)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("change", "kind", "layout"),
+    [(c, *k) for c in CHANGES for k in KINDS if (c, k[0]) != ("add", "array")],
+)
 def test_the_object_has_the_state_of_the_files(
     change, kind, layout, behind, error, tmp_path
 ):
-    if kind == "array" and change == "add":
-        return
     for count in itertools.count():
         path = tmp_path / str(count)
         with create(path, kind, layout) as node:
@@ -98,10 +99,13 @@ def test_the_object_has_the_state_of_the_files(
             changed = state(node)
             node.attrs["later"] = 1
         assert (changed[0], {**changed[1], "later": 1}) == state(dataset.open(path))
-        assert dataset.verify(path).ok
+        report = dataset.verify(path)
+        assert report.ok
+        if change == "shrink":
+            assert "unused" not in {finding.kind for finding in report.findings}
         if left[0] >= 0:
             break
-    assert count > 0 or layout != "zarr"
+    assert count
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -178,6 +182,7 @@ def test_a_thread_reads_no_mixture_of_columns(layout, tmp_path, monkeypatch):
             is_done.set()
             thread.join()
     assert found <= {str((n, n)) for n in range(12)}
+    assert len(found) > 1
 
 
 def test_a_member_that_an_interrupted_block_has_created(tmp_path):
@@ -245,8 +250,12 @@ def test_members_that_are_open_before_the_first_change_of_a_group(
             with suppress(KeyboardInterrupt), stop as left, group.change():
                 a.append([1])
             if again:
-                with suppress(Joined):
+                try:
                     a.attrs["n"] = 1
+                except Joined:  # it is not lost without an error
+                    pass
+                else:
+                    assert {"n": 1} == dict(dataset.open(path)["a"].attrs)
                 with group.change():
                     pass
             is_made = len(a) == 2
@@ -265,3 +274,49 @@ def test_members_that_are_open_before_the_first_change_of_a_group(
         if left[0] >= 0:
             break
     assert count > 5
+
+
+def test_only_a_buffered_member_of_an_inner_group_stays_buffered(tmp_path):
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        inner = group.create_group("in")
+        with inner.change():
+            pass
+        a = inner.create_array("a", [0], buffered=True)
+        b = inner.create_array("b", [0])
+        with group.change():
+            pass
+        b.append([1])
+        a.append([1])  # another change would write it
+        assert (1, 2) == (len(a), len(b))
+    now = dataset.open(tmp_path / "g")["in"]
+    assert [0, 1] == now["a"][:].tolist() == now["b"][:].tolist()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_columns_of_a_dropped_table_with_waiting_rows(layout, tmp_path):
+    table = create(tmp_path / "t", "table", layout, buffered=True)
+    table.append(rows("table", [7]))
+    column = table["x"]
+    del table
+    gc.collect()
+    column.flush()
+    assert [*range(6), 7] == column[:].tolist()
+
+
+def test_members_join_the_group_if_the_first_attempt_fails(tmp_path, monkeypatch):
+    join = Node._join
+
+    def fail(node, *how):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        group["a"] = [0]
+        a = group["a"]
+        monkeypatch.setattr(Node, "_join", fail)
+        with suppress(KeyboardInterrupt), group.change():
+            pass
+        assert Node._join is join
+        with group.change():
+            a.append([1])
+        assert [0, 1] == a[:].tolist() == dataset.open(tmp_path / "g")["a"][:].tolist()

@@ -794,6 +794,63 @@ def test_rows_that_another_program_appends_beside_a_first_change(
     assert 3 < count
 
 
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_the_open_members_of_a_group_after_a_first_change_that_has_failed(
+    new, is_inner
+):
+    """They have the state of the files, or an error says what to do."""
+    for count in range(99):
+        with dataset.create_group(new, mode="w") as group:
+            group["a"], group["b"] = [0, 1], [2]
+            if is_inner:
+                group["in/c"] = [3]
+                with group["in"].change():
+                    pass
+        FailingFileSystem.left = 10**9
+        with dataset.open_group(new.replace("memory", "failing"), "r+") as group:
+            a, b = group["a"], group["b"]
+            FailingFileSystem.left = count
+            with suppress(StorageError), group.change():
+                a[0] = 5
+                b.append([6])
+            is_done, FailingFileSystem.left = FailingFileSystem.left >= 0, 10**9
+            expected = dataset.open(new)["a"][:].tolist()
+            with suppress(StorageError):
+                a.append([7])
+                expected.append(7)
+            with group.change():
+                group.attrs["n"] = 1
+            assert expected == dataset.open(new)["a"][:].tolist()
+            for name in ("a", "b"):
+                found = dataset.open(new)[name][:].tolist()
+                assert found == group[name][:].tolist()
+        if is_done:
+            break
+    assert 3 < count < 99
+
+
+def test_a_writer_that_lost_its_right_can_be_closed(new):
+    lost = dataset.create_array(new, [1], buffered=True)
+    lost.append([2])
+    with dataset.open(new, "r+") as other:
+        other.append([3])
+    with pytest.raises(Conflict):
+        lost.close()
+    assert lost.closed
+    assert [1, 3] == dataset.open(new)[:].tolist()
+
+
+def test_a_call_without_a_change_claims_nothing(new):
+    dataset.create_array(new, [1]).close()
+    first, second = (dataset.open(new, "r+") for _ in range(2))
+    first.append([2])
+    second.append([])
+    with pytest.raises(UsageError):
+        second.append(["text"])
+    first.append([3])
+    assert [1, 2, 3] == dataset.open(new)[:].tolist()
+
+
 def test_interrupted_creation(new):
     """A dataset is there when it is complete; the next program tidies up."""
     failing = new.replace("memory", "failing")

@@ -239,7 +239,7 @@ def _dtype(name: str, nmemb: int | None = None) -> DType:
     try:
         dtype: DType = numpy.dtype(name)
         if nmemb is not None:
-            fault = "--nmemb: a row can't have %d items" % nmemb
+            fault = "--nmemb: a row can't have " + counted(nmemb, "item")
             dtype = numpy.dtype((dtype, (nmemb,)))
         return dtype
     except (TypeError, ValueError) as error:

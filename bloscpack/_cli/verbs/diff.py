@@ -161,8 +161,9 @@ def _lines(result: Comparison, a: Opened, b: Opened) -> Iterator[str]:
         if not items.differing:
             continue
         where = items.name + ": " if items.name else ""
-        total, s = counted(items.total, "item"), "s" * (items.differing == 1)
-        yield "%s%d of %s differ%s" % (where, items.differing, total, s)
+        verb = "differs" if items.differing == 1 else "differ"
+        total = counted(items.total, "item")
+        yield "%s%d of %s %s" % (where, items.differing, total, verb)
         rows = [("index", "first", "second")]
         for index, left, right in items.first:
             if left.dtype.kind in "fc" and right.dtype.kind in "fc":  # all digits

@@ -523,9 +523,9 @@ class ArrayLayout(NodeLayout):
         free = least if store.is_remote else disk_usage(store.root).free
         if least > free:
             raise UsageError(
-                "%d new rows take at least '%d' bytes, and '%d' are free: an array "
+                "the new rows take at least '%d' bytes, and '%d' are free: an array "
                 "of the layout 'zarr' that is created with shape= does not store them"
-                % (stop - start, least, free)
+                % (least, free)
             )
         return range(start // grid.shard[0], grid.nshards)
 
