@@ -242,6 +242,8 @@ class ClaimedObjects:
         once. A writer that completes no change in this time loses its right.
     """
 
+    found: Root | None = None
+
     def __init__(
         self,
         tree: Tree,
@@ -289,7 +291,7 @@ class ClaimedObjects:
                     )
 
         def take() -> None:
-            self._version = recover_objects(self.tree, check)
+            self._find(check)
             if self.wait:
                 with on_error(self.release):
                     self._claim(HELD_TOKEN)
@@ -323,9 +325,14 @@ class ClaimedObjects:
                 raise conflict(self._store.root)
 
         if self.has_failed:
-            self._version = recover_objects(self.tree, check)
+            self._find(check)
             self._written = b""
             self._check()
+
+    def _find(self, check: Callable[[str], object] = bool) -> None:
+        """Complete an interrupted commit, and find the version of the document."""
+        self._version = recover_objects(self.tree, check)
+        self.found = self.tree.state.root
 
     def claim(self) -> None:
         """Let the changes of other writers fail from now on, if it is not a group."""
@@ -348,9 +355,10 @@ class ClaimedObjects:
             ZARR_JSON
         ):
             with suppress(FileNotFoundError):  # a folder becomes a group
-                self._version = recover_objects(self.tree)
+                self._find()
                 if self.tree.state.members is not None:
-                    self._claim()
+                    with on_error(setattr, self, "_version", ""):
+                        self._claim()
         self._holds = True
         try:
             yield True

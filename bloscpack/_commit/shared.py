@@ -36,7 +36,7 @@ from contextlib import (
 )
 from functools import partial
 
-from .._format.committed import STAGING
+from .._format.committed import STAGING, Root
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import conflict
@@ -145,6 +145,7 @@ class ShardRule:
 
     state = SHARDS
     has_failed = False
+    found: Root | None = None
     wait = 60.0  # writing the same shard takes long
 
     def holding(self) -> AbstractContextManager[bool]:

@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeVar
 from .._engine.contexts import on_error
 from .._engine.forks import OwnLock, renew_after_fork
 from .._engine.threads import get_caller
-from .._format.committed import STAGING
+from .._format.committed import STAGING, Root
 from .._format.names import folders_of
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError
@@ -64,6 +64,8 @@ class Rule(Protocol):
     wait: float
     # The documents of the dataset.
     tree: Tree
+    # The document that was found last, before it was claimed; None for the present one.
+    found: Root | None
 
     def holding(self) -> AbstractContextManager[bool]:
         """Return a context in which no other writer changes the dataset.
@@ -406,13 +408,14 @@ class Writer(OwnLock):
 
     def _settle(self, change: Change) -> None:
         """Find out whether a change was committed, if its document says so, or not."""
-        root = self.rule.tree.state.root
+        root = self.rule.found or self.rule.tree.state.root
         change.is_complete = not self.rule.has_failed
         change.is_committed = root.with_files({}).content == change.content
         if change.is_committed or change.is_complete:
             self.unsettled = None
         for call in change.settled if change.is_committed else ():
-            call()
+            with suppress(OSError):
+                call()
 
     @contextmanager
     def replacing(self, disturbs: bool = True) -> Iterator[None]:
@@ -474,7 +477,8 @@ class Writer(OwnLock):
             except BaseException as error:
                 # Another writer may have taken over for good.
                 number = getattr(error, "errno", None)
-                if self.rule.has_failed and number in (errno.EAGAIN, errno.ESTALE):
+                is_lost = self.rule.state is ALONE and self.rule.has_failed
+                if is_lost and number in (errno.EAGAIN, errno.ESTALE):
                     for buffer in self.buffers.values():
                         buffer.clear()
                 if any(buffer.count for buffer in self.buffers.values()):
@@ -492,7 +496,7 @@ class Writer(OwnLock):
                     self.rule.release()
             finally:  # a thread that sees it closed may lock the folder
                 self.rule.state = CLOSED
-        self.seen = None  # it keeps its document open
+        self.seen = self.unsettled = None  # these keep files open
 
 
 # Folder, process and thread of each turn: the thread can't wait for its end.
@@ -520,6 +524,7 @@ class LockedFolder:
     """
 
     has_failed = False
+    found: Root | None = None
     wait = WAIT  # for those that take turns
     _lock: FolderLock | None = None
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import groupby
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -385,8 +386,14 @@ class Array(StoredArray, ItemsNode):
         if shape == old:
             return
         if any(map(operator.lt, shape, old)) and not change.is_joint:
-            before = layout.parts()
-            change.settled.append(lambda: self._layout.remove_unused(before))
+            array, before = ref(self), layout.parts()  # the writer must not keep it
+
+            def tidy() -> None:
+                known = array()
+                if known is not None:
+                    known._layout.remove_unused(before)
+
+            change.settled.append(tidy)
         if self._is_read_with_others and any(map(operator.lt, shape, old)):
             change.renews_token = True  # later rows in their place are others
         grid = layout.grid.resized(shape)

@@ -182,7 +182,8 @@ class OpenNodes:
         """Return the array or table, or the columns of a table that was dropped."""
         node = self._nodes.get("")
         columns = [column for _, column in self._nodes.items()]
-        return [each for each in ([node] if node else columns) if not each.closed]
+        nodes = columns if node is None else [node]
+        return [each for each in nodes if not each.closed]
 
     def arrays(self) -> list[ArrayLayout]:
         """Return the arrays of which there are objects."""

@@ -829,6 +829,34 @@ def test_the_open_members_of_a_group_after_a_first_change_that_has_failed(
     assert 3 < count < 99
 
 
+def test_a_group_keeps_waiting_rows_if_another_program_is_faster(new):
+    """Its right comes back with its next turn."""
+    with dataset.create_group(new) as group:
+        group["a"] = [1]
+        with group.change():
+            pass
+    group = dataset.open_group(new, "r+")
+    waiting = group.create_array("b", [2], buffered=True)
+    waiting.append([3])
+    put = ObjectStore.put
+
+    def beside(store, name, content, version):
+        ObjectStore.put = put
+        with dataset.open_group(new, "r+") as other:
+            other["a"].append([4])
+        return put(store, name, content, version)
+
+    ObjectStore.put = beside
+    try:
+        with suppress(Conflict):
+            group.close()
+    finally:
+        ObjectStore.put = put
+    group.close()
+    assert [2, 3] == dataset.open(new)["b"][:].tolist()
+    assert [1, 4] == dataset.open(new)["a"][:].tolist()
+
+
 def test_a_writer_that_lost_its_right_can_be_closed(new):
     lost = dataset.create_array(new, [1], buffered=True)
     lost.append([2])
