@@ -20,7 +20,7 @@ WITHOUT = {
     "I3": "I4, I5",
     "I19": "what a checker does at a URL: integrations",
     "J12": "owners of files: dataset",
-    "J19": "a moved dataset: `test_united`",
+    "J19": "moved datasets: dataset/test_united.py",
     "O8": "this implementation does not use the table",
     "S17": "what a reader may do: dataset/test_blocks.py",
     "Z26": "check/test_archives.py",
