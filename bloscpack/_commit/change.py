@@ -111,8 +111,8 @@ class Change:
     is_joint
         Whether several calls make it together.
     content
-        The document after the commit, when that has begun; empty if that leaves the
-        document as it is.
+        The document after the commit, when that has begun; empty if the document stays
+        unchanged.
     settled
         Called when it is found out that an interrupted commit was made.
     failure

@@ -451,7 +451,7 @@ class Tree:
         return not copies or any(is_here)
 
     def _own(self, path: str) -> Document:
-        """Return the own document of a member as it is now; an empty one without it."""
+        """Read the own document of a member; return an empty one if there is none."""
         name = "%s/%s" % (path, ZARR_JSON)
         with suppress(FileNotFoundError, NotADirectoryError, FormatError):
             content = self.store.read(name, MAX_DOCUMENT)[0]

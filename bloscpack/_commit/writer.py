@@ -243,7 +243,7 @@ class Writer(OwnLock):
     def _recover(self) -> None:
         """Complete an interrupted commit, while no thread reads; take over the state.
 
-        What is open gets the state of the documents also if this fails.
+        If this fails, open objects get the state of the documents nevertheless.
         """
         has_failed = self.rule.has_failed
         with self.replacing():

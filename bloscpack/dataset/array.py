@@ -385,7 +385,8 @@ class Array(StoredArray, ItemsNode):
         layout, old = self._layout, self.shape
         if shape == old:
             return
-        if any(map(operator.lt, shape, old)) and not change.is_joint:
+        shrinks = any(map(operator.lt, shape, old))
+        if shrinks and not change.is_joint:
             array, before = ref(self), layout.parts()  # the writer must not keep it
 
             def tidy() -> None:
@@ -394,7 +395,7 @@ class Array(StoredArray, ItemsNode):
                     known._layout.remove_unused(before)
 
             change.settled.append(tidy)
-        if self._is_read_with_others and any(map(operator.lt, shape, old)):
+        if self._is_read_with_others and shrinks:
             change.renews_token = True  # later rows in their place are others
         grid = layout.grid.resized(shape)
         if grows := any(map(operator.gt, shape, old)):

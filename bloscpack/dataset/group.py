@@ -198,7 +198,7 @@ def _open_committed(outer: layouts.Found, name: str, options: opening.Options) -
             raise UsageValueError("'%s' is a group: %s" % (member.path, NOT_BUFFERED))
         if isinstance(member, Array) and member.is_column:
             raise UsageError(NO_BUFFER % member.path)
-        member._let_wait(member._writer, member._opened.view.folder)
+        member._let_wait()
         return member
 
     return with_owner(outer, options, open_part)
@@ -860,7 +860,7 @@ class Group(Node, Mapping[str, Node]):
                     block.created.add(folder.full(name))
             made = self[name]
         if buffered:
-            made._let_wait(made._writer, made._opened.view.folder)
+            made._let_wait()
         return made
 
     @one_call

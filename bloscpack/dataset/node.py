@@ -257,7 +257,7 @@ class Node:
         before, view = self._writer, self._opened.view
         assert before is not None
         if self._part in before.buffers:
-            self._let_wait(writer, folder)
+            self._let_wait(View(writer, folder, view.open))
         with before.replacing():
             self._take_layout(view.open(folder), writer)
         before.close()
@@ -464,11 +464,12 @@ class Node:
             finally:
                 self._now.close()
 
-    def _let_wait(self, writer: Writer | None, folder: Folder) -> None:
-        """Let changes wait in memory, as with ``buffered=True``."""
+    def _let_wait(self, view: View | None = None) -> None:
+        """Let changes wait in memory, as with ``buffered=True``; `view` is the next."""
+        view = view or self._opened.view
+        writer, folder = view.writer, view.folder
         assert writer is not None
-        buffer = WriteBuffer(writer, folder, self._opened.view.open)
-        writer.buffers[folder.prefix[:-1]] = buffer
+        writer.buffers[folder.prefix[:-1]] = WriteBuffer(writer, folder, view.open)
 
     @property
     def _part(self) -> str:

@@ -107,7 +107,7 @@ def _open_for_changes(found: Found, options: Options) -> Array | Table:
             if options.shared:
                 opened.reopens = partial(_open_again, options), folder.address_of()
         if options.buffered:
-            opened._let_wait(opened._writer, opened._opened.view.folder)
+            opened._let_wait()
         return opened
 
 

@@ -287,10 +287,8 @@ class WriteBuffer:
                     array.waiting.update(new[array])
                     order = selection.joint + selection.others
                     for number, target, source in parts[array]:
-                        chunk, at = (
-                            array.waiting[number].transpose(order),
-                            (*source, ...),
-                        )
+                        chunk = array.waiting[number].transpose(order)
+                        at = (*source, ...)
                         before.append((chunk, at, chunk[at].copy()))
                         chunk[at] = items[(*target, ...)]  # also a single text
             except BaseException:  # all of them, or none
