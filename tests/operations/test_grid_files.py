@@ -139,7 +139,7 @@ def test_without_chunks_nothing_changes():
     ("chunks", "message"),
     [
         (0, "chunks: expected a number of rows"),
-        ((4, 3), "'3' axes of the array"),
+        ((4, 3), "the 3 axes of the array"),
         ((4, 3, 0), "chunks: expected"),
         ((4, 3, -1), "chunks: expected"),
         ("4M", "chunks: expected"),
