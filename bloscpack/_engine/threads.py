@@ -341,17 +341,24 @@ class Ahead:
 
     def close(self) -> None:
         """Drop the tasks that no thread has begun, and wait for the other ones."""
+        failure = None
+        while True:
+            try:
+                self.drop()
+                # A child process has no workers of its parent. At the end of Python,
+                # daemon threads do not run any more. A finalizer may close in a worker.
+                if self._pool in _pools and not sys.is_finalizing():
+                    for working in tuple(self._working):
+                        with working:
+                            pass
+                break
+            except BaseException as error:  # Ctrl-C: raised when all have ended
+                failure = error
         try:
-            self.drop()
-            # A child process has no workers of its parent. At the end of Python, daemon
-            # threads do not run any more. A finalizer may close in a worker.
-            if self._pool in _pools and not sys.is_finalizing():
-                for working in tuple(self._working):
-                    with working:
-                        pass
-        except BaseException:  # Ctrl-C: raised when all have ended
-            self.close()
-            raise
+            if failure is not None:
+                raise failure
+        finally:
+            failure = None  # see `ordered`
 
     def _ask(self) -> None:
         with suppress(IndexError):  # another thread has just asked the last worker

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -284,7 +285,7 @@ def test_interruption(nthreads, where):
 
 def test_interrupted_again_and_again_while_it_ends(monkeypatch):
     """Whatever Ctrl-C hits on the way out, no thread is left at work."""
-    left = iter(range(5))
+    left = iter(range(2 * sys.getrecursionlimit()))
     drop = Ahead.drop
 
     def interrupted(ahead):
