@@ -23,16 +23,17 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from _thread import RLock, allocate_lock
+from _thread import RLock, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from queue import SimpleQueue
 from time import perf_counter, sleep
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+Arguments = ParamSpec("Arguments")
 Item = TypeVar("Item")
 
 Result = TypeVar("Result")
@@ -262,6 +263,10 @@ class Task:
             self._call = None  # frees the item
             self._done.release()
 
+    def cancel(self) -> bool:
+        """Let no thread begin; return False if one has begun already."""
+        return self._claimed.acquire(blocking=False)
+
     def forget(self) -> None:
         """Drop the result: an error refers to the frame of `run`, and that to this."""
         self._result = self._error = None
@@ -269,16 +274,55 @@ class Task:
     @property
     def is_done(self) -> bool:
         """Whether the function has returned or raised an error."""
-        return not self._done.locked()
+        return self._call is None
 
     def wait(self) -> Any:
         """Return the result, or raise the error, of a task that a thread works on."""
-        with self._done:
-            pass
+        while not self.is_done:
+            if self._done.acquire(timeout=1):  # without, Windows handles no Ctrl-C
+                self._done.release()
         if self._error is not None:
             raise self._error
         result, self._result = self._result, None  # a worker may have the task still
         return result
+
+
+def in_thread(
+    function: Callable[Arguments, Result], *, to_end: bool = False
+) -> Callable[Arguments, Result]:
+    """Return a function that does the same in a thread which gets no Ctrl-C.
+
+    Ctrl-C may leave a lock locked, for which the threads of a library wait for ever.
+    Here it is raised in the caller only: at once, while the function goes on, or, with
+    `to_end`, when it has ended, or at the second Ctrl-C.
+    """
+
+    @wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if threading.current_thread() is not threading.main_thread():
+            return function(*args, **kwargs)
+        task = Task(partial(function, *args, **kwargs))
+
+        def run() -> None:
+            with suppress(BaseException):  # raised by `wait`
+                task.run()
+
+        try:
+            try:
+                start_new_thread(run, ())
+            except RuntimeError:  # Python ends, or the system has no more threads
+                run()
+            result: Result = task.wait()
+        except BaseException:
+            if not task.cancel() and to_end:
+                with suppress(BaseException):
+                    task.wait()
+            raise
+        finally:
+            task.forget()
+        return result
+
+    return call
 
 
 class Ahead:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._engine.contexts import errors_to
+from .._engine.threads import in_thread
 from .._types import StorageOptions
 from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
 from .http_session import Refused, open_session
@@ -113,7 +114,8 @@ class Location:
                     # Those of the first URL are not in a dictionary for its scheme.
                     own = add(options.get(scheme, {}) if number else options, scheme)
                     options = {**options, scheme: own} if number else own
-            pair: tuple[object, str] = fsspec.core.url_to_fs(self._url, **options)
+            find = in_thread(fsspec.core.url_to_fs)
+            pair: tuple[object, str] = find(self._url, **options)
             return pair
 
     def error(

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._engine.threads import ordered
+from .._engine.threads import in_thread, ordered
 from .._types import StorageOptions
 from ..exceptions import StorageError
 from . import remote_files
@@ -198,6 +198,7 @@ class ObjectStore(Store):
         with self.open(name) as storage:
             return storage.size
 
+    @in_thread
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
         if not names:
@@ -249,6 +250,7 @@ class ObjectStore(Store):
         full = {entry["name"].strip("/"): entry for entry in self._below(name)}
         return [(key.rpartition("/")[2], entry) for key, entry in full.items()]
 
+    @in_thread
     def _below(self, name: str, *, recursive: bool = False) -> list[Entry]:
         """Return the descriptions of what is in a folder; all files if `recursive`.
 
@@ -299,6 +301,7 @@ class ObjectStore(Store):
         with self._using("") as (fs, _):
             return is_s3(fs)
 
+    @in_thread
     def object_version(self, name: str) -> str:
         """Return the version of an object; '' if there is none."""
         with self._using(name) as (fs, path):
@@ -313,6 +316,7 @@ class ObjectStore(Store):
             return ""
         return " ".join(remote_files.version_in(info)) or "unknown"
 
+    @partial(in_thread, to_end=True)
     def put(self, name: str, content: bytes, version: str | None) -> str:
         """Store an object in one step, if it still has a version; return the new one.
 
@@ -352,6 +356,7 @@ class ObjectStore(Store):
                 return version
         raise conflict(self.path(name)) from None
 
+    @partial(in_thread, to_end=True)
     def remove(self, name: str, version: str | None = None) -> None:
         """Remove an object, if there is one, and has the version if it is given.
 
@@ -374,6 +379,7 @@ class ObjectStore(Store):
         """Remove all objects but one, also those whose names no dataset has."""
         self._remove_below("", but)
 
+    @partial(in_thread, to_end=True)
     def _remove_below(self, name: str, but: str) -> None:
         """Remove what is in a folder by paths, whose parts may have any character."""
         check_writable(self.root)

@@ -15,10 +15,11 @@ import os
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from .._engine.contexts import on_error
 from .._engine.forks import ForkSafeLock
+from .._engine.threads import in_thread
 from .._types import StorageOptions
 from ..args import AnyLimits, effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAX_DOCUMENT
@@ -30,9 +31,6 @@ from .file_systems import IgnoresRanges, Location
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .local import storage_of
 from .remote_files import HEAD_SIZE, remote_file_for
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
 
 Result = TypeVar("Result")
 
@@ -107,7 +105,7 @@ class RemoteStorage(Storage):
         self._whole: Storage | None = None
         fs, path = self._location.find()
         self._file = remote_file_for(fs, path, self._location)
-        self._loop, self._pid = _loop_of_fsspec(), os.getpid()
+        self._pid = os.getpid()
         self._connecting = ForkSafeLock()
         with on_error(self.close):
             # The offset of the bytes that are kept, and these.
@@ -147,17 +145,16 @@ class RemoteStorage(Storage):
             if self._pid != os.getpid():  # no other thread was faster
                 file = remote_file_for(*self._location.find(), self._location)
                 file.expect(self._file)
-                self._file, self._loop = file, _loop_of_fsspec()
-                self._pid = os.getpid()
+                self._file, self._pid = file, os.getpid()
 
     def _wait(self, request: Callable[[], Coroutine[object, object, Result]]) -> Result:
         """Return the result of a coroutine that runs in the thread of fsspec."""
         if self._pid != os.getpid():
             self._reconnect()
-        from fsspec.asyn import sync
+        from fsspec.asyn import get_loop, sync
 
         with self._location.translating():
-            result: Result = sync(self._loop, request)
+            result: Result = in_thread(lambda: sync(get_loop(), request))()
             return result
 
     async def _repeat(self, request: Callable[[], Awaitable[Result]]) -> Result:
@@ -297,14 +294,6 @@ class RemoteStorage(Storage):
     def __del__(self) -> None:
         with suppress(AttributeError):  # `__init__` has failed
             self.close()
-
-
-def _loop_of_fsspec() -> AbstractEventLoop:
-    """Return the loop in which fsspec makes requests, in a thread of this process."""
-    from fsspec.asyn import get_loop
-
-    loop: AbstractEventLoop = get_loop()
-    return loop
 
 
 class ReadAhead(Storage):

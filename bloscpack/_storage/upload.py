@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from .._engine.forks import Owner
+from .._engine.threads import in_thread
 from .._types import StorageOptions
 from ..exceptions import UsageError
 from .file_systems import Location
@@ -55,7 +56,7 @@ def uploading(
         if exclusive:
             _check_free(fs, path, location)
         with location.translating():
-            fs.put_file(spool.name, path)
+            in_thread(fs.put_file)(spool.name, path)
     finally:
         if owner.is_here:
             shutil.rmtree(folder, ignore_errors=True)
@@ -73,6 +74,6 @@ def _check_free(fs: AbstractFileSystem, path: str, location: Location) -> None:
     """Raise `FileExistsError` if something is stored under a path."""
     with location.translating():
         fs.invalidate_cache()
-        exists = fs.exists(path)
+        exists = in_thread(fs.exists)(path)
     if exists:
         raise taken_error(location.name)

@@ -20,6 +20,7 @@ import io
 import os
 import sys
 import threading
+from _thread import LockType, allocate_lock
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -95,8 +96,9 @@ class Block:
         """Begin anew in a child process: its parent commits its own rows."""
         self._commits_itself = commits_itself
         self._lock = threading.RLock()
-        self._free = threading.Condition()
-        self._busy: dict[int, tuple[int, int]] = {}  # the rows that threads write now
+        self._claiming = allocate_lock()
+        # The threads that write now, the rows, and locks, which they hold meanwhile.
+        self._busy: list[tuple[int, int, int, LockType]] = []
         self.take()
 
     # Data files
@@ -198,20 +200,22 @@ class Block:
     @contextmanager
     def _using(self, start: int, stop: int) -> Iterator[None]:
         """Wait until no other thread writes any of the rows."""
-        thread = threading.get_ident()  # Ctrl-C may have left an entry of this thread
-        with self._free:
-            while any(
-                other != thread and a < stop and start < b
-                for other, (a, b) in self._busy.items()
-            ):
-                self._free.wait()
-            self._busy[thread] = start, stop
-        try:
+        thread, writing = threading.get_ident(), allocate_lock()
+        with writing:
+            while True:
+                with self._claiming:  # Ctrl-C may have left an entry of this thread
+                    self._busy = [
+                        each
+                        for each in self._busy
+                        if each[0] != thread and each[-1].locked()
+                    ]
+                    others = [x for _, a, b, x in self._busy if a < stop and start < b]
+                    if not others:
+                        self._busy.append((thread, start, stop, writing))
+                        break
+                with others[0]:  # not a condition, whose lock Ctrl-C may leave locked
+                    pass
             yield
-        finally:
-            with self._free:
-                self._busy.pop(thread, None)
-                self._free.notify_all()
 
     def write(self, start: int, rows: Array) -> None:
         """Write an array of the shape (rows, nmemb), in any convertible type."""

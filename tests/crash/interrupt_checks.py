@@ -5,17 +5,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import faulthandler
 import gc
 import itertools
 import os
+import threading
+import time
 
+import numpy as np
 import pytest
 from crash.interrupts import OPERATIONS, Interrupt, Trial, descriptors
 
-from bloscpack import dataset
+from bloscpack import bigfile, dataset
 from bloscpack._engine.forks import ForkSafeLock
 from bloscpack._storage.descriptors import Descriptor
+from bloscpack._storage.object_store import ObjectStore
 
 pytestmark = pytest.mark.skipif(
     not os.path.isdir("/proc/self/fd"), reason="needs the file descriptors of Linux"
@@ -82,6 +88,84 @@ def test_locks():
         assert not lock.current.locked(), place
         places += 1
     assert places > 2
+
+
+def test_rows_that_several_threads_write(tmp_path):
+    """The others do not wait for a lock of the interrupted thread."""
+    with bigfile.File(tmp_path / "tree", create=True) as tree:
+        column = tree.create_from_array("x", np.arange(9))
+    with column:
+        for place in interrupted_everywhere(lambda: column.write(2, [7, 8])):
+            thread = threading.Thread(target=column.write, args=(3, [9]), daemon=True)
+            thread.start()
+            thread.join(20)
+            assert not thread.is_alive(), place
+        assert [7, 8] == column[2:4].tolist()
+
+
+@pytest.fixture
+def slow():
+    """A store whose requests take a time, in which the caller waits."""
+    fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    from fsspec.asyn import AsyncFileSystem
+
+    objects = {}
+
+    class SlowFileSystem(AsyncFileSystem):
+        protocol = "slow"
+        cachable = False
+
+        async def _info(self, path, **options):
+            await asyncio.sleep(0.002)
+            if path not in objects:
+                raise FileNotFoundError
+            return {"size": len(objects[path]), "type": "file", "ETag": objects[path]}
+
+        async def _cat_file(self, path, start=None, end=None, **options):
+            await asyncio.sleep(0.002)
+            return objects[path][start:end]
+
+        async def _pipe_file(self, path, value, **options):
+            await asyncio.sleep(0.002)
+            objects[path] = value
+
+        async def _rm_file(self, path, **options):
+            objects.pop(path, None)
+
+    fsspec.register_implementation("slow", SlowFileSystem, clobber=True)
+    faulthandler.dump_traceback_later(60, exit=True)  # a request waits for ever
+    yield ObjectStore("slow://a")
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_requests(slow, is_first):
+    """The thread that makes requests does not wait for a lock of the caller."""
+    import fsspec.asyn
+
+    def end_thread():
+        """Let the next request start the thread."""
+        loop = fsspec.asyn.get_loop()
+        loop.call_soon_threadsafe(loop.stop)
+        fsspec.asyn.iothread[0].join()
+        loop.close()
+        fsspec.asyn.reset_lock()
+
+    slow.put("x", b"1", None)
+    for place in interrupted_everywhere(lambda: slow.object_version("x")):
+        assert "ETag=b'1'" == slow.object_version("x"), place
+        assert (b"1", None) == slow.read("x"), place
+        if is_first:
+            end_thread()
+
+
+def test_a_request_that_stores(slow):
+    """It has ended when Ctrl-C is raised: it stores nothing later."""
+    for place in interrupted_everywhere(lambda: slow.put("x", b"late", None)):
+        stored = slow.exists("x")
+        time.sleep(0.005)
+        assert stored is slow.exists("x"), place
+        slow.remove("x")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

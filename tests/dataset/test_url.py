@@ -20,6 +20,7 @@ from dataset.inside import (
 )
 from dataset.shard_index import NO_ENTRY, crc_of
 from storage.servers import serving_folder
+from support import run_python
 
 import bloscpack
 from bloscpack import bigfile, dataset
@@ -877,6 +878,21 @@ def test_a_call_without_a_change_claims_nothing(new):
         second.append(["text"])
     first.append([3])
     assert [1, 2, 3] == dataset.open(new)[:].tolist()
+
+
+CLOSED_AT_EXIT = """
+import atexit
+from bloscpack import dataset
+array = dataset.create_array("memory://new/a", [1, 2], buffered=True)
+array.append([3])
+atexit.register(lambda: print(dataset.open("memory://new/a")[:].tolist()))
+atexit.register(array.close)
+"""
+
+
+def test_a_dataset_that_is_closed_when_python_ends():
+    """No thread can be started then."""
+    assert "[1, 2, 3]\n" == run_python("-c", CLOSED_AT_EXIT, text=True).stdout
 
 
 def test_interrupted_creation(new):
