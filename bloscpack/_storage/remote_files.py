@@ -12,9 +12,10 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..exceptions import StorageError
 from .base import read_up_to
@@ -42,6 +43,8 @@ from .http_session import (
 if TYPE_CHECKING:
     import aiohttp
     from fsspec import AbstractFileSystem
+
+Result = TypeVar("Result")
 
 # Number of bytes at the start or the end of a file that the first request reads.
 HEAD_SIZE = 64 * 2**10
@@ -212,10 +215,20 @@ class FsspecFile(RemoteFile):
         self._lock = threading.Lock()
 
     async def _info(self) -> Mapping[str, Any]:
-        return await asyncio.to_thread(self.fs.info, self.path)
+        return await self._let_wait(self.fs.info, self.path)
 
     async def _read(self, start: int, stop: int) -> bytes:
-        return await asyncio.to_thread(self._read_now, start, stop)
+        return await self._let_wait(self._read_now, start, stop)
+
+    @staticmethod
+    async def _let_wait(function: Callable[..., Result], *arguments: Any) -> Result:
+        """Return the result of a function, for which the thread of fsspec is free."""
+        call = partial(function, *arguments)
+        try:
+            result = asyncio.get_running_loop().run_in_executor(None, call)
+        except RuntimeError:  # at the end of Python no thread starts
+            return call()
+        return await result
 
     def _read_now(self, start: int, stop: int) -> bytes:
         from fsspec.spec import AbstractFileSystem
