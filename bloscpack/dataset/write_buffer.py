@@ -272,6 +272,8 @@ class WriteBuffer:
         size += sum(_text_nbytes(items) for _, items in given.values())
         if size > BUFFER_NBYTES:
             return False
+        # Another program must not change the items that are read, and written again.
+        writer.rule.claim()
         new = {array: _new_chunks(array, chunks) for array, chunks in parts.items()}
         touched = {
             Shard(array, number // array.grid.slots)
@@ -382,6 +384,7 @@ class WriteBuffer:
 
 def _new_chunks(array: ArrayLayout, parts: Sequence[Part]) -> dict[int, Items]:
     """Return memory for the chunks that do not wait yet, with the items that stay."""
+    array.prepare_copies()
     grid, chunks = array.grid, {}
     for number, _, source in parts:
         if number in array.waiting:

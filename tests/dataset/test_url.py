@@ -869,6 +869,19 @@ def test_a_writer_that_lost_its_right_can_be_closed(new):
     assert [1, 3] == dataset.open(new)[:].tolist()
 
 
+def test_items_that_another_program_assigns_beside_those_that_wait(new):
+    """A chunk in memory was read when no other writer could change it any more."""
+    with dataset.create_array(new, [0, 0, 0], chunks=4) as other:
+        other[0] = 1
+        with dataset.open(new, "r+", buffered=True) as array:
+            assert [1, 0, 0] == array[:].tolist()
+            other[0] = 2
+            array[1] = 5
+            with pytest.raises(Conflict):
+                other[2] = 7
+        assert [2, 5, 0] == dataset.open(new)[:].tolist()
+
+
 def test_a_call_without_a_change_claims_nothing(new):
     dataset.create_array(new, [1]).close()
     first, second = (dataset.open(new, "r+") for _ in range(2))

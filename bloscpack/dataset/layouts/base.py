@@ -533,6 +533,9 @@ class ArrayLayout(NodeLayout):
     def committed(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
 
+    def prepare_copies(self) -> None:
+        """Open the files again before their items are written again, if others may."""
+
     def renew(self) -> None:
         """Read the files that are there now, which another writer may have replaced.
 

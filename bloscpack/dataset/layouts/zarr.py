@@ -407,6 +407,9 @@ class ZarrArray(ArrayLayout):
         self._source = self._files(self._check, sparse=self.may_lack_files)
         self.reader = PartReader(self._source, self.dtype, self.shape)
 
+    def prepare_copies(self) -> None:
+        self._source.prepare_copies()
+
     def is_same(self, other: NodeLayout) -> bool:
         """Return whether another object is the same array in another state."""
         assert isinstance(other, ZarrArray)
