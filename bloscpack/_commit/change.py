@@ -440,8 +440,7 @@ class Change:
         # with its files.
         copies = {n: new for n, new in {**stale, **documents}.items() if new}
         late = {n: copies.pop(n) for n in [*copies] if files and self._is_replaced(n)}
-        for name, content in copies.items():
-            self._copy(name, content)
+        self._copy(copies)
         if listed:
             version = self._complete(files, root.content, late)
         if tree is not None:
@@ -496,8 +495,7 @@ class Change:
         kept = *filter(files.get, files), *staged_now, *({*members} - gone)
         for folder in gone.difference(*map(folders_of, kept)):
             self._remove_tree(folder)
-        for name, content in copies.items():
-            self._copy(name, content)
+        self._copy(copies)
         version = self._replace(root)
         self._sync()
         return version
@@ -557,8 +555,8 @@ class Change:
         """Replace a document; return the `TreeState.version` of the new one."""
         raise NotImplementedError
 
-    def _copy(self, name: str, content: bytes) -> None:
-        """Write the own document of a member, which may be lost in a crash."""
+    def _copy(self, copies: Mapping[str, bytes]) -> None:
+        """Write the own documents of members, which may be lost in a crash."""
         raise NotImplementedError
 
     def _sync(self) -> None:

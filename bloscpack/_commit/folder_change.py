@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from .._format.committed import STAGING
@@ -232,12 +232,13 @@ class FolderChange(Change):
         self._move(file.staged, file.name)
         return version
 
-    def _copy(self, name: str, content: bytes) -> None:
-        file = self._begin_with(name, content)
-        identity = self._close(file, sync=False)
-        self._rename(file.staged, name)
-        if self.tree is not None:
-            self.tree.note_copy(member_of(name), identity)
+    def _copy(self, copies: Mapping[str, bytes]) -> None:
+        for name, content in copies.items():
+            file = self._begin_with(name, content)
+            identity = self._close(file, sync=False)
+            self._rename(file.staged, name)
+            if self.tree is not None:
+                self.tree.note_copy(member_of(name), identity)
 
     def _sync(self) -> None:
         if self._does_sync:
@@ -272,7 +273,7 @@ def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
             name = "%s/%s" % (path, ZARR_JSON)
             change.tree.document(name)
             if change.tree.is_stale(path):
-                change._copy(name, state.root.in_own_file(path, member))
+                change._copy({name: state.root.in_own_file(path, member)})
     store.remove_tree(STAGING)
 
 

@@ -25,8 +25,9 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, BinaryIO
 
 from .._engine.contexts import on_error
@@ -42,6 +43,9 @@ from .locking import waiting
 from .states import ALONE, TURNS
 from .tree import Tree
 
+# Maximum number of times that a copy of a document is stored: a slow writer may store
+# an older one just before.
+COPY_ATTEMPTS = 3
 # How the token of a document begins while a writer, for which others wait, has it.
 HELD_TOKEN = "ffffffff"
 # The attribute of a document in the place of one that is not there yet.
@@ -183,13 +187,31 @@ class ObjectChange(Change):
             # A writer that has opened the dataset meanwhile has completed the change.
             return None
 
+    def _remove_tree(self, folder: str) -> None:
+        # After the objects are listed: those of a later writer stay.
+        check = partial(self.store.check_version, self.document, self.version)
+        self.store.remove_listed(folder, check)
+
+    def _clean(self, names: Iterable[str]) -> None:
+        with suppress(Conflict):  # the change is committed
+            super()._clean(names)
+
     def _replace(self, content: bytes, name: str = "") -> object:
         self._put(name or self.document, content)
         return None
 
-    def _copy(self, name: str, content: bytes) -> None:
+    def _copy(self, copies: Mapping[str, bytes]) -> None:
+        store, left, attempts = self.store, {**copies}, COPY_ATTEMPTS
         with suppress(Conflict):
-            self.store.put(name, content, None)
+            while left and attempts:
+                attempts -= 1
+                versions = dict(zip(left, store.object_versions(left), strict=True))
+                # After the versions are known: a later writer must not have stored one.
+                store.check_version(self.document, self.version)
+                for name, version in versions.items():
+                    with suppress(Conflict):
+                        store.put(name, left[name], version)
+                        del left[name]
 
 
 def recover_objects(tree: Tree, check: Callable[[str], object] = bool) -> str:
@@ -303,8 +325,11 @@ class ClaimedObjects:
 
         Raises `Conflict` if another writer has changed the dataset since it was read.
         """
+        # Of writers whose changes fail from now on, and not of later ones.
+        left = self._store.names(STAGING)
         self._store_token(token)
-        self._store.remove_tree(STAGING)  # of writers whose changes fail from now on
+        for name in left:
+            self._store.remove("%s/%s" % (STAGING, name))
 
     def _store_token(self, token: str) -> None:
         """Store the document with a new token that begins with `token`."""
@@ -467,7 +492,7 @@ def make_empty(store: Store, version: str | None = None) -> str:
     Raises `Conflict` if the document has not the expected `version`, if that is given.
     """
     version = store.put(ZARR_JSON, unfinished(), version)  # commit point: it is gone
-    store.remove_all(but=ZARR_JSON)
+    store.remove_all(partial(store.check_version, ZARR_JSON, version), but=ZARR_JSON)
     return version
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -301,20 +301,17 @@ class ObjectStore(Store):
         with self._using("") as (fs, _):
             return is_s3(fs)
 
-    @in_thread
     def object_version(self, name: str) -> str:
         """Return the version of an object; '' if there is none."""
-        with self._using(name) as (fs, path):
+        return self.object_versions([name])[0]
+
+    @in_thread
+    def object_versions(self, names: Collection[str]) -> list[str]:
+        """Return the versions of several objects, which are asked for at once."""
+        with self._using(next(iter(names))) as (fs, _):
             fs.invalidate_cache()
-            try:
-                info = fs.info(path)
-            except FileNotFoundError:
-                return ""
-            if is_s3(fs):  # what a condition of a request compares
-                return str(info.get("ETag") or "unknown")
-        if info.get("type") == "directory":  # its name is free, as in other stores
-            return ""
-        return " ".join(remote_files.version_in(info)) or "unknown"
+            infos = _call_each(fs, "info", [*map(self._path_of, names)])
+        return [_version_in(info, is_s3(fs)) for info in infos]
 
     @partial(in_thread, to_end=True)
     def put(self, name: str, content: bytes, version: str | None) -> str:
@@ -375,19 +372,41 @@ class ObjectStore(Store):
         """Remove all that is in a folder."""
         self._remove_below(name, "")
 
-    def remove_all(self, *, but: str) -> None:
+    def remove_listed(self, name: str, check: Callable[[], object]) -> None:
+        """Remove all that is in a folder, and was there before `check` was called."""
+        self._remove_below(name, "", check)
+
+    def remove_all(self, check: Callable[[], object], *, but: str) -> None:
         """Remove all objects but one, also those whose names no dataset has."""
-        self._remove_below("", but)
+        self._remove_below("", but, check)
 
     @partial(in_thread, to_end=True)
-    def _remove_below(self, name: str, but: str) -> None:
+    def _remove_below(
+        self, name: str, but: str, check: Callable[[], object] | None = None
+    ) -> None:
         """Remove what is in a folder by paths, whose parts may have any character."""
         check_writable(self.root)
         stays = self._path_of(but).strip("/") if but else None
-        names = [entry["name"] for entry in self._below(name, recursive=True)]
+        infos = {info["name"]: info for info in self._below(name, recursive=True)}
+        found = {p: info for p, info in infos.items() if p.strip("/") != stays}
+        left = [*found]
         with self._using(name) as (fs, _):
+            if check is not None:
+                check()
+            if check is not None and is_s3(fs):
+                removed: list[bool] = []
+                ordered(
+                    left,
+                    lambda path: _remove_if(fs, path, _version_in(found[path], True)),
+                    removed.append,
+                    min(len(left), REQUESTS),
+                    waits=True,
+                )
+                left = [
+                    p for p, is_gone in zip(left, removed, strict=True) if not is_gone
+                ]
             # Not `rm`: it takes a name with a star or a bracket for a pattern.
-            _call_each(fs, "rm_file", [n for n in names if n.strip("/") != stays])
+            _call_each(fs, "rm_file", left)
             fs.invalidate_cache()
 
 
@@ -400,6 +419,17 @@ def _repeated(call: Callable[[], Result]) -> Result:
             if error.errno != errno.EAGAIN:
                 raise
     return call()
+
+
+def _version_in(info: Entry | None, is_in_s3: bool) -> str:
+    """Return the version of an object from its description; '' if there is none."""
+    if info is None:
+        return ""
+    if is_in_s3:  # what a condition of a request compares
+        return str(info.get("ETag") or "unknown")
+    if info.get("type") == "directory":  # its name is free, as in other stores
+        return ""
+    return " ".join(remote_files.version_in(info)) or "unknown"
 
 
 def _call_each(fs: AbstractFileSystem, method: str, paths: list[str]) -> list[Any]:

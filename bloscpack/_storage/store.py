@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
 
 from .._format.names import MAX_PARTS, is_safe_name
@@ -200,6 +200,10 @@ class Store:
         """Return the version of a file; '' if there is none."""
         raise NotImplementedError
 
+    def object_versions(self, names: Collection[str]) -> list[str]:
+        """Return the versions of several files."""
+        return [self.object_version(name) for name in names]
+
     def check_version(self, name: str, version: str) -> None:
         """Raise `Conflict` if a file has another version."""
         if self.object_version(name) != version:
@@ -214,8 +218,19 @@ class Store:
         """
         raise NotImplementedError
 
-    def remove_all(self, *, but: str) -> None:
-        """Remove all files but one, also those whose names no dataset has."""
+    def remove_listed(self, name: str, check: Callable[[], object]) -> None:
+        """Remove the files in a folder; `check` is called when they are listed.
+
+        It raises an error if they are to stay. S3 keeps those that are replaced later.
+        """
+        check()
+        self.remove_tree(name)
+
+    def remove_all(self, check: Callable[[], object], *, but: str) -> None:
+        """Remove all files but one, also those whose names no dataset has.
+
+        `check` is that of `remove_listed`.
+        """
         raise NotImplementedError
 
 

@@ -264,7 +264,8 @@ class ObjectsInMemory(MemoryStore):
         for inner in self.below(name):
             self.remove(name + "/" + inner)
 
-    def remove_all(self, *, but):
+    def remove_all(self, check, *, but):
+        check()
         for name in self.below(""):
             if name != but:
                 self.remove(name)

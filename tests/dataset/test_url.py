@@ -1084,6 +1084,101 @@ def test_two_programs(new, pair, monkeypatch):
     assert not fsspec.filesystem("memory").find("/new/a/.bloscpack")
 
 
+def replace(url):
+    with dataset.create_group(url, mode="w") as group:
+        group["x"] = [7.5, 8.5]
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [(append, [0, 5, 5]), (replace, [7.5, 8.5]), (None, [0, 5, 5])],
+)
+def test_a_copy_of_a_document_that_comes_late(new, second, expected, monkeypatch):
+    """It does not replace one that another program has stored meanwhile."""
+    dataset.create_table(new, table_of(1)).close()
+    put, late = ObjectStore.put, []
+
+    def call(self, name, content, version):
+        if name == "x/zarr.json":
+            late.append((self, name, content, version))
+            if len(late) == 1:
+                (second or append)(new)
+                if second is None:
+                    return None
+            elif second is None:  # before the one of the second program
+                put(*late[0])
+        return put(self, name, content, version)
+
+    monkeypatch.setattr(ObjectStore, "put", call)
+    append(new)
+    assert expected == dataset.open(new + "/x")[:].tolist()
+    copy = json.loads(fsspec.filesystem("memory").cat("/new/a/x/zarr.json"))
+    assert [len(expected)] == copy["shape"]
+
+
+def test_a_claim_leaves_what_a_later_writer_has_staged(new, monkeypatch):
+    """That has committed its change, and died before the claim removes old files."""
+    dataset.create_table(new, table_of(20), chunks=2, shards=8).close()
+    put = ObjectStore.put
+
+    def call(*arguments):
+        monkeypatch.setattr(ObjectStore, "put", put)
+        version = put(*arguments)
+        FailingFileSystem.left = 4  # a token, two shards and the document
+        with pytest.raises(StorageError):
+            dataset.open(new.replace("memory", "failing"), "r+")[:1] = table_of(1)
+        return version
+
+    with dataset.open(new, "r+") as table:
+        table[:1] = {"x": [7], "y": [7]}
+    first = dataset.open(new, "r+")
+    monkeypatch.setattr(ObjectStore, "put", call)
+    with pytest.raises(Conflict):
+        first[5:6] = table_of(1)
+    assert (0, 0) == tuple(dataset.open(new)[0])
+
+
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_a_folder_that_another_program_takes_before_it_is_empty(new, mode, monkeypatch):
+    """The first program removes nothing of the new dataset there."""
+    if mode == "w":
+        create(new)
+    remove_all = ObjectStore.remove_all
+
+    def call(self, *arguments, **options):
+        monkeypatch.setattr(ObjectStore, "remove_all", remove_all)
+        dataset.create_array(new, [4, 5], mode=mode).close()
+        remove_all(self, *arguments, **options)
+
+    monkeypatch.setattr(ObjectStore, "remove_all", call)
+    with pytest.raises(Conflict):
+        dataset.create_array(new, [1, 2, 3], mode=mode)
+    assert [4, 5] == dataset.open(new)[:].tolist()
+
+
+def test_a_member_that_is_removed_late(new, monkeypatch):
+    """Another program has completed the removal, and made a new member."""
+    with dataset.create_group(new) as group, group.change():
+        group["a"], group["b"] = [1], [2, 3]
+    FailingFileSystem.left = 3  # a token, the document and the copy of the member
+    with pytest.raises(StorageError):
+        del dataset.open_group(new.replace("memory", "failing"), "r+")["b"]
+    below = ObjectStore._remove_below
+
+    def call(self, name, *arguments):
+        if name == "b":
+            monkeypatch.setattr(ObjectStore, "_remove_below", below)
+            with dataset.open_group(new, "r+") as other:
+                other["b"] = [4, 5]
+        return below(self, name, *arguments)
+
+    monkeypatch.setattr(ObjectStore, "_remove_below", call)
+    with dataset.open_group(new, "r+") as group, pytest.raises(Conflict):
+        group.attrs["n"] = 1
+    assert below is ObjectStore._remove_below
+    assert [4, 5] == dataset.open(new)["b"][:].tolist()
+
+
 def test_objects_with_other_names(new):
     """They are removed with the dataset."""
     store = fsspec.filesystem("memory")
