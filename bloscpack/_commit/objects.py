@@ -256,9 +256,6 @@ class ClaimedObjects:
         A function that returns the document with a new token.
     prepare
         Called with the first change, or with each change if the dataset `is_shared`.
-    check
-        Called when a commit was interrupted; raises an error if the document of a group
-        commits the dataset by now.
     wait
         Number of seconds to wait for another writer with a `wait`; 0 ends its right at
         once. A writer that completes no change in this time loses its right.
@@ -272,11 +269,9 @@ class ClaimedObjects:
         is_shared: bool,
         claimed: Callable[[bytes, str], bytes],
         prepare: Callable[[Change], object],
-        check: Callable[[], object],
-        wait: float = 0.0,
+        wait: float,
     ) -> None:
-        self.tree, self._check = tree, check
-        self._store = tree.store
+        self.tree, self._store = tree, tree.store
         self._owner = Owner()
         self.state = TURNS if is_shared else ALONE
         self._claimed = claimed
@@ -338,7 +333,7 @@ class ClaimedObjects:
         self._token = token
 
     def recover(self) -> None:
-        """Complete a commit that was interrupted, if one `has_failed`.
+        """Complete a commit that was interrupted.
 
         Raises `Conflict` if another writer has changed the dataset.
         """
@@ -349,10 +344,8 @@ class ClaimedObjects:
             if not (known or version == self._version):
                 raise conflict(self._store.root)
 
-        if self.has_failed:
-            self._find(check)
-            self._written = b""
-            self._check()
+        self._find(check)
+        self._written = b""
 
     def _find(self, check: Callable[[str], object] = bool) -> None:
         """Complete an interrupted commit, and find the version of the document."""

@@ -74,7 +74,7 @@ class Rule(Protocol):
         """
 
     def recover(self) -> None:
-        """Complete a commit that was interrupted, if one `has_failed`."""
+        """Complete a commit that was interrupted."""
 
     def claim(self) -> None:
         """Let the changes of others fail that have opened it, if nothing locks it."""
@@ -156,9 +156,13 @@ class Writer(OwnLock):
         The block that any thread is in, see `block`.
     outer
         The writer of the group, if its document does not commit this dataset.
+    check_joined
+        Called when an interrupted commit was completed; raises an error if the document
+        of a group commits the dataset by now.
     """
 
     outer: Writer | None = None
+    check_joined: Callable[[], object] = bool
     # A change of which it is not known whether it was committed.
     unsettled: Change | None = None
     # What is open of the dataset, and the state that it has between two turns; `renew`
@@ -248,7 +252,9 @@ class Writer(OwnLock):
         has_failed = self.rule.has_failed
         with self.replacing():
             try:
-                self.rule.recover()
+                if has_failed:
+                    self.rule.recover()
+                    self.check_joined()
             finally:
                 self.renew()
         if has_failed and self.views is not None:
@@ -516,9 +522,6 @@ class LockedFolder:
         Whether each change is on the disk when it has been made.
     prepare
         Called with the first change; if it is `shared`, with each change.
-    check
-        Called when a commit was interrupted; raises an error if the document of a group
-        commits the dataset by now.
     shared
         Whether other writers may lock it between two changes.
     """
@@ -532,14 +535,12 @@ class LockedFolder:
         self,
         tree: Tree,
         document: str,
-        sync: bool = True,
-        prepare: Callable[[Change], object] = bool,
-        check: Callable[[], object] = bool,
+        sync: bool,
+        prepare: Callable[[Change], object],
         *,
-        shared: bool = False,
+        shared: bool,
     ) -> None:
-        self.tree = tree
-        self._prepare, self._check = prepare, check
+        self.tree, self._prepare = tree, prepare
         # All changes know the folders whose names are on the disk.
         named, store = set[str](), tree.store
         self._new_change = partial(
@@ -558,18 +559,13 @@ class LockedFolder:
         assert isinstance(self.tree.store, FolderStore)
         self._lock = FolderLock(self.tree.store)
         with on_error(self._let_go):
-            self._complete()
+            self.recover()
 
-    def _complete(self) -> None:
+    def recover(self) -> None:
+        """Complete a commit that was interrupted."""
         assert isinstance(self.tree.store, FolderStore)
         recover(self.tree.store, self._new_change)
         self.tree.renew()  # the writer before may have changed the document
-
-    def recover(self) -> None:
-        """Complete a commit that was interrupted, if one `has_failed`."""
-        if self.has_failed:
-            self._complete()
-            self._check()
 
     def claim(self) -> None:
         """Do nothing: the folder is locked."""

@@ -161,17 +161,18 @@ def writer_for(
     elif shared:
         rule = SharedObjects(tree, DATASETS.claimed)
     elif store.can_rename:
-        how = found.node_class.document, sync, prepare, check
+        how = found.node_class.document, sync, prepare
         rule = LockedFolder(tree, *how, shared=is_shared)
     else:
         rule = objects.ClaimedObjects(
-            tree, is_shared, DATASETS.claimed, prepare, check, wait or 0
+            tree, is_shared, DATASETS.claimed, prepare, wait or 0
         )
     tree.ignore_copies()
     with on_error(rule.release):
         if store.can_rename:
             check()
     writer = Writer(folder.store.root, rule, wait)
+    writer.check_joined = check
     if is_shared:  # any other dataset has no members that are open beside it
         writer.seen = tree.state
     return writer
