@@ -118,6 +118,11 @@ class DamageError(FormatError, RuntimeError):
     """
 
 
+def metadata_damage(message: str, filename: str | None = None) -> DamageError:
+    """Return the error about damaged metadata, or a damaged document of a dataset."""
+    return DamageError(message, section="metadata", filename=filename)
+
+
 class Unsupported(FormatError):
     """Raised if a file or dataset can't be read here, although it may be undamaged.
 

@@ -40,6 +40,7 @@ from .exceptions import (
     UsageError,
     UsageTypeError,
     UsageValueError,
+    metadata_damage,
 )
 from .metacodecs import CODECS_AVAIL, check_valid_codec
 
@@ -669,10 +670,9 @@ class MetadataHeader(MutableMappingObject):
             The bytes are no valid metadata header.
         """
         if len(buffer_) != METADATA_HEADER_LENGTH:
-            raise DamageError(
+            raise metadata_damage(
                 "attempting to decode a bloscpack metadata header of length '%d', "
-                "not '%d'" % (len(buffer_), METADATA_HEADER_LENGTH),
-                section="metadata",
+                "not '%d'" % (len(buffer_), METADATA_HEADER_LENGTH)
             )
         magic_format, options, checksum, codec, *sizes = METADATA_HEADER.unpack(buffer_)
         level, meta_size, max_meta_size, meta_comp_size, user_codec = sizes
@@ -693,7 +693,7 @@ class MetadataHeader(MutableMappingObject):
                 user_codec.rstrip(b"\0"),
             )
         except UsageError as error:
-            raise DamageError(str(error), section="metadata") from error
+            raise metadata_damage(str(error)) from error
 
 
 # Names kept from 0.16

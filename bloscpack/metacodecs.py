@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from .exceptions import DamageError, NoSuchCodec
+from .exceptions import NoSuchCodec, metadata_damage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -70,10 +70,7 @@ class MetaCodec:
 
 def _restore(data: bytes, limit: int | None = None) -> bytes:
     if limit is not None and len(data) > limit:
-        raise DamageError(
-            "the metadata decompress to more than '%d' bytes" % limit,
-            section="metadata",
-        )
+        raise metadata_damage("the metadata decompress to more than '%d' bytes" % limit)
     return data
 
 
@@ -84,14 +81,13 @@ def _inflate(data: bytes, limit: int | None = None) -> bytes:
         # which means no limit to zlib.
         plain = decompressor.decompress(data, 0 if limit is None else limit + 1)
     except zlib.error as error:
-        raise DamageError(
-            "the metadata are no valid zlib stream: %s" % error, section="metadata"
+        raise metadata_damage(
+            "the metadata are no valid zlib stream: %s" % error
         ) from error
     plain = _restore(plain, limit)
     if not decompressor.eof or decompressor.unused_data:
-        raise DamageError(
-            "the zlib stream of the metadata does not end where the metadata end",
-            section="metadata",
+        raise metadata_damage(
+            "the zlib stream of the metadata does not end where the metadata end"
         )
     return plain
 

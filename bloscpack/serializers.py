@@ -5,7 +5,12 @@ from __future__ import annotations
 from operator import index
 
 from .constants import MAX_DOCUMENT, MAX_METADATA_DIGITS, MAX_METADATA_NESTING
-from .exceptions import DamageError, NoSuchSerializer, UsageTypeError, UsageValueError
+from .exceptions import (
+    NoSuchSerializer,
+    UsageTypeError,
+    UsageValueError,
+    metadata_damage,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -356,7 +361,7 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
         cause = error
     except ValueError as error:
         problem, cause = "the metadata are no valid JSON: %s" % error, error
-    raise DamageError(problem, section="metadata") from cause
+    raise metadata_damage(problem) from cause
 
 
 def _parse_int(digits: str) -> int:

@@ -47,7 +47,7 @@ from .._format.identity import as_copy
 from .._format.names import folders_of, is_within
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.store import Store
-from ..exceptions import DamageError, StorageError, UsageValueError
+from ..exceptions import StorageError, UsageValueError, metadata_damage
 from .ownership import FileAccess
 from .tree import Draft, Tree, member_of
 
@@ -527,9 +527,8 @@ class Change:
         assert self.tree is not None  # a new dataset has a document
         root = self.tree.now(self.document).root
         if not isinstance(root.document, dict):
-            raise DamageError(
+            raise metadata_damage(
                 "expected an object in JSON, found %s" % shown(root.document),
-                section="metadata",
                 filename=self.store.path(self.document),
             )
         return root

@@ -38,7 +38,7 @@ from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, StaleDataset
 from .._storage.store import Store
 from .._types import Json
 from ..constants import MAX_DOCUMENT
-from ..exceptions import DamageError, FormatError
+from ..exceptions import FormatError, metadata_damage
 from ..serializers import parse_json
 from .pin import Pin
 
@@ -55,9 +55,8 @@ def decode_json(text: bytes, path: str) -> Json:
     try:
         return parse_json(text)
     except ValueError as error:
-        raise DamageError(
+        raise metadata_damage(
             "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
-            section="metadata",
             filename=path,
         ) from error
 

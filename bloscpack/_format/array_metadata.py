@@ -38,6 +38,7 @@ from ..exceptions import (
     NotANumpyArray,
     Unsupported,
     UsageValueError,
+    metadata_damage,
 )
 from ..log import counted
 from ..serializers import CHUNKS, CONTAINER, GRID, SHARD, is_array, is_grid, is_text
@@ -169,10 +170,9 @@ class Description:
                 why += "items"
             # Leave out the size: Python refuses to format numbers with thousands of
             # digits.
-            raise DamageError(
+            raise metadata_damage(
                 "an array of shape %.200s and dtype '%.200s' %s"
-                % (self.shape, self.dtype, why),
-                section="metadata",
+                % (self.shape, self.dtype, why)
             )
         self.grid: Grid | None = None
         self.chunk_nbytes = 0
@@ -210,7 +210,7 @@ class Description:
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `FormatError` unless the array has `nbytes`, as many as the chunks."""
         if nbytes != self.stored_nbytes:
-            raise DamageError(self.differs_from(nbytes), section="metadata")
+            raise metadata_damage(self.differs_from(nbytes))
 
     def chunk_at(self, start: int, nbytes: int) -> int:
         """Return the number of the chunk of a grid at a position in the plain bytes.

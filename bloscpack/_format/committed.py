@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 
 from .._engine.forks import cached_property
 from .._types import Json, JsonObject
-from ..exceptions import DamageError
+from ..exceptions import metadata_damage
 from ..serializers import (
     check_new_nesting,
     encode_document,
@@ -97,10 +97,9 @@ def _is_list(stored: Json) -> bool:
 
 
 def _refuse(found: str) -> NoReturn:
-    raise DamageError(
+    raise metadata_damage(
         "expected '%s' to be a list of files with a right digest, found %s"
-        % (PENDING, found),
-        section="metadata",
+        % (PENDING, found)
     )
 
 

@@ -25,13 +25,13 @@ from .._engine.contexts import errors_to
 from ..constants import MAX_LITERAL_NESTING
 from ..defaults import DEFAULT_DTYPE_LIMIT
 from ..exceptions import (
-    DamageError,
     DoesNotFit,
     ObjectDtypeFound,
     ObjectNumpyArrayRejection,
     Unsupported,
     UsageError,
     UsageValueError,
+    metadata_damage,
 )
 
 Array = NDArray[Any]
@@ -404,10 +404,9 @@ def decode_dtype(stored: object) -> DType:
     except Unsupported:
         raise
     except Exception as error:  # NumPy raises many types of errors
-        raise DamageError(
+        raise metadata_damage(
             "expected a dtype in the metadata, found %s: %.200s"
-            % (shown(stored), error),
-            section="metadata",
+            % (shown(stored), error)
         ) from error
     if holds_objects(dtype):
         raise ObjectDtypeFound(
@@ -455,9 +454,7 @@ def shown(value: object) -> str:
 
 def refuse(expected: str, found: object) -> NoReturn:
     """Raise the `FormatError` of a wrong value in metadata."""
-    raise DamageError(
-        "expected %s, found %s" % (expected, shown(found)), section="metadata"
-    )
+    raise metadata_damage("expected %s, found %s" % (expected, shown(found)))
 
 
 def _check_parts(value: object) -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .._types import Json, JsonObject
-from ..exceptions import DamageError, UsageValueError
+from ..exceptions import UsageValueError, metadata_damage
 from .zarr_metadata import COLUMN_ORDER, HALF_PAIR, OWN, unusual_json
 
 # The key: in an object of a document of Zarr, and in a document of superchunks.
@@ -336,14 +336,12 @@ def check_identity(
     """
     identity, is_right = read_identity(content, document.pop(KEY, None))
     if identity is None or not is_right:
-        raise DamageError(
-            "expected a document with a right digest, found a wrong one or none",
-            section="metadata",
+        raise metadata_damage(
+            "expected a document with a right digest, found a wrong one or none"
         )
     if expected not in (None, identity.name):
-        raise DamageError(
+        raise metadata_damage(
             "expected the document of the dataset with the identity '%s', found one of "
-            "'%s'" % (expected, identity.name),
-            section="metadata",
+            "'%s'" % (expected, identity.name)
         )
     document[KEY] = identity.name

@@ -31,6 +31,7 @@ from ..exceptions import (
     FormatError,
     MetadataSectionTooSmall,
     NoChangeInMetadata,
+    metadata_damage,
 )
 from ..headers import (
     FIELD_OFFSETS,
@@ -300,7 +301,7 @@ def check_metadata_header(header: MetadataHeader, limit: int | None = None) -> N
         problem = "decompress to more than '%d' bytes: their header says '%d'" % sizes
     else:
         return
-    raise DamageError("the metadata " + problem, section="metadata")
+    raise metadata_damage("the metadata " + problem)
 
 
 def decode_metadata(
@@ -328,10 +329,9 @@ def decode_metadata(
     limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
     text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
     if len(text) != header.meta_size:
-        raise DamageError(
+        raise metadata_damage(
             "the metadata have '%d' bytes, but their header says '%d'"
-            % (len(text), header.meta_size),
-            section="metadata",
+            % (len(text), header.meta_size)
         )
     if log.enabled(log.VERBOSE):
         kind = "uncompressed" if header.meta_codec == "None" else "compressed"

@@ -18,7 +18,7 @@ from copy import copy
 
 from .._format.names import MAX_PARTS, is_safe_name
 from .._types import StorageOptions
-from ..exceptions import DamageError, StorageError
+from ..exceptions import DamageError, StorageError, metadata_damage
 from .base import MemoryStorage, Storage
 
 # The error about a path or a URL of a dataset.
@@ -38,10 +38,8 @@ def too_deep(path: str) -> StorageError:
 def too_long(limit: int, path: str, size: int | None = None) -> DamageError:
     """Return the error for a file that has more bytes than are read."""
     found = "more" if size is None else "'%d'" % size
-    return DamageError(
-        "expected at most '%d' bytes, found %s" % (limit, found),
-        section="metadata",
-        filename=path,
+    return metadata_damage(
+        "expected at most '%d' bytes, found %s" % (limit, found), filename=path
     )
 
 

@@ -30,7 +30,7 @@ from ..._format.text import TEXT, encode_text, item_nbytes
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
-from ...exceptions import DamageError, FormatError, UsageError
+from ...exceptions import DamageError, FormatError, UsageError, metadata_damage
 from ..folder import Folder
 from ..items import check_fill_value, check_nbytes, chunk_shape, converted, is_array
 from ..labels import given_dims, name_of
@@ -623,9 +623,8 @@ class TableLayout(NodeLayout):
         try:
             return self.array_class(folder, allow_pickle=self.allow_pickle)
         except FileNotFoundError as error:
-            raise DamageError(
+            raise metadata_damage(
                 "expected the document of the column '%s', found none" % name,
-                section="metadata",
                 filename=error.filename or folder.path(),
             ) from error
 

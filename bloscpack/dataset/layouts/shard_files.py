@@ -41,7 +41,7 @@ from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.folder_store import NoFileFound
 from ..._types import Buffer
 from ...constants import MAX_DOCUMENT
-from ...exceptions import DamageError, FormatError, StorageError
+from ...exceptions import DamageError, FormatError, StorageError, metadata_damage
 from ..folder import Folder, attempts
 from .array_files import NO_FILE, ChunkFiles, OpenFiles, check_whole
 from .shard_grid import FRAME_EXTRA, FRONT_NBYTES, ShardIndex, Sharding
@@ -239,14 +239,13 @@ class ShardFiles(ChunkFiles):
         if self.sparse:
             return stated
         self._check_missing()  # a writer may have removed rows
-        raise DamageError(
+        raise metadata_damage(
             "expected items of at least the shape %s, found %s; if a writer has "
             "removed rows meanwhile, open the dataset again"
             % (
                 least,
                 "an unknown number" if stated is None else "the shape %s" % (stated,),
-            ),
-            section="metadata",
+            )
         )
 
     def _has_items(self, file: Any, numbers: Sequence[int]) -> bool:

@@ -56,7 +56,7 @@ from ...constants import (
     METADATA_HEADER_LENGTH,
 )
 from ...defaults import DEFAULT_META_LEVEL
-from ...exceptions import DamageError, NotReadable, Unsupported
+from ...exceptions import DamageError, NotReadable, Unsupported, metadata_damage
 from ...headers import BloscpackHeader
 from ...serializers import (
     CHUNKS,
@@ -213,9 +213,8 @@ class Sharding:
                         return shape
             metadata = read_beginning(StorageCursor(storage)).metadata
             for name, expected, found in self.differences(number, metadata):
-                raise DamageError(
-                    "expected %s: %s, found %s" % (name, expected, found),
-                    section="metadata",
+                raise metadata_damage(
+                    "expected %s: %s, found %s" % (name, expected, found)
                 )
             return describe_shard(metadata).shape
         except (NotReadable, Unsupported) as error:
