@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 from tempfile import TemporaryFile
@@ -194,6 +195,7 @@ def _filler(fill: int, blosc_args: BloscArgs, nbytes: int) -> bytes:
 # Archives
 
 
+@dataclass(eq=False)
 class _ArchiveSaver:
     """Writes a new archive from the members of a damaged one.
 
@@ -201,17 +203,14 @@ class _ArchiveSaver:
     `how` are the arguments of `_write_intact` behind the output.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        writer: ArchiveWriter,
-        spool: Any,
-        how: tuple[int, bool, int, Progress | None],
-    ) -> None:
-        self._storage, self._writer, self._spool = storage, writer, spool
-        self._how = how
-        self._most = fill_limit(storage.size)
-        report = Report(cbytes=storage.size, checksum="crc32")
+    storage: Storage
+    writer: ArchiveWriter
+    spool: Any
+    how: tuple[int, bool, int, Progress | None]
+
+    def __post_init__(self) -> None:
+        self._most = fill_limit(self.storage.size)
+        report = Report(cbytes=self.storage.size, checksum="crc32")
         self.recovery = ArchiveRecovery(report, [], [], True, True, 0)
         self._members: dict[str, FoundMember] = {}
 
@@ -236,7 +235,7 @@ class _ArchiveSaver:
                 self._copy(member)
         lost = {*recovery.lost_members}
         groups = {group: document_name(group) for group in parents_of(arrays)}
-        self._writer.add_groups(
+        self.writer.add_groups(
             group
             for group, name in groups.items()
             if name not in members or name in lost
@@ -244,17 +243,17 @@ class _ArchiveSaver:
         recovery.lost_members += [name for name in listed if name not in members]
         if arrays and not recovery.narrays:
             raise chunk_damage("no chunk could be saved")
-        self._writer.finish(attributes)
+        self.writer.finish(attributes)
         return recovery
 
     def _find(self) -> None:
         """Find the members; of several with a name the last one counts."""
         report, end = self.recovery.report, 0
         try:
-            Directory(self._storage)
+            Directory(self.storage)
         except FormatError as error:
             report.add(SECTION, "directory", error.message, offset=error.offset)
-        members = list(islice(find_members(self._storage), MAX_MEMBERS + 1))
+        members = list(islice(find_members(self.storage), MAX_MEMBERS + 1))
         for member in self._named(members):
             name, at = member.name, member.at
             where = {"member": name, "extent": (member.start, member.stop)}
@@ -339,7 +338,7 @@ class _ArchiveSaver:
     def _read(self, member: FoundMember) -> bytes:
         """Return the bytes of a document; none of one that is too long."""
         size = member.stop - member.start
-        return self._storage.read_at(member.start, size) if size < MAX_DOCUMENT else b""
+        return self.storage.read_at(member.start, size) if size < MAX_DOCUMENT else b""
 
     def _choose_arrays(self) -> dict[str, str]:
         """Return the members with chunks of the arrays that can be in one archive."""
@@ -363,10 +362,10 @@ class _ArchiveSaver:
         if member.problem or has_chunks or lacks_chunks:
             self.recovery.lost_members.append(name)
         else:
-            self._writer.add_copy(name, self._part(member))
+            self.writer.add_copy(name, self._part(member))
 
     def _part(self, member: FoundMember) -> PartStorage:
-        return PartStorage(self._storage, member.start, member.stop)
+        return PartStorage(self.storage, member.start, member.stop)
 
     def _save_array(self, array: str, member: FoundMember) -> None:
         """Save an array: its chunks, and its document if it is a shard."""
@@ -377,14 +376,14 @@ class _ArchiveSaver:
         is_own = name.endswith(BLP) or part.read_at(0, len(MAGIC)) == MAGIC
         if content and not is_own and not member.problem:
             # A program that knows only Zarr has written it: see `LATER`.
-            self._writer.add_copy(name, part, LATER)
-            self._writer.add_copy(document_name(array), MemoryStorage(content))
+            self.writer.add_copy(name, part, LATER)
+            self.writer.add_copy(document_name(array), MemoryStorage(content))
             recovery.narrays += 1
             return
-        self._spool.seek(0)
-        self._spool.truncate()
+        self.spool.seek(0)
+        self.spool.truncate()
         try:
-            plan = _write_intact(part, self._spool, *self._how, self._most)
+            plan = _write_intact(part, self.spool, *self.how, self._most)
             if not is_array(plan.metadata):
                 raise DamageError("the chunks are those of no array")
             array_found = Description(plan.metadata)
@@ -396,26 +395,26 @@ class _ArchiveSaver:
         recovery.include(plan.recovery, name, member.start)
         self._most -= plan.recovery.nbytes - plan.recovery.report.nbytes_intact
         recovery.narrays += 1
-        saved, has_checksum = whole_file(self._spool), plan.header.checksum == CHECKSUM
+        saved, has_checksum = whole_file(self.spool), plan.header.checksum == CHECKSUM
         if name.endswith(BLP) or not is_shard(plan.metadata) or not has_checksum:
-            self._writer.add_copy(array + BLP, saved, saved.size)
+            self.writer.add_copy(array + BLP, saved, saved.size)
             return
         grid = array_found.shard
         if grid is None:
             rows, slots = shard_rows(plan.metadata) or 1, count_slots(plan.header)
             grid = Grid.of_rows(array_found.shape, rows, slots)
         shard = array + "/c" + "/0" * len(grid.shape)
-        self._writer.add_copy(shard, saved, saved.size)
+        self.writer.add_copy(shard, saved, saved.size)
         new = ArrayDocument(array_found.dtype, grid)
         if _describes(content, new):
-            self._writer.add_copy(document_name(array), MemoryStorage(content))
+            self.writer.add_copy(document_name(array), MemoryStorage(content))
         else:
             recovery.certain = False
             recovery.remarks.append(
                 "'%s' is written again: what other programs stored in it is lost"
                 % document_name(array)
             )
-            self._writer.add_document(array, new)
+            self.writer.add_document(array, new)
 
 
 def _describes(content: bytes, new: ArrayDocument) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -51,6 +52,7 @@ class Field(NamedTuple):
     inner: Shape = ()
 
 
+@dataclass(eq=False)
 class PartReader:
     """An array in chunks, from which selected items are read.
 
@@ -69,25 +71,21 @@ class PartReader:
         Whether reading is an error.
     """
 
-    def __init__(
-        self,
-        fields: ChunkSource | Sequence[Field],
-        dtype: DType,
-        shape: Shape,
-        order: Literal["C", "F"] = "C",
-        *,
-        allocate: Allocate = new_array,
-    ) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.order = order
-        self.closed = False
+    fields: ChunkSource | Sequence[Field]
+    dtype: DType
+    shape: Shape
+    order: Literal["C", "F"] = "C"
+    allocate: Allocate = new_array
+
+    closed = False
+
+    def __post_init__(self) -> None:
+        fields = self.fields
         if isinstance(fields, ChunkSource):
-            fields = [Field((), fields, dtype)]
+            fields = [Field((), fields, self.dtype)]
         self._fields = fields
         # The source of whole items, if there is one.
-        self._source = None if self._fields[0].names else self._fields[0].source
-        self._allocate = allocate
+        self._source = None if fields[0].names else fields[0].source
 
     def get(self, key: Key) -> Any:
         """Return the items, or fields of them, that an index of NumPy selects.
@@ -101,7 +99,7 @@ class PartReader:
         if names is None and source is not None and source.decode is None:
             run = self._run(key)
             if run is not None and run[1]:
-                items = self._allocate(run[1], dtype)
+                items = self.allocate(run[1], dtype)
                 if items.nbytes:
                     source.read_into(_bytes_of(items), run[0] * dtype.itemsize)
                 return items
@@ -184,11 +182,11 @@ class PartReader:
         """
         counts = selection.counts
         if self.order == "F":
-            items = self._allocate(counts[::-1] + dtype.shape, dtype.base)
+            items = self.allocate(counts[::-1] + dtype.shape, dtype.base)
             axes = range(len(counts))
             items = items.transpose(*axes[::-1], *range(len(counts), items.ndim))
         else:
-            items = self._allocate(counts + dtype.shape, dtype.base)
+            items = self.allocate(counts + dtype.shape, dtype.base)
         self._fill(selection, items, offset)
         return items
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -110,6 +111,7 @@ class DamagedChunk(NamedTuple):
     nbytes: int | None = None
 
 
+@dataclass(eq=False)
 class ChunkScan:
     """A scan for intact chunks with digests of one checksum.
 
@@ -119,35 +121,29 @@ class ChunkScan:
     Blosc library lacks, else None; only the digest of such a chunk was checked.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        sections: Sections,
-        nthreads: int,
-        progress: Progress | None,
-        checksum: Hash,
-    ) -> None:
-        self.storage = storage
-        self.checksum = checksum
+    storage: Storage
+    sections: Sections
+    nthreads: int
+    progress: Progress | None
+    checksum: Hash
+
+    def __post_init__(self) -> None:
         self.chains: list[Chain] = []
         self.skipped_at: int | None = None
         self.missing_codec: Unsupported | None = None
-        self._sections = sections
-        self._nthreads = nthreads
-        self._progress = progress
         self._stored = Workspace()
         self._plain = Workspace()
         self._nfound = 0
-        self._budget = MIN_BUDGET + BUDGET_PER_BYTE * storage.size
+        self._budget = MIN_BUDGET + BUDGET_PER_BYTE * self.storage.size
 
     def run(self) -> ChunkScan:
         """Find all intact chunks; return the scan.
 
         It ends early if the chain at the first chunk is all of the file.
         """
-        header, first = self._sections.header, self._sections.first
+        header, first = self.sections.header, self.sections.first
         limit = None if header is None or header.nchunks == -1 else header.nchunks
-        entries, size = self._sections.table.entries, self.storage.size
+        entries, size = self.sections.table.entries, self.storage.size
         if entries and entries[0] not in (first, FREE):
             first = None
         chain = Chain(0) if first is None else self._follow(first, limit, size)
@@ -179,7 +175,7 @@ class ChunkScan:
         These bytes are then ignored: releases up to 0.16.0 left some there when an
         append made the last chunk shorter.
         """
-        header, entries = self._sections.header, self._sections.table.entries
+        header, entries = self.sections.header, self.sections.table.entries
         assert header is not None  # it states the length of the chain
         if entries:
             lasts = -1, chain.sizes[-1]
@@ -250,15 +246,15 @@ class ChunkScan:
                 chain.offsets.append(offset)
                 chain.sizes.append(header.nbytes)
                 chain.stop = stop
-                if self._progress is not None:
-                    self._progress(header.nbytes)
+                if self.progress is not None:
+                    self.progress(header.nbytes)
 
         try:
             nbytes = self.header_at(start).nbytes
         except FormatError:
             return False
         # With one thread no check is wasted.
-        nthreads = self._nthreads if ahead > QUICK_CHUNK else 1
+        nthreads = self.nthreads if ahead > QUICK_CHUNK else 1
         batch = max(1, min(RUN // 4 // max(nbytes, 1), 64))
         ordered(candidates(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
         return not exhausted and not damaged
@@ -373,7 +369,7 @@ class ChunkScan:
 
     def _has_all_without_digests(self) -> bool:
         """Return whether all chunks are there, and no digest follows the first one."""
-        first, header = self._sections.first, self._sections.header
+        first, header = self.sections.first, self.sections.header
         count, end = 0, first
         for chain in self.chains:
             if chain.start == end:
@@ -392,12 +388,12 @@ class ChunkScan:
         """
         if any(len(chain) >= MIN_TOUCHING for chain in self.chains):
             return True
-        header = self._sections.header
+        header = self.sections.header
         if len(self.chains) != 1 or header is None:
             return False
         (chain,) = self.chains
         return (
-            chain.start == self._sections.first
+            chain.start == self.sections.first
             and header.nchunks in (-1, len(chain))
             and chain.stop == self.storage.size
         )
@@ -409,7 +405,7 @@ class ChunkScan:
         file counts only if no chunk is missing: otherwise the file may have been cut
         off before a digest.
         """
-        header = self._sections.header
+        header = self.sections.header
         stops = {chain.start for chain in self.chains}
         if header is None or header.nchunks in (-1, sum(map(len, self.chains))):
             stops.add(self.storage.size)

@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -240,6 +241,7 @@ def temporary_file() -> BinaryIO:
     return file  # type: ignore[no-any-return]
 
 
+@dataclass(eq=False)
 class ClaimedObjects:
     """The right to change a dataset: its document has a token of this writer.
 
@@ -261,32 +263,27 @@ class ClaimedObjects:
         once. A writer that completes no change in this time loses its right.
     """
 
-    found: Root | None = None
+    tree: Tree
+    is_shared: bool
+    claimed: Callable[[bytes, str], bytes]
+    prepare: Callable[[Change], object]
+    wait: float
 
-    def __init__(
-        self,
-        tree: Tree,
-        is_shared: bool,
-        claimed: Callable[[bytes, str], bytes],
-        prepare: Callable[[Change], object],
-        wait: float,
-    ) -> None:
-        self.tree, self._store = tree, tree.store
-        self._owner = Owner()
-        self.state = TURNS if is_shared else ALONE
-        self._claimed = claimed
-        self._prepare = prepare
-        self.has_failed = False
-        self._holds = False
-        self.wait = wait
-        # How the token begins that this writer has stored.
-        self._token = ""
-        # A text that no document has but one that this writer has stored, or was going
-        # to store; empty if it has to claim the dataset.
-        self._written = b""
-        # That of a shared one is found by its first change.
-        self._version = ""
-        if not is_shared:
+    found: Root | None = field(default=None, init=False)
+    has_failed = False
+    _holds = False
+    # How the token begins that this writer has stored.
+    _token = ""
+    # A text that no document has but one that this writer has stored, or was going to
+    # store; empty if it has to claim the dataset.
+    _written = b""
+    # That of a shared one is found by its first change.
+    _version = ""
+
+    def __post_init__(self) -> None:
+        self._store, self._owner = self.tree.store, Owner()
+        self.state = TURNS if self.is_shared else ALONE
+        if not self.is_shared:
             self._take_turn()
 
     def _take_turn(self) -> None:
@@ -328,7 +325,7 @@ class ClaimedObjects:
 
     def _store_token(self, token: str) -> None:
         """Store the document with a new token that begins with `token`."""
-        self._written = self._claimed(self.tree.state.root.content, token)
+        self._written = self.claimed(self.tree.state.root.content, token)
         self._version = store_root(self.tree, self._written, self._version)
         self._token = token
 
@@ -397,10 +394,10 @@ class ClaimedObjects:
             change = ObjectChange(self._store, self._version, tree, token)
             self._written = change.token.encode()
             try:
-                self._prepare(change)
+                self.prepare(change)
                 yield change
                 if is_alone:
-                    self._prepare = bool
+                    self.prepare = bool
             except BaseException as error:
                 if not change.is_complete:  # and another one may have changed it
                     is_unknown = isinstance(error, StorageError)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from zlib import adler32
@@ -91,6 +92,7 @@ FRAME_EXTRA = BLOSC_HEADER_LENGTH + CHECKSUM.size
 LAST_FILE = 2**63
 
 
+@dataclass(eq=False)
 class Sharding:
     """The chunks and shards of an array.
 
@@ -118,26 +120,20 @@ class Sharding:
         Number of bytes to read for this table, in front of an index.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        grid: Grid,
-        names: FileNames,
-        identity: str | None,
-        fill_value: object = None,
-    ) -> None:
-        self.dtype = dtype
-        self.grid = grid
-        self.names = names
-        self.identity = identity
-        self.fill_value = fill_value
-        self.chunk_nbytes = math.prod(grid.chunk) * dtype.itemsize
-        self.is_text = dtype == TEXT
+    dtype: DType
+    grid: Grid
+    names: FileNames
+    identity: str | None
+    fill_value: object = None
+
+    def __post_init__(self) -> None:
+        self.chunk_nbytes = math.prod(self.grid.chunk) * self.dtype.itemsize
+        self.is_text = self.dtype == TEXT
         nbytes = MAX_BUFFERSIZE if self.is_text else self.chunk_nbytes
         self.largest_frame = nbytes + FRAME_EXTRA
         self.has_blocks = not self.is_text and self.chunk_nbytes >= LEAST_CHUNK
         size = self.chunk_nbytes if self.has_blocks else 0
-        self.table_nbytes = nbytes_ahead(grid.slots, size)
+        self.table_nbytes = nbytes_ahead(self.grid.slots, size)
 
     # Items and plain bytes
 

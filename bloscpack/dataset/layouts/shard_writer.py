@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import BinaryIO, NamedTuple
@@ -230,6 +231,7 @@ def copy_extent(
     fp.flush()
 
 
+@dataclass(eq=False)
 class ShardWriter:
     """Writes chunks to the shards of an array, for a change.
 
@@ -260,35 +262,24 @@ class ShardWriter:
         The sizes of the written files in bytes, by name.
     """
 
-    def __init__(
-        self,
-        change: Change,
-        prefix: str,
-        sharding: Sharding,
-        args: BloscArgs,
-        old: ShardFiles | None = None,
-        *,
-        at_once: bool = True,
-        fields: Sequence[str] = (),
-        finish_chunk: Callable[[bytes], bytes] = bytes,
-        leaves_out: bool = False,
-    ) -> None:
-        self.grid = sharding.grid
+    change: Change
+    prefix: str
+    sharding: Sharding
+    args: BloscArgs
+    old: ShardFiles | None = None
+    at_once: bool = True
+    fields: Sequence[str] = ()
+    finish_chunk: Callable[[bytes], bytes] = bytes
+    leaves_out: bool = False
+
+    def __post_init__(self) -> None:
+        self.grid = self.sharding.grid
         if self.grid.slots > MAX_SLOTS:
             raise UsageError(
                 "a file with room for '%d' chunks can't be written: the tables in it "
                 "have room for at most '%d'" % (self.grid.slots, MAX_SLOTS)
             )
         self.sizes: dict[str, int] = {}
-        self.sharding = sharding
-        self._finish_chunk = finish_chunk
-        self._change = change
-        self._prefix = prefix
-        self._args = args
-        self._fields = fields
-        self._old = old
-        self._at_once = at_once
-        self._leaves_out = leaves_out
         # The shard whose chunks arrive, and those of fill values that it begins with.
         self._arriving = -1
         self._held: list[tuple[int, Shape, bytes, bytes, bytes]] = []
@@ -302,7 +293,7 @@ class ShardWriter:
 
     def pieces(self, number: int, items: Array) -> Iterator[Piece]:
         """Yield what is written for a chunk, with the kept chunks in front of it."""
-        for name in self._fields:
+        for name in self.fields:
             if name not in (items.dtype.names or ()):
                 return
             items = items[name]
@@ -324,7 +315,7 @@ class ShardWriter:
 
         Each one is behind the number that it has in the new array.
         """
-        old, first = self._old, shard * self.grid.slots
+        old, first = self.old, shard * self.grid.slots
         corner = self.grid.corner(first)
         if old is None or not all(map(int.__lt__, corner, old.cut.shape)):
             return
@@ -342,19 +333,19 @@ class ShardWriter:
         Without a number, they are all that are left. A chunk that the file lacks has
         the fill value, and so has one of these alone.
         """
-        old, first, run = self._old, self._first_kept, Kept(self._shard, [])
+        old, first, run = self.old, self._first_kept, Kept(self._shard, [])
         stop = (self._shard + 1) * self.grid.slots if stop is None else stop
         if old is None or first is None or first[0] >= stop:
             return  # the file may be lost
         file = old.file(first[1] // old.slots)  # that of all of them
-        fill = b"".join(self._fill_frame[:2]) if self._leaves_out else b""
+        fill = b"".join(self._fill_frame[:2]) if self.leaves_out else b""
         while self._first_kept is not None and self._first_kept[0] < stop:
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
             size = 0
             if file is not None:
                 start, size = file.extent(before)
-                if self._leaves_out and size == len(fill):
+                if self.leaves_out and size == len(fill):
                     is_fill = bytes(file.storage.read_at(start, size)) == fill
                     size = 0 if is_fill else size
             if size:
@@ -363,7 +354,7 @@ class ShardWriter:
             if run.numbers:
                 yield run
                 run = Kept(self._shard, [])
-            yield number, None if self._leaves_out else old.items(before)
+            yield number, None if self.leaves_out else old.items(before)
         if run.numbers:
             yield run
 
@@ -391,13 +382,13 @@ class ShardWriter:
     @cached_property
     def _fill_frame(self) -> tuple[bytes, bytes, bytes]:
         """A chunk of which all items have the fill value, its digest, and its row."""
-        args = copy(self._args)
+        args = copy(self.args)
         if CODEC_OF_FILL in CNAME_AVAIL:
             args.cname, args.clevel = CODEC_OF_FILL, 1
             if args.blocksize:  # that of a codec for which Blosc multiplies it
                 args.blocksize = max(args.blocksize, READ_NBYTES)
         count = 1 if self.sharding.is_text else math.prod(self.grid.chunk)
-        chunk = self._finish_chunk(compress(self._fill * count, args))
+        chunk = self.finish_chunk(compress(self._fill * count, args))
         return chunk, *digest_and_row(chunk, CHECKSUM, self.sharding.has_blocks)
 
     def compress(self, piece: Piece) -> Written:
@@ -416,9 +407,9 @@ class ShardWriter:
             padded[tuple(slice(0, n) for n in shape)] = items
             items = padded
         plain = self.sharding.encode(items)
-        if self._leaves_out and self._has_fill_only(plain):
+        if self.leaves_out and self._has_fill_only(plain):
             return number, shape, *self._fill_frame
-        chunk = self._finish_chunk(compress(plain, self._args))
+        chunk = self.finish_chunk(compress(plain, self.args))
         digests = digest_and_row(chunk, CHECKSUM, self.sharding.has_blocks)
         return number, shape, chunk, *digests
 
@@ -434,7 +425,7 @@ class ShardWriter:
                 finishing.put([partial(self._finish, shard)])
             self._current, self._arriving = None, number
         if self._current is None:
-            is_new = self._leaves_out and not isinstance(piece, Kept)
+            is_new = self.leaves_out and not isinstance(piece, Kept)
             if is_new and piece[2:] == self._fill_frame:
                 self._held.append(piece)  # type: ignore[arg-type]
                 return
@@ -442,19 +433,19 @@ class ShardWriter:
         shard = self._current
         assert shard is not None
         if isinstance(piece, Kept):
-            assert self._old is not None
-            file = self._old.file(piece.numbers[0] // self.grid.slots)
+            assert self.old is not None
+            file = self.old.file(piece.numbers[0] // self.grid.slots)
             assert file is not None
-            shard.copy(file, self._old.cut, piece.numbers)
+            shard.copy(file, self.old.cut, piece.numbers)
         else:
             shard.put(*piece)
 
     def _begin(self) -> None:
         """Begin the file of the shard whose chunks arrive."""
-        number, typesize = self._arriving, self._args.typesize or 0
-        name = self._prefix + self.sharding.names(number)
-        self._change.make_folders(name)
-        file = self._change.begin(name)
+        number, typesize = self._arriving, self.args.typesize or 0
+        name = self.prefix + self.sharding.names(number)
+        self.change.make_folders(name)
+        file = self.change.begin(name)
         self._unfinished.add(file)
         self._current = NewShard(file, number, self.sharding, typesize)
         for piece in self._held:
@@ -465,12 +456,12 @@ class ShardWriter:
         """Remove the file of a shard, all items of which have the fill value."""
         if not self._held:
             return
-        name, old = self.sharding.names(self._arriving), self._old
+        name, old = self.sharding.names(self._arriving), self.old
         if old is not None and old.folder.exists(name):  # perhaps a leftover
-            if not self._change.removes_shards:
+            if not self.change.removes_shards:
                 self._begin()
                 return
-            self._change.remove(self._prefix + name)
+            self.change.remove(self.prefix + name)
         self._held.clear()
 
     def close(self) -> None:
@@ -481,11 +472,11 @@ class ShardWriter:
 
     def abandon(self) -> None:
         """Remove the files that are not complete."""
-        self._change.abandon(*self._unfinished)
+        self.change.abandon(*self._unfinished)
 
     def _finish(self, shard: NewShard) -> None:
         self.sizes[shard.file.name] = shard.finish()
-        self._change.finish(shard.file, at_once=self._at_once)
+        self.change.finish(shard.file, at_once=self.at_once)
         self._unfinished.discard(shard.file)
 
 
