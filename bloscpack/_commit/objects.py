@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -43,6 +43,7 @@ from .change import Change, Datasets, UnfinishedFile, check_mode, not_replaced
 from .locking import waiting
 from .states import ALONE, TURNS
 from .tree import Tree
+from .writer import Rule
 
 # Maximum number of times that a copy of a document is stored: a slow writer may store
 # an older one just before.
@@ -242,7 +243,7 @@ def temporary_file() -> BinaryIO:
 
 
 @dataclass(eq=False)
-class ClaimedObjects:
+class ClaimedObjects(Rule):
     """The right to change a dataset: its document has a token of this writer.
 
     Any program may change a group: a change claims it if another program has changed it
@@ -269,8 +270,6 @@ class ClaimedObjects:
     prepare: Callable[[Change], object]
     wait: float
 
-    found: Root | None = field(default=None, init=False)
-    has_failed = False
     _holds = False
     # How the token begins that this writer has stored.
     _token = ""

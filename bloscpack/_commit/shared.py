@@ -27,16 +27,14 @@ import stat
 from binascii import crc32
 from collections.abc import Callable, Iterator
 from contextlib import (
-    AbstractContextManager,
     ExitStack,
     closing,
     contextmanager,
-    nullcontext,
     suppress,
 )
 from functools import partial
 
-from .._format.committed import STAGING, Root
+from .._format.committed import STAGING
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FILE_FLAGS, FolderStore
 from .._storage.store import conflict
@@ -47,7 +45,7 @@ from .locking import FolderLock, Lock, waiting
 from .objects import ObjectChange, recover_objects, store_root
 from .states import SHARDS
 from .tree import Tree
-from .writer import WAIT
+from .writer import WAIT, Rule
 
 # Number of files of locks: two shards that share one wait for each other.
 STRIPES = 64
@@ -140,22 +138,11 @@ def _no_locks(path: str) -> StorageError:
     )
 
 
-class ShardRule:
-    """What the rules for shards have in common."""
+class ShardRule(Rule):
+    """What the rules for shards have in common: others change shards at any time."""
 
     state = SHARDS
-    has_failed = False
-    found: Root | None = None
     wait = 60.0  # writing the same shard takes long
-
-    def holding(self) -> AbstractContextManager[bool]:
-        """Return the context of changes, between which others may change shards."""
-        return nullcontext(False)
-
-    def recover(self) -> None:
-        """Do nothing: a shard is replaced, or is not."""
-
-    claim = recover
 
 
 class SharedShards(ShardRule):
@@ -261,6 +248,3 @@ class SharedObjects(ShardRule):
                 "last assignment may be lost: open it again",
                 self._store.root,
             )
-
-    def release(self) -> None:
-        """Do nothing: there is no lock."""

@@ -24,7 +24,7 @@ from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from .._engine.contexts import on_error
 from .._engine.forks import OwnLock, renew_after_fork
@@ -52,26 +52,27 @@ from .states import (
 from .tree import Tree, TreeState
 
 
-class Rule(Protocol):
+class Rule:
     """The right of one program to change a dataset."""
 
     # The state of the dataset while this thread makes no change: ALONE, TURNS or
     # SHARDS. `Writer` sets READER in a child process, and CLOSED.
     state: State
     # Whether a commit was interrupted, and `recover` is to be called before a change.
-    has_failed: bool
+    has_failed = False
     # Number of seconds that a change waits for those of other writers.
     wait: float
     # The documents of the dataset.
     tree: Tree
     # The document that was found last, before it was claimed; None for the present one.
-    found: Root | None
+    found: Root | None = None
 
     def holding(self) -> AbstractContextManager[bool]:
         """Return a context in which no other writer changes the dataset.
 
         Its value says whether others may have changed it until now.
         """
+        return nullcontext(False)
 
     def recover(self) -> None:
         """Complete a commit that was interrupted."""
@@ -81,6 +82,7 @@ class Rule(Protocol):
 
     def changing(self) -> AbstractContextManager[Change]:
         """Return the context of a change, which is committed within the block."""
+        raise NotImplementedError
 
     def release(self) -> None:
         """Let other writers in."""
@@ -436,17 +438,6 @@ class Writer(OwnLock):
             finally:  # the outermost block lets them read
                 self._nchanges = None if number is None else number + disturbs
 
-    @contextmanager
-    def refreshing(self) -> Iterator[bool]:
-        """Keep the other threads from taking over a change in the block.
-
-        The value says that there is nothing to take over: a thread that has its turn
-        has done it. This does not wait for its end: the turn may be long, or wait for
-        this thread.
-        """
-        with self.replacing():
-            yield self.is_here and self.views is not None and self.seen is None
-
     def read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state.
 
@@ -509,7 +500,7 @@ class Writer(OwnLock):
 _TURNS: set[tuple[str, int, int]] = set()
 
 
-class LockedFolder:
+class LockedFolder(Rule):
     """A folder that one writer has locked; a `shared` one only during each change.
 
     Parameters
@@ -526,8 +517,6 @@ class LockedFolder:
         Whether other writers may lock it between two changes.
     """
 
-    has_failed = False
-    found: Root | None = None
     wait = WAIT  # for those that take turns
     _lock: FolderLock | None = None
 
@@ -566,9 +555,6 @@ class LockedFolder:
         assert isinstance(self.tree.store, FolderStore)
         recover(self.tree.store, self._new_change)
         self.tree.renew()  # the writer before may have changed the document
-
-    def claim(self) -> None:
-        """Do nothing: the folder is locked."""
 
     @contextmanager
     def holding(self) -> Iterator[bool]:

@@ -342,8 +342,12 @@ class Node:
         this program alone can change needs no call.
         """
         writer, tree = self._writer, self._opened.view.folder.tree
-        with writer.refreshing() if writer else tree.replacing.current as is_present:
-            if self._ask("refresh") is FRESH and not (writer and is_present):
+        with writer.replacing() if writer else tree.replacing.current:
+            # A thread that has its turn has taken it over. This does not wait for the
+            # end of the turn, which may be long, or wait for this thread.
+            has_views = writer and writer.is_here and writer.views is not None
+            is_present = writer and has_views and writer.seen is None
+            if self._ask("refresh") is FRESH and not is_present:
                 folder = self._layout.folder
                 try:
                     folder.tree.read()
@@ -354,7 +358,7 @@ class Node:
                     folder.check_name()  # a writer removes the files one by one
                     raise
                 self._take_layout(layout)
-                if writer and writer.is_here and writer.views is not None:
+                if writer and has_views:
                     writer.renew()  # its members, too
                     writer.seen = tree.state
             self._now.view.values = {}
