@@ -32,7 +32,7 @@ from ..exceptions import (
     UsageValueError,
 )
 from ..log import counted
-from .changed_blocks import changed_blocks
+from .changed_blocks import NewState, changed_blocks
 from .folder import Joined, rows_removed
 from .items import (
     check_mask,
@@ -300,7 +300,7 @@ class Array(StoredArray, ItemsNode):
         added = ItemSelection((*map(slice, before), slice(old[axis], None)), shape)
         blocks = changed_blocks(grid, added, items, read, old, self.dtype)
         with writer.change(lambda: layout.committed(shape)) as change:
-            layout.stage(change, grid, blocks, extends=True)
+            layout.stage(change, NewState(grid, blocks, extends=True))
 
     @one_call
     def resize(self, shape: int | tuple[int, ...]) -> None:
@@ -365,7 +365,7 @@ class Array(StoredArray, ItemsNode):
                         blocks = changed_blocks(
                             grid, selection, items, layout.reader.get, parts=parts
                         )
-                        layout.stage(change, grid, blocks, extends=False)
+                        layout.stage(change, NewState(grid, blocks, extends=False))
                     is_done = True
 
     # Parts of a change, for tables and groups
@@ -420,7 +420,7 @@ class Array(StoredArray, ItemsNode):
                         block[tuple(map(slice, count))] = layout.reader.get(kept)
                     yield number, block
 
-        layout.stage(change, grid, blocks(), lambda: shape, extends=True)
+        layout.stage(change, NewState(grid, blocks(), True, lambda: shape))
 
     def _resized(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
@@ -453,7 +453,7 @@ class Array(StoredArray, ItemsNode):
         layout = self._layout
         grid = layout.grid
         blocks = changed_blocks(grid, selection, items, layout.reader.get)
-        layout.stage(change, grid, blocks, extends=False)
+        layout.stage(change, NewState(grid, blocks, extends=False))
 
     def _checked_shape(self, shape: object) -> Shape:
         new, old = checked_shape(shape), self.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
@@ -18,6 +18,30 @@ if TYPE_CHECKING:
     from .layouts.base import Blocks
 
 Read = Callable[[Box], Array]
+
+
+class NewState(NamedTuple):
+    """What a change makes of an array.
+
+    Attributes
+    ----------
+    grid
+        How the array will be cut; the first axis may become longer.
+    blocks
+        The numbers of chunks, ascending, and all their items. In a layout of which
+        fields have files of their own, they may have some of the fields: only these
+        change.
+    extends
+        Whether the chunks have the items that they have now at the same positions, so
+        that the old state remains readable with the new files.
+    shape
+        Returns the shape, when all blocks are written; None for that of `grid`.
+    """
+
+    grid: Grid
+    blocks: Blocks
+    extends: bool
+    shape: Callable[[], Shape] | None = None
 
 
 def changed_blocks(

@@ -21,6 +21,7 @@ from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
+from .changed_blocks import NewState
 from .columns import named_columns, naming_column, with_masks
 from .commit_rules import (
     CommitsMembers,
@@ -144,7 +145,7 @@ def _check_shareable(found: Found) -> None:
     with open_array_or_table(found, Options(writable=True)) as array:
         assert isinstance(array, Array)
         with array._check_writer().change() as change:
-            array._layout.stage(change, layout.grid, (), extends=True)
+            array._layout.stage(change, NewState(layout.grid, (), extends=True))
 
 
 def _open_again(options: Options, *address: Any) -> Array | Table:

@@ -47,7 +47,7 @@ from .._storage.store import Conflict, MemoryStore, Store
 from .._types import Path, StorageOptions
 from ..exceptions import FormatError, StorageError, UsageError
 from .array import Array
-from .changed_blocks import changed_blocks
+from .changed_blocks import NewState, changed_blocks
 from .commit_rules import DATASETS
 from .folder import Folder, store_at
 from .layouts import Found
@@ -159,7 +159,7 @@ class Target:
                 blocks = changed_blocks(grid, selection, rows, None)
                 same = partial(tuple, shape)
                 try:
-                    array.stage(change, grid, blocks, same, extends=True)
+                    array.stage(change, NewState(grid, blocks, True, same))
                 except Conflict:
                     if not self.is_unfinished():
                         raise

@@ -24,7 +24,7 @@ from .._format.dtypes import AnyArray, Array, DType, encode_dtype, exact_array
 from .._format.grid import Grid, Shape
 from .._format.text import TEXT, empty_item, item_nbytes
 from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
-from .changed_blocks import Read, blocks_of
+from .changed_blocks import NewState, Read, blocks_of
 from .columns import all_columns, naming_column
 from .items import (
     as_rows,
@@ -188,7 +188,8 @@ def append_rows(
     def stage(change: Change, layout: ArrayLayout) -> None:
         grid, read = layout.grid, layout.reader.get
         blocks = rows[layout].blocks(grid, layout.shape[0], read)
-        layout.stage(change, grid, blocks, partial(shape_of, layout), extends=True)
+        shape = partial(shape_of, layout)
+        layout.stage(change, NewState(grid, blocks, True, shape))
 
     def take_over() -> None:
         for layout in rows:

@@ -32,6 +32,7 @@ from .._format.text import TEXT
 from .._storage.folder_store import StaleDataset
 from .._storage.store import Conflict
 from ..exceptions import FormatError, StorageError
+from .changed_blocks import NewState
 from .folder import Folder
 from .layouts.base import ArrayLayout, Blocks, NodeLayout
 from .rows import RowStream, append_rows, stream_of
@@ -368,7 +369,8 @@ class WriteBuffer:
             is_part = any(array.folder.prefix for array in numbers)
             change.renews_token = change.renews_token or is_part
             for array in numbers:
-                array.stage(change, array.grid, blocks(array), extends=False)
+                new = NewState(array.grid, blocks(array), extends=False)
+                array.stage(change, new)
 
     def _forget(self, joint: Joint) -> None:
         """Forget the items of shards that are written together."""

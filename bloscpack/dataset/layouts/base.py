@@ -31,6 +31,7 @@ from ..._format.zarr_metadata import ZARR_JSON
 from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError, metadata_damage
+from ..changed_blocks import NewState
 from ..folder import Folder
 from ..items import check_fill_value, check_nbytes, chunk_shape, converted, is_array
 from ..labels import given_dims, name_of
@@ -475,38 +476,13 @@ class ArrayLayout(NodeLayout):
         """Return how a new array is cut; raise `UsageError` if it can't be."""
 
     @abstractmethod
-    def stage(
-        self,
-        change: Change,
-        grid: Grid,
-        blocks: Blocks,
-        shape: Callable[[], Shape] | None = None,
-        *,
-        extends: bool,
-    ) -> None:
-        """Let `change` write chunks, and set the shape.
-
-        Parameters
-        ----------
-        change
-            The change.
-        grid
-            How the array will be cut; the first axis may become longer.
-        blocks
-            The numbers of chunks, ascending, and all their items. In a layout of which
-            fields have files of their own, they may have some of the fields: only these
-            change.
-        shape
-            Returns the shape, when all blocks are written; by default that of `grid`.
-        extends
-            Whether the chunks have the items that they have now at the same positions,
-            so that the old state remains readable with the new files.
-        """
+    def stage(self, change: Change, new: NewState) -> None:
+        """Let `change` write chunks, and set the shape."""
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
         grid = self.grid.resized((length, *self.shape[1:]))
-        self.stage(change, grid, [], extends=True)
+        self.stage(change, NewState(grid, [], extends=True))
 
     def shards_to_fill(self, grid: Grid) -> Iterable[int]:
         """Return the numbers of the shards that must get the fill value as new items.

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -39,6 +38,7 @@ from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
 from ...log import counted
 from ...serializers import encode_document
+from ..changed_blocks import NewState
 from ..folder import Folder, check_member_name
 from .array_files import allocate_checked, description_check
 from .base import (
@@ -338,29 +338,22 @@ class BcolzArray(BcolzNode, ArrayLayout):
         super().check_writable()
         check_dtype(self.dtype)
 
-    def stage(
-        self,
-        change: Change,
-        grid: Grid,
-        blocks: Blocks,
-        shape: Callable[[], Shape] | None = None,
-        *,
-        extends: bool,
-    ) -> None:
+    def stage(self, change: Change, new: NewState) -> None:
         """Let `change` write chunks, and set the number of rows."""
-        write = change.write if extends else change.stage
+        write = change.write if new.extends else change.stage
         prefix = self.folder.prefix
-        written = write_chunks(blocks, self._args(), self.chunks[0], prefix, write)
-        new, old = grid.shape if shape is None else shape(), self.shape
-        if new == old:
+        written = write_chunks(new.blocks, self._args(), self.chunks[0], prefix, write)
+        shape, old = new.shape() if new.shape else new.grid.shape, self.shape
+        if shape == old:
             return
-        row = math.prod(new[1:]) * self.dtype.itemsize
+        row = math.prod(shape[1:]) * self.dtype.itemsize
         stored = self.folder.read_description(SIZES).get("cbytes")
         # An estimate, by which bcolz divides.
         cbytes = stored if is_whole(stored, 1) else self.chunks[0] * row
-        if new[0] < old[0]:
-            cbytes = max(cbytes * new[0] // old[0], self.chunks[0] * row)
-        change.stage(self.folder.full(SIZES), encode_sizes(new, row, cbytes + written))
+        if shape[0] < old[0]:
+            cbytes = max(cbytes * shape[0] // old[0], self.chunks[0] * row)
+        sizes = encode_sizes(shape, row, cbytes + written)
+        change.stage(self.folder.full(SIZES), sizes)
 
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:

@@ -24,7 +24,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +67,7 @@ from ...exceptions import (
 )
 from ...log import counted
 from ...numpy_io import typesize_of
+from ..changed_blocks import NewState
 from ..folder import Folder
 from .array_files import FileNames, allocate_checked, description_check
 from .base import (
@@ -589,18 +590,11 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         _create(change, prefix, {"": (new, blocks)}, new.attrs)
 
-    def stage(
-        self,
-        change: Change,
-        grid: Grid,
-        blocks: Blocks,
-        shape: Callable[[], Shape] | None = None,
-        *,
-        extends: bool,
-    ) -> None:
+    def stage(self, change: Change, new: NewState) -> None:
         """Let `change` write chunks, and set the number of rows of the dataset."""
-        written = self.write(change, blocks, grid.shape[0], at_once=extends)
-        length = (grid.shape if shape is None else shape())[0]
+        length, at_once = new.grid.shape[0], new.extends
+        written = self.write(change, new.blocks, length, at_once=at_once)
+        length = length if new.shape is None else new.shape()[0]
         sizes = self._documents.encode_sizes(length, self._column, written)
         change.stage(self._documents.folder.full(SIZES), sizes)
 

@@ -88,6 +88,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from ...serializers import encode_document
+from ..changed_blocks import NewState
 from ..folder import Folder, Joined, check_member_name, is_member_name, rows_removed
 from ..labels import ROW, stored_dims
 from .array_files import FileNames, description_check
@@ -578,22 +579,13 @@ class ZarrArray(ArrayLayout):
                     shape = Description(metadata).shape
                     yield name, (start, start + (shape or (1,))[0])
 
-    def stage(
-        self,
-        change: Change,
-        grid: Grid,
-        blocks: Blocks,
-        shape: Callable[[], Shape] | None = None,
-        *,
-        extends: bool,
-    ) -> None:
+    def stage(self, change: Change, new: NewState) -> None:
         """Let `change` write chunks, and set the shape."""
         own = self._read_of_same_shape(change)
         source = self._source  # another thread may call `renew`
         source.prepare_copies()
-        own.array.grid = grid
-        prefix = self.folder.prefix
-        at_once = extends and prefix not in change.disturbed
+        own.array.grid, prefix = new.grid, self.folder.prefix
+        at_once = new.extends and prefix not in change.disturbed
         shards = ShardWriter(
             change,
             prefix,
@@ -603,10 +595,10 @@ class ZarrArray(ArrayLayout):
             at_once=at_once,
             leaves_out=self.leaves_out and MISSING_SHARDS in own.array.others[OWN],
         )
-        write_shards([shards], blocks)
-        if shape is not None:
-            own.array.grid = grid.resized(shape())
-        if not extends or any(map(int.__lt__, own.array.grid.shape, self.shape)):
+        write_shards([shards], new.blocks)
+        if new.shape is not None:
+            own.array.grid = new.grid.resized(new.shape())
+        if not new.extends or any(map(int.__lt__, own.array.grid.shape, self.shape)):
             change.disturbed.add(prefix)
         if own.array.grid.shape != self.shape or not own.is_own:
             marked = MISSING_SHARDS in own.array.others[OWN]
