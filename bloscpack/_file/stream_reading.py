@@ -11,7 +11,6 @@ The bytes in front of a damaged chunk are returned before the error is raised.
 
 from __future__ import annotations
 
-import io
 import os
 from collections import deque
 from collections.abc import Generator
@@ -23,6 +22,7 @@ from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
 from .._format.chunks import Frame, plain_of
 from .._format.other_formats import PREFIX_LENGTH, name_format
+from .._storage.base import RawReader
 from .._types import Json, Readable
 from ..abstract_io import QUICK_CHUNK, effective_nthreads
 from ..args import AnyLimits
@@ -48,8 +48,10 @@ MAX_WINDOW = 64 * 2**20
 TOO_EARLY = "the file ends too early"
 
 
-class PlainFile(io.RawIOBase):
+class PlainFile(RawReader):
     """The plain bytes of an `OpenedFile`, which stays open."""
+
+    can_seek = True
 
     def __init__(self, opened: OpenedFile, nthreads: int | None) -> None:
         self._opened = opened
@@ -61,14 +63,6 @@ class PlainFile(io.RawIOBase):
         chunks = MIN_WINDOW // max(stop - start, 1)
         self._most = max(effective_nthreads(nthreads, None), chunks)
         self._chunks_ahead = 1
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to a position in plain bytes, at most the end, and return it."""
@@ -140,7 +134,7 @@ class PlainFile(io.RawIOBase):
         super().close()
 
 
-class PlainPipe(io.RawIOBase):
+class PlainPipe(RawReader):
     """The plain bytes of a file object that can't seek, read from front to back.
 
     Nothing behind the last chunk is read.
@@ -154,10 +148,6 @@ class PlainPipe(io.RawIOBase):
         self._error: Exception | None = None
         self._plain = memoryview(b"")
         self._position = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
 
     def tell(self) -> int:
         """Return the number of plain bytes that were read."""

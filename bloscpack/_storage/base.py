@@ -227,20 +227,28 @@ class PartStorage(Storage):
         ]
 
 
-class StorageFile(io.RawIOBase):
-    """A raw file object that reads a storage; wrap it in `io.BufferedReader`."""
+class RawReader(io.RawIOBase):
+    """A raw file object for reading; `io.BufferedReader` buffers it."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-        self._position = 0
+    can_seek = False
 
     def readable(self) -> bool:
         """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
-        return True
+        """Return whether it has other positions."""
+        return self.can_seek
+
+
+class StorageFile(RawReader):
+    """A raw file object that reads a storage."""
+
+    can_seek = True
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._position = 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to another position, in bytes, and return it."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from .._types import Buffer, Path, Readable
-from .base import Storage, bytes_left, read_up_to, write_all
+from .base import RawReader, Storage, bytes_left, read_up_to, write_all
 from .local import spans_of_data, storage_of, writes_at_end
 
 # Number of bytes at the beginning of a pipe that are its sample.
@@ -148,15 +148,11 @@ def size_of(fp: BinaryIO) -> int | None:
     return max(0, status.st_size - fp.tell())
 
 
-class _HeadAndRest(io.RawIOBase):
+class _HeadAndRest(RawReader):
     """The beginning of a pipe, which has been read, and then the rest of the pipe."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._parts: list[Readable] = [io.BytesIO(head), rest]
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
         """Read into a buffer; return the number of bytes."""

@@ -57,7 +57,14 @@ from .._format.zip_format import (
 )
 from ..constants import MAX_BUFFERSIZE, MAX_DOCUMENT
 from ..exceptions import BloscpackError, DamageError, NotReadable, Unsupported
-from .base import MemoryStorage, PartStorage, Storage, StorageFile, naming_errors
+from .base import (
+    MemoryStorage,
+    PartStorage,
+    RawReader,
+    Storage,
+    StorageFile,
+    naming_errors,
+)
 from .local import whole_file
 from .store import NestedStore, too_long
 
@@ -178,15 +185,12 @@ def check_local(storage: Storage, info: ZipInfo) -> None:
     checked_local(read_local(storage.read_at(start, stop - start), info), info)
 
 
-class SmallPieces(io.RawIOBase):
+class SmallPieces(RawReader):
     """A member that `zipfile` decompresses in small pieces, whatever is read of it."""
 
     def __init__(self, fp: ZipExtFile) -> None:
         self._fp = fp
         fp.MIN_READ_SIZE = PIECE_NBYTES
-
-    def readable(self) -> bool:
-        return True
 
     def tell(self) -> int:
         return self._fp.tell()
