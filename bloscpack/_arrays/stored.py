@@ -86,14 +86,10 @@ class StoredRows:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return self._rows_in_blocks()
-
-    def _rows_in_blocks(self) -> Iterator[Any]:
-        """Yield the rows, which are read in blocks of several rows."""
         row = prod(self.shape[1:]) * self.itemsize
         count = max(1, ITERATION_NBYTES // max(1, row))
-        for start in range(0, self.shape[0], count):
-            yield from self[start : start + count]
+        starts = range(0, self.shape[0], count)
+        return (row for start in starts for row in self[start : start + count])
 
 
 class StoredArray(StoredRows):

@@ -107,12 +107,6 @@ class Evidence:
 
     # Chunks by their plain sizes
 
-    @property
-    def largest_extent(self) -> int:
-        """The maximum number of bytes of a chunk and its digest."""
-        largest = max(self.chunk_size or self.size, self.last_chunk or 0)
-        return largest + LARGEST_OVERHEAD
-
     def is_marked(self, size: int) -> bool:
         """Return whether only the last chunk of the file has this plain size."""
         return size == self.last_chunk != self.chunk_size is not None
@@ -205,7 +199,9 @@ def with_known_entries(
     if not chains or (header is not None and header.format_version < 2):
         return sections
     expected = header is None or sections.table.start
-    if expected and sections.first != chains[0].start and not sections.table_fits:
+    # Its first entry is the end of the table.
+    fits = [*sections.table.entries[:1]] == [sections.first]
+    if expected and sections.first != chains[0].start and not fits:
         sections = _with_table(storage, sections, chains[0].start)
     sizes = [max(chain.sizes) for chain in chains]
     if header is not None and len(chains) == len(chains[0]) == 1:

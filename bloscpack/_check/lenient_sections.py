@@ -89,12 +89,6 @@ class Sections(NamedTuple):
     first: int | None = None
 
     @property
-    def table_fits(self) -> bool:
-        """Whether the first entry of the table is the end of the table."""
-        entries = self.table.entries
-        return bool(entries) and entries[0] == self.first
-
-    @property
     def stated_last_chunk(self) -> int | None:
         """The plain size of the last chunk by the header, None if it states none.
 

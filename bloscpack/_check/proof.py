@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .._format.sections import FREE
 from ..constants import BLOSC_HEADER_LENGTH
-from .evidence import Evidence
+from .evidence import LARGEST_OVERHEAD, Evidence
 from .numbering import Numbering, Piece
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _leaves_bytes(gap: _Gap, evidence: Evidence) -> bool:
     bytes than a single chunk has may be those of two.
     """
     if gap.nlost == 1:
-        largest = evidence.extent(gap.number) or evidence.largest_extent
+        plain = max(evidence.chunk_size or evidence.size, evidence.last_chunk or 0)
+        largest = evidence.extent(gap.number) or plain + LARGEST_OVERHEAD
         return 0 < gap.stop - gap.start < largest + BLOSC_HEADER_LENGTH
     ends = evidence.entries[gap.number : gap.number + gap.nlost + 1]
     # `nlost` is negative if a chunk with a higher number is in front of the gap.
