@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -556,6 +557,7 @@ class Tree:
         return call(name)
 
 
+@dataclass(eq=False)
 class Draft(Tree):
     """The documents and files as a change leaves them that is not committed yet.
 
@@ -573,27 +575,23 @@ class Draft(Tree):
         By folder: the names of these inside of it. The change adds to all three.
     """
 
-    def __init__(
-        self,
-        before: Tree,
-        documents: Mapping[str, bytes | None],
-        files: Mapping[str, str | None],
-        staged: Mapping[str, set[str]],
-    ) -> None:
-        self.store, self.before = before.store, before
-        self.uses_copies = before.uses_copies
-        self._documents, self._files = documents, files
+    before: Tree
+    documents: Mapping[str, bytes | None]
+    files: Mapping[str, str | None]
+    staged: Mapping[str, set[str]]
+
+    def __post_init__(self) -> None:
+        self.store, self.uses_copies = self.before.store, self.before.uses_copies
         self._values: dict[str, Json] = {}
-        self._staged = staged
-        known = before.state
+        known = self.before.state
         # The members of the state before; by folder, and None until they are used.
         self._before = known.members or {}
         self._members: dict[str, list[str]] | None = None
         self.state = state = known.again(known.version, None)
         # The only state that changes: no other object refers to it.
-        state.pending = files
+        state.pending = self.files
         state.members = None if known.members is None else {**known.members}
-        for name in documents:
+        for name in self.documents:
             self.take(name)
 
     def close(self) -> None:
@@ -615,7 +613,7 @@ class Draft(Tree):
                 for around in folders_of(path):
                     members.setdefault(around, []).append(path)
             self._members = members  # complete, for other threads
-        return {*self._staged.get(folder, ()), *self._members.get(folder, ())}
+        return {*self.staged.get(folder, ()), *self._members.get(folder, ())}
 
     def will_have(self, folder: str) -> bool:
         """Return whether the change may make a folder, or it belongs to a member."""
@@ -627,19 +625,19 @@ class Draft(Tree):
         self._values.pop(name, None)
         path, members = member_of(name), self.state.members
         if path and members is not None:
-            if self._documents.get(name) is None:
+            if self.documents.get(name) is None:
                 members.pop(path, None)
             else:
                 members[path] = self.document(name)[1]
 
     def document(self, name: str) -> Document:
         """Return a document as the change leaves it, and its value."""
-        if name not in self._documents:
-            if name in self._files:
+        if name not in self.documents:
+            if name in self.files:
                 content = self.located(name, self._load)[0]
                 return content, decode_json(content, self.store.path(name))
             return self.before.document(name)
-        staged = self._documents[name]
+        staged = self.documents[name]
         if staged is None:
             raise missing(self.store.path(name))
         if name not in self._values:
@@ -648,7 +646,7 @@ class Draft(Tree):
 
     def located(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
-        staged = self._files.get(name, "")
+        staged = self.files.get(name, "")
         if staged is None:
             raise missing(self.store.path(name))
         return call(staged) if staged else self.before.located(name, call)

@@ -24,7 +24,7 @@ from _thread import LockType, allocate_lock
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy
 
@@ -62,6 +62,7 @@ def byte_sum(data: Array) -> int:
     return int(data.sum(dtype="u4"))
 
 
+@dataclass(eq=False)
 class Block:
     """The header and the data files in a folder; reads and writes rows.
 
@@ -69,18 +70,13 @@ class Block:
     another process may end without notice. `nthreads` is None for all CPUs.
     """
 
-    def __init__(
-        self,
-        tree: Tree,
-        folder: str,
-        header: Header,
-        nthreads: int | None = None,
-        commits_itself: bool = False,
-    ) -> None:
-        self._tree = tree
-        self._folder = folder
-        self.header = header
-        self._nthreads = nthreads
+    tree: Tree
+    folder: str
+    header: Header
+    nthreads: int | None = None
+    commits_itself: bool = False
+
+    def __post_init__(self) -> None:
         self._closed = False
         self._files: dict[tuple[int, bool], FileRange] = {}
         # What has been written and not committed: sums by the number of the file, rows.
@@ -89,12 +85,12 @@ class Block:
         # Rows that no writer has finished: no checksum counts their bytes; None if they
         # are unknown.
         self._fresh: Rows | None = None
-        self.renew_locks(commits_itself)
+        self.renew_locks(self.commits_itself)
         renew_after_fork(self)
 
     def renew_locks(self, commits_itself: bool = True) -> None:
         """Begin anew in a child process: its parent commits its own rows."""
-        self._commits_itself = commits_itself
+        self.commits_itself = commits_itself
         self._lock = threading.RLock()
         self._claiming = allocate_lock()
         # The threads that write now, the rows, and locks, which they hold meanwhile.
@@ -105,7 +101,7 @@ class Block:
 
     def path(self, number: int) -> str:
         """Return the path of a data file."""
-        return os.path.join(self._folder, FILE_NAME % number)
+        return os.path.join(self.folder, FILE_NAME % number)
 
     def file(self, number: int, *, write: bool = False) -> FileRange:
         """Return a data file, opened for reading, or for reading and writing."""
@@ -113,7 +109,7 @@ class Block:
         if kept is None:
             flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
             # Closed when no thread uses it any more.
-            file = self._tree.open_file(self.path(number), flags)
+            file = self.tree.open_file(self.path(number), flags)
             mode = "r+b" if write else "rb"
             kept = FileRange(io.FileIO(file.fileno(), mode, closefd=False), file)
             if len(self._files) >= MAX_OPEN:
@@ -193,7 +189,7 @@ class Block:
             for part in parts:
                 work(part)
         else:
-            ordered(parts, work, lambda _: None, self._nthreads or available_cpus())
+            ordered(parts, work, lambda _: None, self.nthreads or available_cpus())
 
     # Writing
 
@@ -221,7 +217,7 @@ class Block:
         """Write an array of the shape (rows, nmemb), in any convertible type."""
         with self._using(start, start + len(rows)):
             if self._closed:
-                raise UsageValueError("the block '%s' is closed" % self._folder)
+                raise UsageValueError("the block '%s' is closed" % self.folder)
             with self._lock:
                 if self._fresh is None:
                     # Other writers commit, too: look at the rows that they have left.
@@ -238,7 +234,7 @@ class Block:
                     self._written = union([*self._written, *written])
                     if self._fresh is not None:  # no other thread has committed
                         self._fresh = without(self._fresh, written)
-            if self._commits_itself:
+            if self.commits_itself:
                 self.commit()
 
     def begin_new(self) -> None:
@@ -284,13 +280,13 @@ class Block:
 
         Raises `StorageError` if another block has taken the place of this one.
         """
-        header, content, unwritten = self._tree.read_state(self._folder)
+        header, content, unwritten = self.tree.read_state(self.folder)
         old = self.header
         is_same_type = header.dtype == old.dtype and header.nmemb == old.nmemb
         if not is_same_type or header.rows[: len(old.rows)] != old.rows:
             raise StorageError(
                 "block '%s' has been replaced by another one since it was opened"
-                % self._folder
+                % self.folder
             )
         return header, content, unwritten
 
@@ -314,12 +310,12 @@ class Block:
         taken = [(sums, rows) for sums, rows in taken if rows]
         if not taken:
             return
-        with locked_folder(self._folder):
+        with locked_folder(self.folder):
             header, content, unwritten = self._read_state()
             for sums, rows in taken:
                 header = header.with_sums(sums)
                 unwritten = without(unwritten, rows)
-            self._tree.write_state(self._folder, header, unwritten, content)
+            self.tree.write_state(self.folder, header, unwritten, content)
 
     def append(self, rows: Array | None, size: int, nfile: int) -> None:
         """Add `nfile` data files for `size` rows, and write the rows if given.
@@ -330,7 +326,7 @@ class Block:
         with (
             self._using(self.header.size, sys.maxsize),
             self._lock,
-            locked_folder(self._folder),
+            locked_folder(self.folder),
         ):
             header, content, unwritten = self._read_state()
             grown = replace(
@@ -340,7 +336,7 @@ class Block:
                 folds=[],
             )
             for number in range(len(header.rows), len(grown.rows)):
-                self._tree.create_file(self.path(number))
+                self.tree.create_file(self.path(number))
             new, sums = [(header.size, grown.size)], Counter[int]()
             done: Done = []
             if rows is None:
@@ -350,7 +346,7 @@ class Block:
             for part, change in done:
                 sums[part.number] += change
             grown = grown.with_sums(sums)
-            self._tree.write_state(self._folder, grown, unwritten, content)
+            self.tree.write_state(self.folder, grown, unwritten, content)
             self.header, self._fresh = grown, None
 
     def close(self) -> None:

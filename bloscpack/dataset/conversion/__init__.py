@@ -516,17 +516,19 @@ def convert(
             "types of columns are for text and for Parquet: '%s' has types"
             % shown_name(in_name)
         )
-    csv = FORMATS["csv"]
-    for what, value, formats in (
-        ("a delimiter", delimiter, (read_as, wanted)),
-        ("a decimal point", decimal, (read_as, wanted)),
-        ("an encoding", encoding, (read_as, wanted)),
-        ("a number of lines to skip", skip_lines, (read_as,)),
-        ("the search for times", times or None, (read_as,)),
+    of_text: dict[str, Any] = {}
+    for name, what, value, formats in (
+        ("delimiter", "a delimiter", delimiter, (read_as, wanted)),
+        ("decimal", "a decimal point", decimal, (read_as, wanted)),
+        ("encoding", "an encoding", encoding, (read_as, wanted)),
+        ("skip_lines", "a number of lines to skip", skip_lines, (read_as,)),
+        ("times", "the search for times", times or None, (read_as,)),
     ):
-        if value is not None and csv not in formats:
-            of_source = " as the source" * (formats == (read_as,))
-            raise UsageTypeError("%s is for CSV files%s" % (what, of_source))
+        if value is not None:
+            of_text[name] = value
+            if FORMATS["csv"] not in formats:
+                of_source = " as the source" * (formats == (read_as,))
+                raise UsageTypeError("%s is for CSV files%s" % (what, of_source))
     # Standard input, perhaps as a copy in a private file, limits no reader.
     is_device = in_name.startswith(DEVICES)
     streamed = contents.is_streamed(out_name)
@@ -548,11 +550,7 @@ def convert(
         chunks=chunks,
         shards=shards,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
-        delimiter="," if delimiter is None else delimiter,
-        decimal="." if decimal is None else decimal,
-        encoding="utf-8" if encoding is None else encoding,
-        skip_lines=0 if skip_lines is None else index(skip_lines),
-        times=times,
+        **of_text,
         columns=None if columns is None else _names(columns),
         exclude=_names(exclude),
         rename=rename or {},

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
+from operator import index
 from typing import Any, BinaryIO, ClassVar, TypeAlias, TypeVar
 
 import numpy
@@ -190,7 +191,7 @@ class Request:
         except (LookupError, ValueError) as error:
             text = "there is no encoding '%s' of text"
             raise UsageValueError(text % printable(self.encoding)) from error
-        if self.skip_lines < 0:
+        if index(self.skip_lines) < 0:
             raise UsageValueError("can't skip '%d' lines" % self.skip_lines)
         # The paths that are known, and the places of the wanted ones, also of the
         # groups around them.
