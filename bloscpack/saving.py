@@ -225,7 +225,14 @@ def load(
     try:
         pair: tuple[Any, Json]
         if fp is not None:
-            pair = _load_next(fp, nthreads, limits)
+            refuse_text(fp)
+            source = CompressedFPSource(fp, limits=limits)
+            array = unpack_ndarray(source, nthreads=nthreads)
+            if source.input_fp is not fp:  # an undo record ends the file
+                fp.seek(0, os.SEEK_END)
+            else:
+                source.move_to_end()
+            pair = array, user_metadata(source.metadata)
         elif isinstance(file, (str, os.PathLike)):
             pair = unpack_ndarray_from_file(file, return_metadata=True, **options)
         else:
@@ -256,20 +263,3 @@ def _is_buffer(file: object) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _load_next(
-    file: Any, nthreads: int | None, limits: AnyLimits | None
-) -> tuple[Any, Json]:
-    """Return the array at the position of a file object, and its metadata.
-
-    Afterwards the position is behind its file, where another one may follow.
-    """
-    refuse_text(file)
-    source = CompressedFPSource(file, limits=limits)
-    array = unpack_ndarray(source, nthreads=nthreads)
-    if source.input_fp is not file:  # an undo record ends the file
-        file.seek(0, os.SEEK_END)
-    else:
-        source.move_to_end()
-    return array, user_metadata(source.metadata)
