@@ -336,7 +336,13 @@ class _FileAt:
         try:
             self._read_first_chunk(cursor, strict)
             if self.walked:
-                self._walk(cursor)
+                from ._format.chunks import frames_of
+
+                for frame in frames_of(cursor, header):
+                    self.nchunks += 1
+                    self.nbytes += frame.header.nbytes
+                    self.largest = max(self.largest, frame.header.nbytes)
+                    self.largest_cbytes = max(self.largest_cbytes, frame.header.ctbytes)
         except FormatError as error:
             if not self.walked:
                 raise
@@ -369,15 +375,6 @@ class _FileAt:
                     self.first = read_chunk_header(cursor, header, 0)
                 else:
                     self.first = decode_header(head)
-
-    def _walk(self, cursor: Cursor) -> None:
-        from ._format.chunks import frames_of
-
-        for frame in frames_of(cursor, self.beginning.header):
-            self.nchunks += 1
-            self.nbytes += frame.header.nbytes
-            self.largest = max(self.largest, frame.header.nbytes)
-            self.largest_cbytes = max(self.largest_cbytes, frame.header.ctbytes)
 
     def _take_sizes_of_header(self, size: int) -> None:
         header = self.beginning.header

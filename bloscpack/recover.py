@@ -225,7 +225,14 @@ class _ArchiveSaver:
             if "/c/" in name and array_of(name) is None and not member.problem
         }
         attributes, listed = self._read_group(members.pop(ZARR_JSON, None))
-        arrays = self._choose_arrays()
+        # The members with chunks of the arrays that can be in one archive.
+        names: dict[str, str] = {}
+        for name in members:
+            array = array_of(name)
+            if array is not None:
+                names.setdefault(array, name)
+        groups_of = parents_of(names)
+        arrays = {each: names[each] for each in names if each not in groups_of}
         documents = {document_name(name) for name in arrays}
         for name, member in members.items():
             array = array_of(name)
@@ -339,16 +346,6 @@ class _ArchiveSaver:
         """Return the bytes of a document; none of one that is too long."""
         size = member.stop - member.start
         return self.storage.read_at(member.start, size) if size < MAX_DOCUMENT else b""
-
-    def _choose_arrays(self) -> dict[str, str]:
-        """Return the members with chunks of the arrays that can be in one archive."""
-        names: dict[str, str] = {}
-        for name in self._members:
-            array = array_of(name)
-            if array is not None and array not in names:
-                names[array] = name
-        groups = parents_of(names)
-        return {array: name for array, name in names.items() if array not in groups}
 
     def _copy(self, member: FoundMember) -> None:
         """Copy a member that is no part of a saved array, if its checksum is right."""

@@ -337,20 +337,6 @@ def _new_section(old: Survey, metadata: Json, settings: Settings) -> Section | N
     return encode_section(metadata, args)
 
 
-def _new_blosc_args(old: Survey, settings: Settings, typesize: int) -> BloscArgs:
-    """Return the settings of Blosc, by default those of the first chunk."""
-    args = BloscArgs(typesize=typesize or defaults.DEFAULT_TYPESIZE)
-    if old.first is not None:
-        args.typesize = typesize or old.first.typesize or args.typesize
-        args.shuffle, args.cname = old.first.shuffle, old.first.codec
-    for name in args:
-        value = settings.get(name)
-        if value is not None:
-            args[name] = value
-    args.check()
-    return args
-
-
 # The new file
 
 
@@ -449,7 +435,13 @@ def rewrite(
         or not old.regular
         or any(settings.get(name) is not None for name in BLOSC_ARGS)
     ):
-        blosc_args = _new_blosc_args(old, settings, typesize)
+        blosc_args = BloscArgs(typesize=typesize or defaults.DEFAULT_TYPESIZE)
+        if old.first is not None:  # by default the settings of the first chunk
+            blosc_args.typesize = typesize or old.first.typesize or blosc_args.typesize
+            blosc_args.shuffle, blosc_args.cname = old.first.shuffle, old.first.codec
+        given = {n: v for n in blosc_args if (v := settings.get(n)) is not None}
+        blosc_args.update(given)
+        blosc_args.check()
         blosc_args.blocksize = blocksize
         typesize = blosc_args.typesize or 0
     checksum = settings.get("checksum")

@@ -399,9 +399,17 @@ def _plan_table(
         *(describe(part, has_text) for part in parts)
     )
     lengths = [length for length, _ in partitions]
-    dtypes = _common_dtypes(
-        [dtypes for length, dtypes in partitions if length] or [partitions[0][1]]
-    )
+    # The dtype of each column that can hold the items of all partitions.
+    filled = [each for length, each in partitions if length] or [partitions[0][1]]
+    dtypes: dict[str, DType] = {}
+    for name in filled[0]:
+        found = [each[name] for each in filled]
+        if len({dtype.kind for dtype in found}) > 1:
+            raise UsageTypeError(
+                "the column '%s' has items of different types: %s; convert it with "
+                "astype()" % (name, ", ".join(sorted(set(map(str, found)))))
+            )
+        dtypes[name] = numpy.result_type(*found)
     dtypes = target.fitting(dtypes, (sum(lengths),))
     row = numpy.dtype(list(dtypes.items()))
     if options["shards"] is None:
@@ -441,20 +449,6 @@ def _describe(part: DataFrame, has_text: bool) -> PartitionTypes:
             )
         dtypes[name] = items.dtype
     return len(part), dtypes
-
-
-def _common_dtypes(partitions: list[dict[str, DType]]) -> dict[str, DType]:
-    """Return the dtype of each column that can hold the items of all partitions."""
-    result = {}
-    for name in partitions[0]:
-        dtypes = [dtypes[name] for dtypes in partitions]
-        if len({dtype.kind for dtype in dtypes}) > 1:
-            raise UsageTypeError(
-                "the column '%s' has items of different types: %s; convert it with "
-                "astype()" % (name, ", ".join(sorted(set(map(str, dtypes)))))
-            )
-        result[name] = numpy.result_type(*dtypes)
-    return result
 
 
 def _shard_rows(itemsize: int, chunks: int | None) -> int:

@@ -454,27 +454,21 @@ def _change(
                 structure = UNLIMITED, COORDINATES
                 group.attrs.update({n: attrs[n] for n in attrs if n not in structure})
             if where in more:
-                _add_variables(group, more[where], added, settings)
+                node = more[where]
+                variables = {name: node.variables[name] for name in added}
+                for name, array, options in _arrays_of(variables, node.given, settings):
+                    with naming_column(name, "variable"):
+                        group.create_array(name, array, **options)
+                before = str(group.attrs.get(COORDINATES, "")).split()
+                others = str(node.attrs.get(COORDINATES, "")).split()
+                if others := [name for name in others if name in variables]:
+                    group.attrs[COORDINATES] = " ".join([*before, *others])
             for name, items, axis, key in steps:
                 with naming_column(name, "variable"):
                     if axis is None:
                         group[name][key] = items
                     else:
                         group[name].append(items, axis=axis)
-
-
-def _add_variables(
-    group: Group, node: Encoded, added: list[str], settings: Mapping[str, object]
-) -> None:
-    """Add some variables of a dataset to a group."""
-    new = {name: node.variables[name] for name in added}
-    for name, array, options in _arrays_of(new, node.given, settings):
-        with naming_column(name, "variable"):
-            group.create_array(name, array, **options)
-    before = str(group.attrs.get(COORDINATES, "")).split()
-    others = [n for n in str(node.attrs.get(COORDINATES, "")).split() if n in new]
-    if others:
-        group.attrs[COORDINATES] = " ".join([*before, *others])
 
 
 def _add_nodes(

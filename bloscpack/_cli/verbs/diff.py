@@ -88,27 +88,21 @@ def run(args: Namespace) -> int:
 
 def _compare(args: Namespace, bar: Bar | None) -> tuple[Comparison, Opened, Opened]:
     with ExitStack() as stack:
-        a, b = _open_both(stack, args)
+        options = reading_options(args)
+        a, b = (_open(stack, name, args.nthreads, options) for name in (args.a, args.b))
+        check_options(options, a, b)
+        if "bytes" in (a.content.kind, b.content.kind):  # both are plain bytes
+            for side in (a, b):
+                if side.content.kind != "bytes" and side.is_plain_file:
+                    side.content = bytes_of(side.path, stack)
+        elif any(side.format == CSV and not side.name.endswith(END) for side in (a, b)):
+            log.notice("text from a pipe is compared as CSV: 'cmp' compares bytes")
         has_attributes = a.holds_attributes and b.holds_attributes
         result = Comparison(has_attributes, args.quiet, bar)
         if bar is not None:
             bar.expect(a.content.nbytes)
         result.compare(a.content, b.content)
         return result, a, b
-
-
-def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
-    """Open two contents, both as plain bytes if one of them is."""
-    options = reading_options(args)
-    a, b = (_open(stack, name, args.nthreads, options) for name in (args.a, args.b))
-    check_options(options, a, b)
-    if "bytes" in (a.content.kind, b.content.kind):
-        for side in (a, b):
-            if side.content.kind != "bytes" and side.is_plain_file:
-                side.content = bytes_of(side.path, stack)
-    elif any(side.format == CSV and not side.name.endswith(END) for side in (a, b)):
-        log.notice("text from a pipe is compared as CSV: 'cmp' compares bytes")
-    return a, b
 
 
 def _open(

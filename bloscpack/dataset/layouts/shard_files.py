@@ -309,8 +309,11 @@ class ShardFiles(ChunkFiles):
         """Load chunks again until their files have had these contents at one time."""
         slots, tree = self.slots, self.folder.tree
         used: dict[int, set[object]] = {}  # the versions of each file that were read
-        if self._waiting:
-            numbers = self._load_waiting(numbers, loading)
+        if self._waiting:  # in memory
+            waiting = [(number, self._waiting.get(number)) for number in numbers]
+            plain = {n: self.sharding.encode(i) for n, i in waiting if i is not None}
+            self._use(loading, [*plain], None, plain, [None] * len(plain))
+            numbers = [number for number in numbers if number not in plain]
             if not numbers:
                 return
         has_room, some = loading.room is not None, loading.needs is not None
@@ -376,13 +379,6 @@ class ShardFiles(ChunkFiles):
         # A file of a dataset that was removed can be read while it is open. But a
         # change may have removed its rows, or given all of them the fill value.
         return versions != {now} and (now is not None or len(versions) > 1 or is_new)
-
-    def _load_waiting(self, numbers: Sequence[int], loading: Loading) -> Sequence[int]:
-        """Load the chunks that wait in memory; return the numbers of the others."""
-        waiting = [(number, self._waiting.get(number)) for number in numbers]
-        plain = {n: self.sharding.encode(i) for n, i in waiting if i is not None}
-        self._use(loading, [*plain], None, plain, [None] * len(plain))
-        return [number for number in numbers if number not in plain]
 
     def _load_missing(
         self, numbers: Sequence[int], loading: Loading, missing: set[int]
