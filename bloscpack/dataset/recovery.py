@@ -228,7 +228,16 @@ class _Saver:
         if isinstance(node, ArrayLayout):
             arrays, array_layout = {"": node}, array_class(layout)
         else:
-            arrays = self._columns_of(node, name)
+            unopened = node.unopened or {}
+            if not node.columns:
+                for error in unopened.values():
+                    raise error
+                path = node.folder.path()
+                raise DamageError("the table has no columns", filename=path)
+            for column in unopened:
+                self.recovery.losses.append(RowLoss(joined_name(name, column), None))
+                self._remark("the column '%s' could not be recovered" % column)
+            arrays = node.columns
             array_layout = table_class(layout).array_class
         saved = {
             inner: SavedArray(a, joined_name(name, inner), self._damage, self._fill)
@@ -286,17 +295,6 @@ class _Saver:
             lost=no_attributes,
             value=value,
         )
-
-    def _columns_of(self, table: TableLayout, name: str) -> dict[str, ArrayLayout]:
-        """Return the columns that could be opened; note the others."""
-        if not table.columns:
-            for error in (table.unopened or {}).values():
-                raise error
-            raise DamageError("the table has no columns", filename=table.folder.path())
-        for column in table.unopened or ():
-            self.recovery.losses.append(RowLoss(joined_name(name, column), None))
-            self._remark("the column '%s' could not be recovered" % column)
-        return table.columns
 
 
 class SavedArray:

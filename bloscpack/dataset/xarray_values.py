@@ -474,8 +474,12 @@ def _fits(given: Items, again: Items, stored: Any, how: Mapping[Any, Any]) -> It
             limit = 0
             if kinds[1] == "f":
                 limit = numpy.finfo(float).max
-            elif is_packed:
-                limit = _packing_error(how, given, again)
+            elif is_packed:  # half a step, and the errors of the floats
+                step, offset = how.get("scale_factor", 1), how.get("add_offset", 0)
+                floats = [a.dtype for a in (given, again) if a.dtype.kind == "f"]
+                eps = max((numpy.finfo(dtype).eps for dtype in floats), default=0)
+                limit = 4 * eps * (abs(stated) + abs(float(offset)))
+                limit += abs(float(step)) / 2 * (1 + 1e-6)
             fits = errors <= limit
         elif kinds[0] in "biu":
             fits = again.astype(given.dtype) == given
@@ -483,18 +487,6 @@ def _fits(given: Items, again: Items, stored: Any, how: Mapping[Any, Any]) -> It
         else:
             fits = numpy.asarray(given == again)
     return fits
-
-
-def _packing_error(attrs: Mapping[Any, Any], given: Items, again: Items) -> Items:
-    """Return the errors that packed numbers may have: half a step, and of the floats.
-
-    `again` has the numbers after decoding.
-    """
-    step, offset = attrs.get("scale_factor", 1), attrs.get("add_offset", 0)
-    floats = [a.dtype for a in (given, again) if a.dtype.kind == "f"]
-    eps = max((numpy.finfo(dtype).eps for dtype in floats), default=0)
-    sizes = abs(again.astype(float)) + abs(float(offset))
-    return abs(float(step)) / 2 * (1 + 1e-6) + 4 * eps * sizes
 
 
 # Decoding

@@ -405,8 +405,10 @@ def committing(found: Found) -> tuple[Found, str] | None:
         says_so, _ = _stated_commit(around)
     kind = None if outer is None else find(around)
     known, path = around.tree.state.members, "/".join(names[::-1])
-    if known is None and kind == ("zarr", "table"):
-        known = _columns_without_copies(around)
+    if known is None and kind == ("zarr", "table"):  # an older one, without copies
+        attributes = around.read_object(ZARR_JSON).get("attributes", {})
+        order = attributes.get(load("zarr.COLUMN_ORDER"))
+        known = dict.fromkeys(order if isinstance(order, list) else ())
     if kind is not None and path in (known or ()):
         if not is_trusted:
             raise _not_trusted(folder, around)
@@ -429,13 +431,6 @@ def _has_column(layout: str, folder: Folder, name: str) -> bool:
     with suppress(FormatError, KeyError, TypeError):
         return name in table.column_folders(stored).values()
     return True
-
-
-def _columns_without_copies(folder: Folder) -> dict[str, None]:
-    """Return the columns of a table of an older version, which has no copies."""
-    attributes = folder.read_object(ZARR_JSON).get("attributes", {})
-    names = attributes.get(load("zarr.COLUMN_ORDER"))
-    return dict.fromkeys(names if isinstance(names, list) else ())
 
 
 def _not_trusted(folder: Folder, outer: Folder) -> PermissionError:
