@@ -77,10 +77,8 @@ class PartReader:
     order: Literal["C", "F"] = "C"
     allocate: Allocate = new_array
 
-    closed = False
-
     def __post_init__(self) -> None:
-        fields = self.fields
+        self.closed, fields = False, self.fields
         if isinstance(fields, ChunkSource):
             fields = [Field((), fields, self.dtype)]
         self._fields = fields
