@@ -117,12 +117,44 @@ def replacing(
         with open_stream(target, name) as stream:
             yield stream
         return
-    how = sync, like, access, times, model
-    with (
-        nullcontext() if is_new else _replaced(name, real) as replaced,
-        _new_file(name, real, replaced, *how) as fp,
-    ):
-        yield fp
+    with nullcontext() if is_new else _replaced(name, real) as replaced:
+        sync = replaced is not None if sync is None else sync
+        source = replaced or model
+        if source is None and access and isinstance(like, FileAccess):
+            source = like
+        try:
+            if source is None and like is not None:
+                temporary = _with_usual_access(real, like)
+            else:
+                temporary = TemporaryFile(real, 0o666 if source is None else 0o600)
+        except OSError as error:
+            error.filename = name  # the caller does not know the temporary name
+            raise
+        try:
+            fp = temporary.fp
+            yield fp
+            fp.flush()
+            if source is not None:
+                limit = None if source is like else like
+                owner = source is not like
+                copy_attributes(temporary.handle, source, owner=owner, limit=limit)
+            if like is not None and times:
+                status = like.status
+                ns = status.st_atime_ns, status.st_mtime_ns
+                os.utime(temporary.handle, ns=ns)
+            if sync:
+                disk.sync(fp)
+            temporary.rename(real, exclusive=replaced is None)
+            if sync:
+                disk.sync_folder(real)
+        except BaseException as error:
+            temporary.discard()
+            if isinstance(error, OSError) and (
+                error.errno in NO_ROOM or error.filename == temporary.name
+            ):
+                error.filename = name
+                del error.filename2  # None would appear in the message as '-> None'
+            raise
 
 
 @contextmanager
@@ -139,55 +171,6 @@ def _replaced(name: str, real: str) -> Iterator[FileAccess]:
     else:
         remove_leftovers(real)
         yield FileAccess(name)
-
-
-@contextmanager
-def _new_file(
-    name: str,
-    target: str,
-    replaced: FileAccess | None,
-    sync: bool | None,
-    like: FileAccess | AccessLimits | None,
-    access: bool,
-    times: bool,
-    model: FileAccess | None,
-) -> Iterator[BinaryIO]:
-    sync = replaced is not None if sync is None else sync
-    source = replaced or model
-    if source is None and access and isinstance(like, FileAccess):
-        source = like
-    try:
-        if source is None and like is not None:
-            temporary = _with_usual_access(target, like)
-        else:
-            temporary = TemporaryFile(target, 0o666 if source is None else 0o600)
-    except OSError as error:
-        error.filename = name  # the caller does not know the temporary name
-        raise
-    try:
-        fp = temporary.fp
-        yield fp
-        fp.flush()
-        if source is not None:
-            limit = None if source is like else like
-            owner = source is not like
-            copy_attributes(temporary.handle, source, owner=owner, limit=limit)
-        if like is not None and times:
-            status = like.status
-            os.utime(temporary.handle, ns=(status.st_atime_ns, status.st_mtime_ns))
-        if sync:
-            disk.sync(fp)
-        temporary.rename(target, exclusive=replaced is None)
-        if sync:
-            disk.sync_folder(target)
-    except BaseException as error:
-        temporary.discard()
-        if isinstance(error, OSError) and (
-            error.errno in NO_ROOM or error.filename == temporary.name
-        ):
-            error.filename = name
-            del error.filename2  # None would appear in the message as '-> None'
-        raise
 
 
 def _with_usual_access(target: str, limit: FileAccess | AccessLimits) -> TemporaryFile:
