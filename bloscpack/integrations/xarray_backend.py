@@ -395,10 +395,19 @@ def _arrays_of(
         return {name or _stem(node.path): node}, []
     if isinstance(node, dataset.Table):
         return {key: node[key] for key in node.columns if key not in dropped}, []
-    # All members are of one state in a folder: a change of all of them replaces the
-    # document of the group.
-    folder, options = node._layout.folder, node._options
-    for _ in attempts(node.path):
+    return _members_of(node, dropped)
+
+
+def _members_of(
+    group: dataset.Group, dropped: set[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the arrays of a group, and the names of its groups and tables.
+
+    All are of one state in a folder: a change of all members replaces the document
+    of the group.
+    """
+    folder, options = group._layout.folder, group._options
+    for _ in attempts(group.path):
         version = folder.identity(ZARR_JSON)  # None at a URL
         folder.tree.renew()  # it may have changed since the group was opened
         arrays: dict[str, Any] = {}
@@ -409,12 +418,12 @@ def _arrays_of(
                     if found.kind != "array":
                         others.append(name)
                     elif name not in dropped and options.writable:
-                        arrays[name] = node[name]  # all who use the group share it
+                        arrays[name] = group[name]  # all who use the group share it
                     elif name not in dropped:
                         arrays[name] = open_node(found, options)
                         opened.callback(arrays[name].close)
-                for each in (node, *arrays.values()):
-                    each.attrs.asdict()  # which it keeps
+                for node in (group, *arrays.values()):
+                    node.attrs.asdict()  # which it keeps
             except (FileNotFoundError, exceptions.StorageError):
                 if version == folder.identity(ZARR_JSON):
                     raise
@@ -422,9 +431,9 @@ def _arrays_of(
                 if version == folder.identity(ZARR_JSON):
                     opened.pop_all()
                     if lost := missing_members(folder):
-                        notice(NO_FOLDERS % (node.path, listed(lost)))
+                        notice(NO_FOLDERS % (group.path, listed(lost)))
                     return arrays, others
-        node.refresh()
+        group.refresh()
     raise AssertionError
 
 
