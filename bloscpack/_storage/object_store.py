@@ -308,9 +308,10 @@ class ObjectStore(Store):
     @in_thread
     def object_versions(self, names: Collection[str]) -> list[str]:
         """Return the versions of several objects, which are asked for at once."""
-        with self._using(next(iter(names))) as (fs, _):
+        first, *others = names
+        with self._using(first) as (fs, path):
             fs.invalidate_cache()
-            infos = _call_each(fs, "info", [*map(self._path_of, names)])
+            infos = _call_each(fs, "info", [path, *map(self._path_of, others)])
         return [_version_in(info, is_s3(fs)) for info in infos]
 
     @partial(in_thread, to_end=True)
