@@ -33,7 +33,7 @@ import errno
 import os
 import stat
 from _thread import allocate_lock
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -446,13 +446,7 @@ class Change:
         if tree is not None:
             values = {path: new and Root(new).document for path, new in members.items()}
             tree.committed(self.document, root, values, version)
-        kept = [n for n in [*files, *documents] if self._files.get(n, "") is not None]
-        used = {folder for name in kept for folder in folders_of(name)}
-        for folder in self._dropped:
-            if folder not in used:
-                self._remove_tree(folder)
-        for folder in sorted(self._replaced):  # what is empty in it now
-            self._prune(folder)
+        self._clean([*files, *documents])
 
     def complete(self) -> None:
         """Give the pending files in the document their names."""
@@ -505,6 +499,19 @@ class Change:
         version = self._replace(root)
         self._sync()
         return version
+
+    def _clean(self, names: Iterable[str]) -> None:
+        """Remove the folders that are gone after the change, or empty.
+
+        `names` are those of files that it has or has removed.
+        """
+        kept = (name for name in names if self._files.get(name, "") is not None)
+        used = {folder for name in kept for folder in folders_of(name)}
+        for folder in self._dropped:
+            if folder not in used:
+                self._remove_tree(folder)
+        for folder in sorted(self._replaced):
+            self._prune(folder)
 
     # What differs between stores
 
