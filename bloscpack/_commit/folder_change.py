@@ -29,8 +29,11 @@ class FolderChange(Change):
     """New files in a folder.
 
     `access` is that of new files and folders. `named` has the folders whose names are
-    on the disk, as the writer knows from its earlier changes.
+    on the disk, as the writer knows from its earlier changes. `has_moved` says that a
+    file has got its name.
     """
+
+    has_moved = False
 
     def __init__(
         self,
@@ -191,6 +194,7 @@ class FolderChange(Change):
             self.store.sync_folder(STAGING)
 
     def _move(self, staged: str | None, name: str) -> None:
+        self.has_moved = True
         if staged is None:
             self.store.remove(name)
         else:
@@ -247,10 +251,15 @@ class FolderChange(Change):
         self._folders.clear()
 
 
-def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
+def recover(
+    store: FolderStore,
+    new_change: Callable[[], FolderChange],
+    tidy: Callable[[Tree], object],
+) -> None:
     """Complete the change of a writer that died; remove what it had not committed.
 
-    `new_change` returns a new one of the dataset in `store`.
+    `new_change` returns a new one of the dataset in `store`. `tidy` removes the files
+    of items that no document has: other programs would find them when they add items.
     """
     status = store.status_of(STAGING)
     if status is None:
@@ -274,6 +283,7 @@ def recover(store: FolderStore, new_change: Callable[[], FolderChange]) -> None:
             change.tree.document(name)
             if change.tree.is_stale(path):
                 change._copy({name: state.root.in_own_file(path, member)})
+        tidy(change.tree)
     store.remove_tree(STAGING)
 
 

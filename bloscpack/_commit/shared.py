@@ -149,22 +149,40 @@ class SharedShards(ShardRule):
     """The right to assign to an array in a folder, beside other writers.
 
     `check` is called when the folder is locked. It raises `StorageError` if the array
-    can't have several writers any more.
+    can't have several writers any more. `tidy` is as for `recover`.
     """
 
     _lock: FolderLock | None = None
 
-    def __init__(self, tree: Tree, sync: bool, check: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        sync: bool,
+        check: Callable[[], object],
+        tidy: Callable[[Tree], object],
+    ) -> None:
         assert isinstance(tree.store, FolderStore)
         self._store = tree.store
         self.tree = tree
         self._sync = sync
-        self._check = check
+        self._check, self._tidy = check, tidy
         self._named: set[str] = set()
+        if tree.store.is_folder(STAGING):  # of a writer that died, or works now
+            with suppress(StorageError):
+                self._complete(wait=0)
         self._lock = self._locked()
 
+    def _complete(self, wait: float) -> None:
+        """Complete the change of a single writer that died."""
+        take = partial(FolderLock, self._store, warns=False)
+        with closing(waiting(take, wait)) as lock:
+            if lock.is_held:
+                how = self._store, ZARR_JSON, self._sync
+                change = partial(FolderChange, *how, tree=self.tree)
+                recover(self._store, change, self._tidy)
+
     def _locked(self) -> FolderLock:
-        """Keep single writers away; complete the change of one that died before."""
+        """Keep single writers away, whose last change is complete."""
         while True:
             lock = FolderLock(self._store, shared=True)
             if not lock.is_held:
@@ -172,9 +190,7 @@ class SharedShards(ShardRule):
             if not self.tree.read().pending:
                 return lock
             lock.close()
-            with closing(waiting(lambda: FolderLock(self._store), WAIT)):
-                how = self._store, ZARR_JSON, self._sync
-                recover(self._store, partial(FolderChange, *how, tree=self.tree))
+            self._complete(WAIT)
 
     @contextmanager
     def changing(self) -> Iterator[Change]:

@@ -114,7 +114,7 @@ class Block:
     created
         The paths of the latter.
     shrunk
-        The arrays that have lost items, and the files that they had before.
+        The arrays that have lost items.
     """
 
     def __init__(self, change: Change) -> None:
@@ -123,7 +123,7 @@ class Block:
         self.drafts: dict[int, tuple[Any, Any]] = {}
         self.opened: dict[str, Any] = {}
         self.created: set[str] = set()
-        self.shrunk: list[tuple[Any, Any]] = []
+        self.shrunk: list[Any] = []
 
     def has_created(self, path: str) -> bool:
         """Return whether a call has created what is at a path, or something around."""
@@ -513,6 +513,8 @@ class LockedFolder(Rule):
         Whether each change is on the disk when it has been made.
     prepare
         Called with the first change; if it is `shared`, with each change.
+    tidy
+        As for `recover`.
     shared
         Whether other writers may lock it between two changes.
     """
@@ -526,10 +528,11 @@ class LockedFolder(Rule):
         document: str,
         sync: bool,
         prepare: Callable[[Change], object],
+        tidy: Callable[[Tree], object],
         *,
         shared: bool,
     ) -> None:
-        self.tree, self._prepare = tree, prepare
+        self.tree, self._prepare, self._tidy = tree, prepare, tidy
         # All changes know the folders whose names are on the disk.
         named, store = set[str](), tree.store
         self._new_change = partial(
@@ -553,7 +556,7 @@ class LockedFolder(Rule):
     def recover(self) -> None:
         """Complete a commit that was interrupted."""
         assert isinstance(self.tree.store, FolderStore)
-        recover(self.tree.store, self._new_change)
+        recover(self.tree.store, self._new_change, self._tidy)
         self.tree.renew()  # the writer before may have changed the document
 
     @contextmanager
@@ -591,6 +594,8 @@ class LockedFolder(Rule):
                 if not change.is_committing:
                     with suppress(OSError):  # the next writer removes them
                         change.discard()
+                    if change.has_moved and change.owner.is_here:
+                        self._tidy(self.tree)
                 raise
             if self.state is ALONE:
                 self._prepare = bool

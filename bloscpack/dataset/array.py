@@ -9,7 +9,6 @@ from contextlib import suppress
 from itertools import groupby
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -385,17 +384,7 @@ class Array(StoredArray, ItemsNode):
         layout, old = self._layout, self.shape
         if shape == old:
             return
-        shrinks = any(map(operator.lt, shape, old))
-        if shrinks and not change.is_joint:
-            array, before = ref(self), layout.parts()  # the writer must not keep it
-
-            def tidy() -> None:
-                known = array()
-                if known is not None:
-                    known._layout.remove_unused(before)
-
-            change.settled.append(tidy)
-        if self._is_read_with_others and shrinks:
+        if self._is_read_with_others and any(map(operator.lt, shape, old)):
             change.renews_token = True  # later rows in their place are others
         grid = layout.grid.resized(shape)
         if grows := any(map(operator.gt, shape, old)):
@@ -424,13 +413,12 @@ class Array(StoredArray, ItemsNode):
 
     def _resized(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
-        old = self._layout.parts()
         shrinks = any(map(operator.lt, shape, self.shape))
         self._layout.committed(shape)
         if shrinks and self._block is not None:
-            self._block.shrunk.append((self._layout, old))
+            self._block.shrunk.append(self._layout)
         elif shrinks:
-            self._layout.remove_unused(old)
+            self._layout.remove_unused()
 
     def _selected(self, key: Key, values: object) -> tuple[ItemSelection, Items]:
         """Return what an index selects, and the items that are assigned to it."""

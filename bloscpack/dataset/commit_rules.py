@@ -18,6 +18,7 @@ from .._commit.change import Change, check_mode
 from .._commit.folder_change import FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
+from .._commit.tree import Tree
 from .._commit.writer import LockedFolder, Rule, Writer
 from .._engine.contexts import on_error
 from .._format.identity import KEY, holder_of, is_copy, signed, take_identity
@@ -29,9 +30,9 @@ from .._storage.paths import check_ending, is_url, local_path, taken_error, with
 from .._storage.store import Store
 from .._types import Path, StorageOptions
 from ..constants import MAGIC
-from ..exceptions import FormatError, UsageValueError
+from ..exceptions import FormatError, UsageError, UsageValueError
 from .folder import Folder, Joined, store_at
-from .layouts import Found, committing, find, find_member, load
+from .layouts import Found, committing, find, find_member, find_members, load
 
 
 def check_new_path(path: object) -> None:
@@ -157,11 +158,11 @@ def writer_for(
 
     rule: Rule
     if shared and store.can_rename:
-        rule = SharedShards(tree, sync, check)
+        rule = SharedShards(tree, sync, check, remove_unused)
     elif shared:
         rule = SharedObjects(tree, DATASETS.claimed)
     elif store.can_rename:
-        how = found.node_class.document, sync, prepare
+        how = found.node_class.document, sync, prepare, remove_unused
         rule = LockedFolder(tree, *how, shared=is_shared)
     else:
         rule = objects.ClaimedObjects(
@@ -176,6 +177,23 @@ def writer_for(
     if is_shared:  # any other dataset has no members that are open beside it
         writer.seen = tree.state
     return writer
+
+
+def remove_unused(tree: Tree) -> None:
+    """Remove the files of items that no document of a dataset has.
+
+    A writer that died has left them. If it fails, they stay: they do not count.
+    """
+    folder = Folder(tree.store, "", tree)
+    known = find(folder)
+    datasets = [Found(folder, *known)] if known and known[1] else []
+    for found in datasets:
+        with suppress(FormatError, UsageError, OSError):
+            for array in found.open().arrays().values():
+                array.remove_unused()
+            if found.kind == "group" and tree.state.members is not None:
+                inside = (inner for _, inner in find_members(found.folder))
+                datasets += [inner for inner in inside if inner.folder.prefix]
 
 
 def drop_copies(folder: Folder) -> None:

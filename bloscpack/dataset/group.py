@@ -971,10 +971,10 @@ class Group(Node, Mapping[str, Node]):
         for address, member in block.opened.items():
             if not member.closed:
                 self._members.put(address, member)
-        for array, parts in block.shrunk if block.change.is_committed else ():
+        for array in block.shrunk if block.change.is_committed else ():
             is_there = block.layouts.get(array.folder.prefix) is array
             if is_there:
-                array.remove_unused(parts)
+                array.remove_unused()
 
     def _retire(self, name: str) -> None:
         """Close what is open of a member that is removed or replaced."""

@@ -37,7 +37,7 @@ from .._types import Path
 from ..abstract_io import Progress
 from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError, UsageValueError
-from .commit_rules import check_new_path, new_name
+from .commit_rules import check_new_path, new_name, remove_unused
 from .folder import Folder, changes_too_often
 from .layouts import committing, detect
 
@@ -265,7 +265,8 @@ class _Copy:
                 dataset = self._target.subfolder(around) if around else self._target
                 document = next(filter(dataset.exists, DOCUMENTS), ZARR_JSON)
                 how = dataset, document, sync
-                recover(dataset, partial(FolderChange, *how, tree=Tree(dataset)))
+                change = partial(FolderChange, *how, tree=Tree(dataset))
+                recover(dataset, change, remove_unused)
         for name in ("", *filter(self._target.is_folder, folders)):
             like = self._access[name]
             held = (self._target.subfolder(name) if name else self._target).hold()

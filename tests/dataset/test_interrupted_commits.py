@@ -101,8 +101,7 @@ def test_the_object_has_the_state_of_the_files(
         assert (changed[0], {**changed[1], "later": 1}) == state(dataset.open(path))
         report = dataset.verify(path)
         assert report.ok
-        if change == "shrink" and (kind, layout) != ("table", "bcolz"):
-            assert "unused" not in {finding.kind for finding in report.findings}
+        assert "unused" not in {finding.kind for finding in report.findings}
         if left[0] >= 0:
             break
     assert count

@@ -1037,9 +1037,10 @@ def test_an_integer_becomes_an_equal_float_or_is_refused(tmp_path, dtype, wrong,
         dataset.create_array(tmp_path / "b", np.zeros(1, dtype), fill_value=wrong)
 
 
-def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
+@pytest.mark.parametrize("layout", ["zarr", "bcolz", "superchunk"])
+def test_a_failed_append_changes_nothing(layout, tmp_path, monkeypatch):
     path = tmp_path / "t"
-    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
+    table = dataset.create_table(path, COLUMNS, layout=layout, chunks=16)
     create, left = Disk.create, [3]
 
     def full(self, name, mode):
@@ -1054,6 +1055,7 @@ def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
             table.append(COLUMNS)
     assert_table(COLUMNS, table)
     assert_table(COLUMNS, dataset.open(path))
+    assert "unused" not in {each.kind for each in dataset.verify(path).findings}
     table.append(COLUMNS)
     twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
     assert_table(twice, table)

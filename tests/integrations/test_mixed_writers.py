@@ -5,6 +5,10 @@ have the same items, and `verify` finds no error.
 """
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -180,3 +184,53 @@ def test_any_sequence_of_changes(tmp_path, first, count):
                 done.append((program, change))
                 getattr(mixed, change)(program)
                 mixed.check(done)
+
+
+# A program that is killed when it removes a shard, or gives one its name.
+KILLED = """if True:
+    import os, signal, sys
+    from bloscpack import dataset
+
+    path, place, call = sys.argv[1:]
+    opened = dataset.open(path, "r+")
+    array, left = opened[place] if place else opened, [3]
+    event, at = ("os.remove", 0) if call == "shrink" else ("os.rename", 1)
+
+    def kill(name, arguments):
+        if name == event and os.path.basename(arguments[at]).isdecimal():
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(kill)
+    array.resize(3) if call == "shrink" else array.append([7] * 20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize("place", ["", "a", "in/a", "united/a"])
+@pytest.mark.parametrize("call", ["shrink", "append"])
+def test_items_that_a_killed_writer_has_left(call, place, tmp_path):
+    """The next writer removes them before another program enlarges the array."""
+    path = tmp_path / "d"
+    options = {"chunks": 4, "shards": 4, "fill_value": 0}
+    if place:
+        with dataset.create_group(path) as group:
+            group.create_array(place, np.arange(1, 25), **options)
+            if place == "united/a":
+                with group.change():
+                    pass
+    else:
+        dataset.create_array(path, np.arange(1, 25), **options).close()
+    arguments = [sys.executable, "-c", KILLED, path, place, call]
+    assert -signal.SIGKILL == subprocess.run(arguments, check=False).returncode
+    length = dataset.open(path / place).shape[0]
+    assert length == (3 if call == "shrink" else 24)
+    shards = len(os.listdir(path / place / "c"))
+    assert shards > -(-length // 4)
+    dataset.open(path / place, "r+").close()
+    assert -(-length // 4) == len(os.listdir(path / place / "c"))
+    array = zarr.open_array(str(path / place), mode="r+")
+    array.resize(44)
+    assert [*range(1, length + 1)] == array[:length].tolist()
+    assert not array[-(-length // 4) * 4 :].any()

@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
@@ -23,7 +23,6 @@ import numpy
 
 from ..._commit.change import SAME_NAME, Change
 from ..._engine.forks import cached_property
-from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
 from ..._format.text import TEXT, encode_text, item_nbytes
@@ -35,7 +34,7 @@ from ..changed_blocks import NewState
 from ..folder import Folder
 from ..items import check_fill_value, check_nbytes, chunk_shape, converted, is_array
 from ..labels import given_dims, name_of
-from .array_files import MAX_RATIO, ChunkFiles
+from .array_files import MAX_RATIO, MOST_FILES, ChunkFiles
 
 if TYPE_CHECKING:
     from ..._format.automatic import Read
@@ -523,21 +522,21 @@ class ArrayLayout(NodeLayout):
         """Return the name of a shard, relative to the dataset."""
         raise NotImplementedError
 
-    def remove_unused(self, old: Iterable[FieldChunks]) -> None:
-        """Remove the files of items that the array had before it shrank.
+    def remove_unused(self) -> None:
+        """Remove the files of items outside of the shape, which do not count.
 
-        `old` is where the chunks were. At a URL the files stay: they do not count, and
-        new items replace them.
+        At a URL they stay, and new items replace them.
         """
         if self.folder.is_remote:
             return
-        for (_, before), (_, now) in zip(old, self.parts(), strict=False):
-            for number in before.names.stored(before.folder, MAX_NBYTES):
-                index = digits(number, before.names.counts)
-                is_used = all(map(int.__lt__, index, now.cut.counts)) and now.nchunks
-                if not is_used:
+        for _, source in self.parts():
+            folder, names, counts = source.folder, source.names, source.cut.counts
+            names = replace(names, counts=(MOST_FILES,) * len(names.counts))
+            for number in names.stored(folder, MOST_FILES ** len(counts)):
+                index = digits(number, names.counts)
+                if not (all(map(int.__lt__, index, counts)) and source.nchunks):
                     with suppress(FileNotFoundError):
-                        before.folder.remove(before.names(number))
+                        folder.remove(names(number))
 
 
 def are_names(value: Json, is_name: Callable[[object], bool]) -> TypeGuard[list[str]]:
