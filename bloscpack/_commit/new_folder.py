@@ -61,13 +61,15 @@ class NewName:
     """The name `name` of a new dataset, in the open folder `parent`.
 
     `datasets` says what is in other folders. If it replaces no dataset, it gets the
-    access `like`, or else see `Model.of_parent`.
+    access `like`, or else see `Model.of_parent`; and else it waits `wait` seconds for
+    the writer of that.
     """
 
     parent: FolderStore
     name: str
     datasets: Datasets
     like: Model | None = None
+    wait: float = DROPPED_WAIT
 
     @property
     def start(self) -> str:
@@ -166,7 +168,7 @@ def unfinished(
     The block makes the dataset there, which gets its name when the block ends; the one
     that it replaces is locked until then.
     """
-    lock = waiting(lambda: check_target(target, mode, is_old), DROPPED_WAIT)
+    lock = waiting(lambda: check_target(target, mode, is_old), target.wait)
     with nullcontext() if lock is None else closing(lock):
         if lock is None:
             os.makedirs(target.parent.root, exist_ok=True)

@@ -16,6 +16,7 @@ from typing import Any
 from .._commit import new_folder, objects
 from .._commit.change import Change, check_mode
 from .._commit.folder_change import FolderChange
+from .._commit.locking import DROPPED_WAIT
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
 from .._commit.tree import Tree
@@ -209,11 +210,14 @@ class Member(os.PathLike[str]):
     """The place of a new member in a group.
 
     If the document of the group commits it, `add` creates it there and opens it:
-    `Group._add` with its name. None means that it is a dataset of its own.
+    `Group._add` with its name. None means that it is a dataset of its own. `timeout` is
+    that of the group.
     """
 
-    def __init__(self, path: str, add: Callable[..., Any] | None) -> None:
-        self._path, self.add = path, add
+    def __init__(
+        self, path: str, add: Callable[..., Any] | None, timeout: float | None = None
+    ) -> None:
+        self._path, self.add, self.timeout = path, add, timeout
 
     def __fspath__(self) -> str:
         return self._path
@@ -248,6 +252,7 @@ def replacing_member(
     name: str,
     mode: str,
     sync: bool,
+    wait: float,
     close: Callable[[], object],
 ) -> Iterator[Change]:
     """Yield a change of a new dataset beside the member that it replaces, if any.
@@ -263,7 +268,7 @@ def replacing_member(
 
     around = folder.own_store()
     assert isinstance(around, FolderStore)
-    target = NewName(around, name, RELEASED)
+    target = NewName(around, name, RELEASED, wait=wait)
     with new_folder.creating(target, mode, sync, ready=release) as change:
         yield change
 
@@ -316,17 +321,24 @@ def creating(
 
 
 def new_dataset(
-    path: Path, layout: str, mode: str, sync: bool, options: StorageOptions | None
+    path: Path,
+    layout: str,
+    mode: str,
+    sync: bool,
+    options: StorageOptions | None,
+    wait: float = DROPPED_WAIT,
 ) -> AbstractContextManager[Change]:
     """Return the context of a change of a new dataset, at a path or a URL.
 
     It is there when the block ends. `mode` is that of `new_folder.creating`, `options`
-    are settings for fsspec.
+    are settings for fsspec, and `wait` is that of `NewName`.
     """
     path = local_path(path)
     if is_url(path) and layout == "zarr":
         return objects.creating(store_at(path, options), mode, DATASETS)
-    return creating(path, mode, sync)
+    target = new_name(path)
+    target.wait = wait
+    return creating(target, mode, sync)
 
 
 def remove_dataset(folder: Folder, name: str, sync: bool) -> None:

@@ -446,7 +446,7 @@ class Group(Node, Mapping[str, Node]):
         if not is_member_name(first):
             raise self._no_member(key)
         folder, writer = self._layout.folder, self._writer
-        address = folder.address_of(first)[0]
+        address, wait = folder.address_of(first)[0], self._options.wait(DROPPED_WAIT)
 
         def open_it(found: layouts.Found) -> Any:
             block, options = self._block, self._options
@@ -461,7 +461,7 @@ class Group(Node, Mapping[str, Node]):
             opening_it = partial(open_node, found, options)
             if found.folder.prefix and options.writable:  # by the group's writer
                 opening_it = partial(_open_part, found, writer, options)
-            return self._adopted(first, waiting(opening_it, DROPPED_WAIT))
+            return self._adopted(first, waiting(opening_it, wait))
 
         with nullcontext() if writer is None else self._members.at(address):
             member = open_found(lambda: layouts.find_member(folder, first), open_it)
@@ -797,7 +797,7 @@ class Group(Node, Mapping[str, Node]):
             return create(Member(address, partial(self._add, last)), *data, **options)
         self._check_writer().check_outside(folder.path(last))
         folder.check_name()  # another group may have got it
-        members, place = self._members, Member(address, None)
+        members, place = self._members, Member(address, None, self._options.timeout)
         try:
             with members.closed_at(address) if replaces else members.at(address):
                 created = self._adopted(last, create(place, *data, **options))
@@ -847,7 +847,8 @@ class Group(Node, Mapping[str, Node]):
                 for member in self._members.inside(address):
                     if member._writer is not writer:
                         member.close()
-                how = name, mode, self._options.sync, close
+                wait = self._options.wait(DROPPED_WAIT)
+                how = name, mode, self._options.sync, wait, close
                 with self._members.at(address):
                     with replacing_member(writer, folder, *how) as change:
                         create(change, "")
@@ -892,7 +893,7 @@ class Group(Node, Mapping[str, Node]):
                         raise self._no_member(key)
                     drop_copies(folder)
                     remove = partial(remove_dataset, folder, last, sync)
-                    waiting(remove, DROPPED_WAIT)
+                    waiting(remove, self._options.wait(DROPPED_WAIT))
             except CommitsMembers:  # another thread has just let the group do so
                 self._remove_part(last)
 
@@ -1028,7 +1029,8 @@ class Group(Node, Mapping[str, Node]):
 
             def hold(member: layouts.Found) -> None:
                 # Another thread may be opening it: wait until it is in `_members`.
-                waiting(partial(take, member), max(DROPPED_WAIT, writer.rule.wait))
+                usual = max(DROPPED_WAIT, writer.rule.wait)
+                waiting(partial(take, member), self._options.wait(usual))
 
             def fail(error: Exception) -> None:
                 held.close()  # discarding the change may need a descriptor

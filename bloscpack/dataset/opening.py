@@ -71,6 +71,10 @@ class Options(NamedTuple):
     buffered: bool = False
     pinned: bool = False
 
+    def wait(self, usual: float) -> float:
+        """Return the number of seconds to wait for another writer."""
+        return usual if self.timeout is None else self.timeout
+
 
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
@@ -81,8 +85,7 @@ def open_array_or_table(found: Found, options: Options) -> Array | Table:
         return Array(layout) if found.kind == "array" else Table(layout)
     # The first of several writers gives the array of another program an identity: for
     # that it is a single writer for a moment.
-    wait = WAIT if options.shared else 0.0
-    wait = wait if options.timeout is None else options.timeout
+    wait = options.wait(WAIT if options.shared else 0.0)
     return waiting(lambda: _open_for_changes(found, options), wait)
 
 
@@ -294,10 +297,13 @@ def created_at(
     if isinstance(path, Member):
         if path.add is not None:
             return path.add(layout, mode, create, options.buffered)
+        options = options._replace(timeout=path.timeout)
         path = os.fspath(path)
+    wait = options.wait(DROPPED_WAIT)
     group: Any = import_module(__package__ + ".group")  # which imports this module
     try:
-        with new_dataset(path, layout, mode, options.sync, storage_options) as change:
+        how = layout, mode, options.sync, storage_options, wait
+        with new_dataset(path, *how) as change:
             create(change, "")
     except CommitsMembers as error:
         if is_member or error.path is None:
@@ -309,7 +315,7 @@ def created_at(
             options,
             lambda owner: owner._add(name, layout, mode, create, options.buffered),
         )
-    return waiting(partial(group.open_at, path, storage_options, options), DROPPED_WAIT)
+    return waiting(partial(group.open_at, path, storage_options, options), wait)
 
 
 def new_array(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from binascii import crc32
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -319,6 +320,41 @@ def test_timeout_of_members(tmp_path, monkeypatch):
     with dataset.open_group(tmp_path / "g", "r+", timeout=60) as group:
         group["a"][0] = 3
     assert [3, 2] == dataset.open(tmp_path / "g/a")[:].tolist()
+
+
+def begin_change(group):
+    with group.change():
+        pass
+
+
+CALLS_OF_A_GROUP = {
+    "open": lambda group: group["a"],
+    "remove": lambda group: group.__delitem__("a"),
+    "replace": lambda group: group.create_array("a", [3], mode="w"),
+    "change": begin_change,
+}
+
+
+@needs_locks
+@pytest.mark.parametrize("call", CALLS_OF_A_GROUP)
+def test_timeout_of_a_group_whose_member_is_open(call, tmp_path, monkeypatch):
+    """It is the time that each call waits: not at all, or longer than a second."""
+    path, seconds = tmp_path / "g", []
+    with dataset.create_group(path) as group:
+        group.create_array("a", [1, 2]).close()
+    clock = SimpleNamespace(
+        monotonic=lambda: 10.0 * len(seconds),
+        sleep=lambda _: holder.close() if len(seconds) == 3 else seconds.append(1),
+    )
+    monkeypatch.setattr(locking, "time", clock)
+    holder = dataset.open(path / "a", "r+")
+    held = pytest.raises(StorageError, match="another writer in this process")
+    with dataset.open_group(path, "r+", timeout=0) as group, held:
+        CALLS_OF_A_GROUP[call](group)
+    assert [] == seconds
+    with dataset.open_group(path, "r+", timeout=60) as group:
+        CALLS_OF_A_GROUP[call](group)
+    assert 3 == len(seconds)
 
 
 @pytest.mark.skipif(not os.path.exists(locking.LOCKS), reason="Linux lists locks")
