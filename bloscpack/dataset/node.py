@@ -438,7 +438,8 @@ class Node:
         """Write what waits in memory, if it was opened with ``buffered=True``.
 
         All programs can read it then. Without ``buffered=True``, each change is in the
-        files when it has been made. If writing fails, the changes go on waiting.
+        files when it has been made. If writing fails, the changes go on waiting, or are
+        lost with an error that says so: another program has resized it, for example.
         """
         self._check_writer("flush").flush()
 

@@ -25,6 +25,7 @@ import numpy
 from .._arrays.selection import ItemSelection, Part
 from .._commit.states import ALONE
 from .._commit.writer import Writer
+from .._engine.contexts import errors_to
 from .._engine.forks import WeakValues, renew_after_fork
 from .._format.dtypes import Array as Items
 from .._format.grid import lengths
@@ -33,7 +34,7 @@ from .._storage.folder_store import StaleDataset
 from .._storage.store import Conflict
 from ..exceptions import FormatError, StorageError
 from .changed_blocks import NewState
-from .folder import Folder
+from .folder import Folder, Joined
 from .layouts.base import ArrayLayout, Blocks, NodeLayout
 from .rows import RowStream, append_rows, stream_of
 
@@ -158,6 +159,15 @@ class WriteBuffer:
         self.clear()
         return StorageError(errno.ESTALE, text, self._folder.path())
 
+    def _forget_stale(self, error: BaseException) -> None:
+        """Forget what waits if it can't be written any more; let the error say so."""
+        if not isinstance(error, StorageError) or isinstance(error, Joined):
+            return
+        if error.errno == errno.ESTALE and self.count:
+            text = "%s; %s that waited in memory are lost"
+            error.strerror = text % (error.strerror, self)
+            self.clear()
+
     def flush(self, writer: Writer) -> None:
         """Write what waits; if that fails, it goes on waiting."""
         self.flush_rows(writer)
@@ -180,6 +190,7 @@ class WriteBuffer:
                 now = {array.shape[0] for array in self._present_arrays(writer)}
                 if now == {length + self.nrows for length in before}:
                     self._clear_rows()
+            self._forget_stale(error)
             raise
 
     def clear(self) -> None:
@@ -364,7 +375,10 @@ class WriteBuffer:
             for array in numbers:
                 array.committed(array.shape)
 
-        with writer.change(take_over, flushes=False) as change:
+        with (
+            errors_to(self._forget_stale),
+            writer.change(take_over, flushes=False) as change,
+        ):
             # Columns are read together.
             is_part = any(array.folder.prefix for array in numbers)
             change.renews_token = change.renews_token or is_part

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack.exceptions import StorageError
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3.1")
@@ -234,3 +235,31 @@ def test_items_that_a_killed_writer_has_left(call, place, tmp_path):
     array.resize(44)
     assert [*range(1, length + 1)] == array[:length].tolist()
     assert not array[-(-length // 4) * 4 :].any()
+
+
+@pytest.mark.parametrize("waits", ["rows", "items"])
+@pytest.mark.parametrize("place", ["", "a", "united/a"])
+def test_changes_that_wait_while_another_program_resizes(waits, place, tmp_path):
+    """They are lost with an error, and the array can be closed."""
+    path, cut = tmp_path / "d", {"chunks": 4, "shards": 8}
+    if place:
+        opened = dataset.create_group(path)
+        array = opened.create_array(place, np.arange(10), buffered=True, **cut)
+        if place == "united/a":
+            with opened.change():
+                pass
+    else:
+        array = opened = dataset.create_array(path, np.arange(10), buffered=True, **cut)
+    if waits == "rows":
+        array.append([10, 11])
+    else:
+        array[1] = 20
+    zarr.open_array(str(path / place), mode="r+").resize(20)
+    expected = dataset.open(path / place)[:].tolist()
+    if (waits, place) != ("items", "united/a"):  # these were written at once
+        lost = "from .* to .*: open the dataset again; '.' .* in memory are lost"
+        with pytest.raises(StorageError, match=lost):
+            opened.close()
+    opened.close()
+    assert opened.closed
+    assert expected == dataset.open(path / place)[:].tolist()
