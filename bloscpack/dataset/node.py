@@ -452,9 +452,12 @@ class Node:
         view = self._opened.view
         writer, part = view.writer, view.folder.prefix[:-1]
         call = "leave" if part else "close"
-        with nullcontext() if writer is None else writer.closing(call):
-            if self._writer is not writer:  # a group commits it now
-                self.close()
+        closing = nullcontext() if writer is None else writer.closing(call)
+        with ExitStack() as behind, closing:
+            if (
+                self._writer is not writer
+            ):  # a group, whose lock comes first, commits it
+                behind.callback(self.close)
                 return
             try:
                 if writer is not None and part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import shutil
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
+from bloscpack._commit import writer
+from bloscpack._commit.writer import Writer
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.folder import Joined
 from bloscpack.dataset.node import Node
@@ -74,6 +77,25 @@ def interrupted(count, error=KeyboardInterrupt, behind=True, again=False):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Disk, "rename", stop)
         yield left
+
+
+@contextmanager
+def unreadable(count=0):
+    """Let no interrupted commit be completed: its document can't be read.
+
+    That of a group can when it is locked: `count` times.
+    """
+    recover, left = writer.recover, [count]
+
+    def stop(*arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.EIO, "the disk fails")
+        recover(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "recover", stop)
+        yield
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -273,6 +295,44 @@ def test_members_that_are_open_before_the_first_change_of_a_group(
         if left[0] >= 0:
             break
     assert count > 5
+
+
+@pytest.mark.parametrize("kind", ["array", "group"])
+def test_closing_a_member_while_the_group_takes_it_over(kind, tmp_path, monkeypatch):
+    """The thread that closes it waits for the group without the lock of the member."""
+    group = dataset.create_group(tmp_path / "g", sync=False)
+    member = getattr(group, "create_" + kind)("m", *([[0]] * (kind == "array")))
+    own, stop = member._writer, suppress(KeyboardInterrupt)
+    with interrupted(0), unreadable(1 + (kind == "group")), stop, group.change():
+        pass
+    assert dataset.open(tmp_path / "g").commits_members
+    begun, taken = threading.Event(), threading.Event()
+    take, flush = type(member)._take_layout, Writer.flush
+    assert own is member._writer is not group._writer
+
+    def slow_flush(writer):
+        if writer is own:
+            begun.set()
+            assert taken.wait(10)
+        flush(writer)
+
+    def noted_take(node, *arguments):
+        take(node, *arguments)
+        if node is member:
+            taken.set()
+
+    monkeypatch.setattr(Writer, "flush", slow_flush)
+    monkeypatch.setattr(type(member), "_take_layout", noted_take)
+    closing = threading.Thread(target=member.close, daemon=True)
+    closing.start()
+    assert begun.wait(10)
+    changing = threading.Thread(target=group.attrs.put, args=({},), daemon=True)
+    changing.start()
+    for thread in closing, changing:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert member.closed
+    group.close()
 
 
 def test_only_a_buffered_member_of_an_inner_group_stays_buffered(tmp_path):
