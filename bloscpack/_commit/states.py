@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 # READER  it has no writer, or a child process has inherited it;
 # ALONE   it can be changed by no other program until it is closed: an array, a table;
 # TURNS   it can, between two changes: a group, and what its document commits;
-# SHARDS  it can at the same time, shard by shard: ``shared=True``;
+# SHARDS  it can at the same time, shard by shard: ``shared=True``; or a group, whose
+#         arrays can;
 # BLOCK   the thread is in a block of ``group.change()``;
 # ROWS    the thread makes a change, for which it produces rows;
 # CHILD   the process has inherited the writer of its parent;
@@ -42,7 +43,7 @@ READER, ALONE, TURNS, SHARDS, BLOCK, ROWS, CHILD, CLOSED = State
 # DRAFT   that the block leaves.
 # It returns
 # COPY    a copy for reading;
-# TWIN    a copy that is one more shared writer.
+# TWIN    a copy that is one more shared writer; of a group, one for reading.
 # It changes the dataset:
 # MADE    it waits for the changes of others; when it returns, its change is committed;
 # EACH    it does so for each shard;
@@ -85,8 +86,8 @@ READS = Refused(
 )
 SHARED = Refused(
     UsageError,
-    "'%(tree)s' was opened with shared=True, and can only be assigned to: open it "
-    "without, to change anything else",
+    "'%(tree)s' was opened with shared=True: only items of arrays can be assigned to. "
+    "Open it without, to change anything else",
 )
 NESTED = Refused(UsageError, "'%(tree)s' is being changed already by this thread")
 OUTER = Refused(
@@ -132,8 +133,8 @@ RULES: dict[str, tuple[Does | Refused, ...]] = {
     "assign":  (READS,  MADE,   MADE,   EACH,   JOINS,  BUSY,   OTHER,  GONE),
     "buffer":  (READS,  WAITS,  WAITS,  NEVER,  JOINS,  BUSY,   OTHER,  GONE),
     "keep":    (READS,  WAITS,  MADE,   NEVER,  JOINS,  BUSY,   OTHER,  GONE),
-    "begin":   (READS,  NEVER,  MADE,   NEVER,  NESTED, BUSY,   OTHER,  GONE),
-    "outside": (NEVER,  NEVER,  MADE,   NEVER,  OUTER,  SAME,   NEVER,  NEVER),
+    "begin":   (READS,  NEVER,  MADE,   SHARED, NESTED, BUSY,   OTHER,  GONE),
+    "outside": (NEVER,  NEVER,  MADE,   MADE,   OUTER,  SAME,   NEVER,  NEVER),
     "flush":   (READS,  WRITES, WRITES, WRITES, SAME,   SAME,   OTHER,  GONE),
     "refresh": (FRESH,  NOW,    FRESH,  FRESH,  DRAFT,  SAME,   SAME,   GONE),
     "close":   (DONE,   WRITES, WRITES, WRITES, INNER,  BUSY,   DONE,   DONE),

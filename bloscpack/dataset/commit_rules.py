@@ -19,6 +19,7 @@ from .._commit.folder_change import FolderChange
 from .._commit.locking import DROPPED_WAIT
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
+from .._commit.states import SHARDS
 from .._commit.tree import Tree
 from .._commit.writer import LockedFolder, Rule, Writer
 from .._engine.contexts import on_error
@@ -136,8 +137,9 @@ def writer_for(
 ) -> Writer:
     """Return a writer by the rule that fits the store and the kind of a dataset.
 
-    `shared` says that other writers may assign to the array at the same time. `wait` is
-    the number of seconds that a change waits for other writers; None is the default.
+    `shared` says that other writers may assign to the array at the same time, or to the
+    arrays of the group. `wait` is the number of seconds that a change waits for other
+    writers; None is the default.
     """
     folder, (layout, kind) = found.folder, found[1:]
     tree, store = folder.tree, folder.store
@@ -158,9 +160,9 @@ def writer_for(
             load("zarr.prepare")(folder, _group_writer, change)
 
     rule: Rule
-    if shared and store.can_rename:
+    if shared and not is_shared and store.can_rename:
         rule = SharedShards(tree, sync, check, remove_unused)
-    elif shared:
+    elif shared and not is_shared:
         rule = SharedObjects(tree, DATASETS.claimed)
     elif store.can_rename:
         how = found.node_class.document, sync, prepare, remove_unused
@@ -173,6 +175,8 @@ def writer_for(
     with on_error(rule.release):
         if store.can_rename:
             check()
+    if shared:
+        rule.state = SHARDS
     writer = Writer(folder.store.root, rule, wait)
     writer.check_joined = check
     if is_shared:  # any other dataset has no members that are open beside it

@@ -25,7 +25,6 @@ from .._commit.change import Change
 from .._commit.locking import DROPPED_WAIT, waiting
 from .._commit.new_folder import remove_leftovers
 from .._commit.pin import DatasetChanged, Pin
-from .._commit.states import SHARED
 from .._commit.tree import TreeState
 from .._commit.writer import Block, Writer
 from .._compat import import_extra
@@ -117,9 +116,9 @@ def open_node(found: layouts.Found, options: opening.Options) -> Array | Table |
     if folder.tree.state.members is not None:
         _check_not_shared(folder, options)
     _tidy_up(folder)
-    wait = options.timeout
-    writer = waiting(lambda: writer_for(found, options.sync, wait=wait), wait or 0)
-    return Group(layout, writer, options)
+    shared, wait = options.shared, options.timeout
+    take = partial(writer_for, found, options.sync, shared=shared, wait=wait)
+    return Group(layout, waiting(take, options.wait(0)), options)
 
 
 def open_found(
@@ -837,7 +836,6 @@ class Group(Node, Mapping[str, Node]):
         """
         check_member_name("member", name)
         writer, folder = self._check_writer(), self._layout.folder
-        _check_not_shared(folder, self._options)
         address, close = folder.address_of(name)[0], partial(self._retire, name)
         with writer.turn():
             old = layouts.find_member(folder, name) if mode == "w" else None
@@ -944,8 +942,6 @@ class Group(Node, Mapping[str, Node]):
         (3, 3)
         """
         writer = self._check_writer()
-        if self._options.shared:
-            raise SHARED.error(tree=self.path)
         if self._block is None:
             with writer.turn():
                 if not self.commits_members:

@@ -208,7 +208,7 @@ def test_only_assignments(path):
             lambda: array.attrs.update(a=1),
             lambda: array.attrs.put({}),
         ):
-            with pytest.raises(UsageError, match=r"shared=True, .* open it without"):
+            with pytest.raises(UsageError, match=r"shared=True: .* Open it without"):
                 change()
         array.flush()
         assert (9, 12) == array.shape
@@ -259,11 +259,7 @@ def test_a_group_that_commits_its_members(tmp_path):
                 open_it(place, "r+", shared=True)
     # It was opened before the change.
     with early:
-        for use in (
-            lambda: early["in/a"],
-            lambda: inner["a"],
-            lambda: early.create_array("b", [1]),
-        ):
+        for use in (lambda: early["in/a"], lambda: inner["a"]):
             with pytest.raises(UsageError, match=ONE_WRITER):
                 use()
         assert ["in"] == list(early)
