@@ -66,7 +66,8 @@ class Refused(NamedTuple):
     """The error of a call.
 
     The text may have the `path` of the dataset, the path of the `tree` that one writer
-    changes, and the numbers of the process of the writer (`owner`) and of this one.
+    changes, the numbers of the process of the writer (`owner`) and of this one, and
+    `why` the dataset is closed.
     """
 
     kind: type[UsageError]
@@ -106,7 +107,7 @@ BUSY = Refused(
     "'%(tree)s' can't be changed or closed while rows for a change of it are produced",
 )
 OTHER = Refused(UsageError, OTHER_PROCESS)
-GONE = Refused(UsageValueError, "the dataset is closed: '%(path)s'")
+GONE = Refused(UsageValueError, "the dataset is closed%(why)s: '%(path)s'")
 
 # The calls:
 # read     read items; of a group, the members
@@ -160,9 +161,12 @@ def states_of(writer: Writer | None, is_closed: bool = False) -> list[State]:
     return states
 
 
-def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) -> Does:
+def ask(
+    call: str, writer: Writer | None, path: str, is_closed: bool = False, why: str = ""
+) -> Does:
     """Return what a call of this thread does; raise its error if it is refused.
 
+    `why` has words for what has closed the dataset, behind a comma.
     A block of `change` that refuses a call does not commit: a part of it is missing.
     """
     rules, states = RULES[call], states_of(writer, is_closed)
@@ -170,7 +174,7 @@ def ask(call: str, writer: Writer | None, path: str, is_closed: bool = False) ->
         states.pop()
     if isinstance(does, Does):
         return does
-    values: dict[str, object] = {"path": path, "here": os.getpid()}
+    values: dict[str, object] = {"path": path, "here": os.getpid(), "why": why}
     if writer is not None:
         values.update(tree=writer.path, owner=writer.pid)
     error = does.error(**values)

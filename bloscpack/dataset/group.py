@@ -301,14 +301,21 @@ class OpenMembers(NamedLocks):
 
     @contextmanager
     def closed_at(self, address: str) -> Iterator[None]:
-        """Close the members at a path and inside of it; keep the other threads away."""
+        """Close the members at a path and inside of it, which the block replaces.
+
+        The other threads are kept away.
+        """
+        closed: list[Node] = []
         while True:
+            closed += self.inside(address)
             # Outside of the lock: a change that a member waits for may use the group.
             self.close(address)
             with self.at(address):
                 if not self.inside(address):
                     yield
-                    return
+                    break
+        for member in closed:
+            member._opened.close(is_retired=True)
 
     def get(self, address: str) -> Any:
         """Return the member at a path; None if it is not open."""
@@ -842,14 +849,17 @@ class Group(Node, Mapping[str, Node]):
             is_other = old is not None and not old.folder.prefix
             if layout != "zarr" or (is_other and folder.store.can_rename):
                 writer.check_outside(folder.path(name))
-                for member in self._members.inside(address):
-                    if member._writer is not writer:
-                        member.close()
+                inside = self._members.inside(address)
+                apart = [each for each in inside if each._writer is not writer]
+                for member in apart:
+                    member.close()
                 wait = self._options.wait(DROPPED_WAIT)
                 how = name, mode, self._options.sync, wait, close
                 with self._members.at(address):
                     with replacing_member(writer, folder, *how) as change:
                         create(change, "")
+                    for member in apart:
+                        member._opened.close(is_retired=True)
                     if layout == "zarr":
                         self._unite(name)
             else:
@@ -983,7 +993,7 @@ class Group(Node, Mapping[str, Node]):
         new = [opened.pop(path) for path in inside]
         for member in [*members.inside(address), *new]:
             if member._writer is writer:
-                member._now.close()
+                member._now.close(is_retired=True)
         known: list[dict[str, Any]] = [writer.buffers]
         if block is not None:
             known.append(block.layouts)

@@ -13,7 +13,7 @@ import operator
 import os
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
@@ -30,7 +30,7 @@ from ..exceptions import FormatError, StorageError, UsageError
 from ..serializers import parse_json
 from .description import DatasetInfo
 from .folder import Folder, Joined, attempts, rows_removed
-from .layouts import Found, as_part
+from .layouts import Found, as_part, find_any, find_member
 from .layouts.base import ArrayLayout, NodeLayout
 from .write_buffer import WriteBuffer
 
@@ -78,9 +78,27 @@ def one_call(method: Method) -> Method:
     return cast(Method, called)
 
 
-def _refuse(folder: Folder) -> object:
+def _refuse(is_retired: bool, folder: Folder) -> object:
     """Raise the error of a dataset that is closed, instead of opening its files."""
-    return ask("read", None, folder.path(), is_closed=True)
+    return ask("read", None, folder.path(), True, _in_place(folder, is_retired))
+
+
+def _in_place(folder: Folder, is_retired: bool) -> str:
+    """Return why a dataset is closed, if a change has removed or replaced it."""
+    if not is_retired:
+        return ""
+    outer, _, name = folder.prefix[:-1].rpartition("/")
+    found = None
+    with suppress(FormatError, UsageError, OSError):
+        if name:
+            prefix = outer + "/" if outer else ""
+            found = find_member(Folder(folder.store, prefix, folder.tree), name)
+        else:
+            found = find_any(Folder.open(*folder.address_of()))
+    if found is None:
+        return ", as it was removed"
+    what = "an array" if found.kind == "array" else "a " + found.kind
+    return ", as %s of the layout '%s' has replaced it" % (what, found.layout)
 
 
 class View:
@@ -138,9 +156,11 @@ class Opened:
         The present one: all that is known of it.
     closed
         Whether it was closed.
+    is_retired
+        Whether a change has closed it, which has removed or replaced it.
     """
 
-    closed = False
+    closed = is_retired = False
 
     def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self.view = View(writer, layout.folder, layout.__reduce__()[0], layout)
@@ -157,15 +177,16 @@ class Opened:
         if before.has_layout and before.layout is not like:
             before.layout.close_files()
 
-    def close(self) -> None:
+    def close(self, is_retired: bool = False) -> None:
         """Let its objects be closed, and close the files."""
         self.closed, view = True, self.view
-        view.open = _refuse
+        self.is_retired |= is_retired
+        view.open = partial(_refuse, is_retired)
         for array in view.layout.arrays().values() if view.has_layout else ():
             array.reader.closed = True
             array.close_files()
         for column in (view.columns or {}).values():
-            column._now.close()
+            column._now.close(is_retired)
 
 
 class OpenNodes:
@@ -279,7 +300,7 @@ class Node:
             if not view.has_layout or view.layout.is_same(new):
                 self._take_layout(new)
                 return
-        opened.close()
+        opened.close(is_retired=True)
 
     def _settle(self, block: Block, draft: Opened, tree: Tree) -> None:
         """Take over the state after a block, in which it was `draft`."""
@@ -287,7 +308,7 @@ class Node:
         if block.change.is_committed and not draft.closed:
             opened.open_again(draft.view.layout, tree, draft.view)
         elif block.change.is_committed or block.has_created(path):
-            opened.close()
+            opened.close(draft.is_retired)
 
     @property
     def _layout(self) -> Any:
@@ -388,9 +409,11 @@ class Node:
 
         `closed` says whether it was closed; None to look.
         """
-        writer, is_closed = self._writer, self.closed if closed is None else closed
+        writer, now = self._writer, self._now
+        is_closed = now.closed if closed is None else closed
+        why = _in_place(now.view.folder, now.is_retired) if is_closed else ""
         try:
-            return ask(call, writer, self.path, is_closed)
+            return ask(call, writer, self.path, is_closed, why)
         except UsageError:
             if self._writer is writer:
                 raise

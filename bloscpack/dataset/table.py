@@ -199,7 +199,7 @@ class Table(ItemsNode):
         view.columns = new
         now.view = view
         for name in old.keys() - new.keys():
-            old[name]._now.close()
+            old[name]._now.close(is_retired=True)
 
     # Reading
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -133,3 +134,40 @@ def test_a_member_that_gets_another_layout_and_kind_again_and_again(commits, tmp
             group["x"] = {"a": [number], "b": [number]}
             assert [number] == group["x"]["b"][:].tolist()
     assert not dataset.verify(tmp_path / "g").findings
+
+
+REPLACED = {
+    "removed": (lambda g: g.__delitem__("m"), "it was removed"),
+    "table": (lambda g: g.create_table("m", {"y": [1]}, mode="w"), "a table of .*zarr"),
+    "array": (lambda g: g.create_array("m", [1], mode="w"), "an array of .*zarr"),
+    "bcolz": (
+        lambda g: g.create_array("m", [1], mode="w", layout="bcolz"),
+        "an array of the layout 'bcolz' has replaced it",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ["", "united", "block"])
+@pytest.mark.parametrize("kind", ["array", "table", "column"])
+@pytest.mark.parametrize("name", REPLACED)
+def test_the_error_of_a_member_that_was_replaced(name, kind, place, tmp_path):
+    replace, expected = REPLACED[name]
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        if kind == "array":
+            old = group.create_array("m", [1, 2])
+        else:
+            table = group.create_table("m", {"x": [1]})
+            old = table["x"] if kind == "column" else table
+        if place:
+            with group.change():
+                pass
+        with group.change() if place == "block" and name != "bcolz" else nullcontext():
+            replace(group)
+        expected = "it was removed" if kind == "column" else expected
+        for call in (lambda: old[0], lambda: old.attrs.update(n=1)):
+            with pytest.raises(UsageError, match="is closed, as " + expected):
+                call()
+        for other in (old, group):
+            other.close()
+            with pytest.raises(UsageError, match="is closed"):
+                other[0 if other is old else "m"]

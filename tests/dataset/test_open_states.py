@@ -121,7 +121,7 @@ class Case:
         return opened[self.member] if self.member not in ("", ".") else opened
 
     def error(self, rule):
-        values = {"path": self.node.path, "tree": self.tree}
+        values = {"path": self.node.path, "tree": self.tree, "why": ""}
         return rule.text % {**values, "owner": self.owner, "here": os.getpid()}
 
 
