@@ -120,6 +120,9 @@ class WriteBuffer:
         """Forget the changes that wait, in a child process: its parent writes them."""
         self.nrows = 0
         self._memory: dict[ArrayLayout, Items] = {}
+        # The lengths of the arrays if the last attempt, which has failed, has written
+        # the rows; empty without one.
+        self._lengths: set[int] = set()
         # The shards with assigned items, and with which others each is written. The
         # ones that were changed last are the last in `_order`.
         self._joint: dict[Shard, Joint] = {}
@@ -176,6 +179,7 @@ class WriteBuffer:
 
     def flush_rows(self, writer: Writer) -> None:
         """Write the appended rows that wait: they can be read and assigned to then."""
+        self._forget_written(writer)
         if not self.nrows:
             return
         self._keep_rows_for(self._present_arrays(writer))
@@ -185,13 +189,21 @@ class WriteBuffer:
         try:
             append_rows(writer, streams, flushes=False, taken_over=self._clear_rows)
         except BaseException as error:
-            # The documents of bcolz do not say whether it came behind the commit point.
             if writer.rule.state is ALONE and not isinstance(error, Conflict):
-                now = {array.shape[0] for array in self._present_arrays(writer)}
-                if now == {length + self.nrows for length in before}:
-                    self._clear_rows()
+                self._lengths = {length + self.nrows for length in before}
+                self._forget_written(writer)
             self._forget_stale(error)
             raise
+
+    def _forget_written(self, writer: Writer) -> None:
+        """Forget the rows that wait if a commit that was interrupted has written them.
+
+        The documents of bcolz do not say so, but no other writer changes the lengths.
+        """
+        if self._lengths:
+            now = {array.shape[0] for array in self._present_arrays(writer)}
+            if now == self._lengths:
+                self._clear_rows()
 
     def clear(self) -> None:
         """Forget what waits."""
@@ -239,6 +251,7 @@ class WriteBuffer:
         It is not if they are too many, or of unknown number: what waits is then written
         before them. If writing fails, the new rows are not there.
         """
+        self._forget_written(writer)
         if self.nrows:
             self._keep_rows_for(rows)
         else:
@@ -264,7 +277,7 @@ class WriteBuffer:
         return True
 
     def _clear_rows(self) -> None:
-        self.nrows, self._memory = 0, {}
+        self.nrows, self._memory, self._lengths = 0, {}, set()
 
     # Assigned items
 

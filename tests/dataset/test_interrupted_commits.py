@@ -15,6 +15,7 @@ import pytest
 
 from bloscpack import dataset
 from bloscpack._commit import writer
+from bloscpack._commit.tree import Tree
 from bloscpack._commit.writer import Writer
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.folder import Joined
@@ -80,21 +81,27 @@ def interrupted(count, error=KeyboardInterrupt, behind=True, again=False):
 
 
 @contextmanager
-def unreadable(count=0):
-    """Let no interrupted commit be completed: its document can't be read.
+def unreadable(count=0, left=None):
+    """Let no interrupted commit be completed.
 
-    That of a group can when it is locked: `count` times.
+    That of a group can when it is locked: `count` times. With `left` of `interrupted`,
+    no document can be read after the interrupt.
     """
-    recover, left = writer.recover, [count]
+    recover, load, calls = writer.recover, Tree._load, itertools.count()
 
     def stop(*arguments):
-        left[0] -= 1
-        if left[0] < 0:
+        if next(calls) >= count:
             raise OSError(errno.EIO, "the disk fails")
         recover(*arguments)
 
+    def stop_reading(*arguments):
+        if left is not None and left[0] < 0:
+            raise OSError(errno.EIO, "the disk fails")
+        return load(*arguments)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "recover", stop)
+        patch.setattr(Tree, "_load", stop_reading)
         yield
 
 
@@ -156,6 +163,31 @@ def test_the_next_change_completes_what_could_not_be_completed_at_once(
             waited = buffered and 7 in values[length:]
             assert values[length:] == ([7, 8] if waited else [8])
             assert values.count(7) <= 1
+        if left[0] >= 0:
+            break
+    assert count
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize(("kind", "layout"), KINDS)
+def test_waiting_rows_are_written_once(kind, layout, behind, error, tmp_path):
+    """It is found out later whether the interrupted commit has written them."""
+    for count in itertools.count():
+        path = tmp_path / str(count)
+        with create(path, kind, layout, buffered=True) as node:
+            node.append(rows(kind, [7]))
+            with interrupted(count, error, behind) as left, unreadable(left=left):
+                for call in (
+                    node.flush,
+                    lambda node=node: node.append(rows(kind, [9])),
+                ):
+                    with suppress(error, OSError):
+                        call()
+            node.append(rows(kind, [8]))
+        now = dataset.open(path)
+        values = (now if kind == "array" else now["x"])[:].tolist()
+        assert [7, 8] == [value for value in values[6:] if value != 9]
         if left[0] >= 0:
             break
     assert count
