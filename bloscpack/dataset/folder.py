@@ -82,8 +82,8 @@ class Joined(AboutPath):
     """The document of a group commits a dataset since it was found or opened."""
 
     text = (
-        "a change of its group as a whole, which has one writer, includes it since it "
-        "was opened: open it again"
+        "a group has been changed as a whole, with this in it, since it was opened, so "
+        "that it has one writer: open it again"
     )
 
 
