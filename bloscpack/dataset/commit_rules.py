@@ -189,16 +189,20 @@ def remove_unused(tree: Tree) -> None:
 
     A writer that died has left them. If it fails, they stay: they do not count.
     """
-    folder = Folder(tree.store, "", tree)
-    known = find(folder)
-    datasets = [Found(folder, *known)] if known and known[1] else []
-    for found in datasets:
+
+    def remove_in(found: Found) -> None:
         with suppress(FormatError, UsageError, OSError):
             for array in found.open().arrays().values():
                 array.remove_unused()
             if found.kind == "group" and tree.state.members is not None:
-                inside = (inner for _, inner in find_members(found.folder))
-                datasets += [inner for inner in inside if inner.folder.prefix]
+                for _, inner in find_members(found.folder):
+                    if inner.folder.prefix:
+                        remove_in(inner)
+
+    folder = Folder(tree.store, "", tree)
+    with suppress(FormatError, UsageError, OSError):
+        if (known := find(folder)) and known[1]:
+            remove_in(Found(folder, *known))
 
 
 def drop_copies(folder: Folder) -> None:

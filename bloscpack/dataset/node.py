@@ -477,9 +477,7 @@ class Node:
         call = "leave" if part else "close"
         closing = nullcontext() if writer is None else writer.closing(call)
         with ExitStack() as behind, closing:
-            if (
-                self._writer is not writer
-            ):  # a group, whose lock comes first, commits it
+            if self._writer is not writer:  # of a group, whose lock has to come first
                 behind.callback(self.close)
                 return
             try:
