@@ -673,9 +673,7 @@ def test_what_can_not_be(tmp_path):
             dataset.open(path + place, "r+", shared=True)
     with pytest.raises(UsageError, match="buffered"):
         dataset.open(path + "/m", "r+", shared=True, buffered=True)
-    refuted |= {
-        (call, SHARDS) for call in ("begin", "outside", "leave", "buffer", "keep")
-    }
+    refuted |= {(call, SHARDS) for call in ("leave", "buffer", "keep")}
     # A member of another layout has its own writer, which a child inherits, too.
     refuted |= {("outside", CHILD)}
     assert refuted == empty
