@@ -61,8 +61,8 @@ class NewName:
     """The name `name` of a new dataset, in the open folder `parent`.
 
     `datasets` says what is in other folders. If it replaces no dataset, it gets the
-    access `like`, or else see `Model.of_parent`; and else it waits `wait` seconds for
-    the writer of that.
+    access `like`, or else see `Model.of_parent`. `wait` is the number of seconds to
+    wait for the writer of the dataset that it replaces.
     """
 
     parent: FolderStore

@@ -33,6 +33,7 @@ from .._format.text import TEXT
 from .._storage.folder_store import StaleDataset
 from .._storage.store import Conflict
 from ..exceptions import FormatError, StorageError
+from ..log import counted
 from .changed_blocks import NewState
 from .folder import Folder, Joined
 from .layouts.base import ArrayLayout, Blocks, NodeLayout
@@ -43,7 +44,7 @@ from .rows import RowStream, append_rows, stream_of
 BUFFER_NBYTES = 64 * 2**20
 LOST = (
     "another writer has removed or replaced it, or changed its columns or the shape of "
-    "its rows: %s that waited in memory are lost"
+    "its rows; lost: %s that waited in memory"
 )
 # Writers whose changes may wait when the program ends.
 _writers = WeakValues()
@@ -141,13 +142,14 @@ class WriteBuffer:
         return self.nrows + sum(len(array.waiting) for array in self._arrays)
 
     def __str__(self) -> str:
-        what = "appended rows" if self.nrows else "chunks with assigned items"
-        return "'%d' %s" % (self.count, what)
+        if self.nrows:
+            return counted(self.nrows, "appended row")
+        return counted(self.count, "chunk") + " with assigned items"
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # `__init__` has failed
             if self.count:
-                text = "'%s' was not closed: %s were not written"
+                text = "'%s' was not closed; lost: %s that waited in memory"
                 text %= self._folder.path(), self
                 warnings.warn(text, ResourceWarning, 2, self)
 
@@ -167,7 +169,7 @@ class WriteBuffer:
         if not isinstance(error, StorageError) or isinstance(error, Joined):
             return
         if error.errno == errno.ESTALE and self.count:
-            text = "%s; %s that waited in memory are lost"
+            text = "%s; lost: %s that waited in memory"
             error.strerror = text % (error.strerror, self)
             self.clear()
 

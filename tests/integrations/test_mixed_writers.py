@@ -262,7 +262,7 @@ def test_changes_that_wait_while_another_program_resizes(waits, place, tmp_path)
     zarr.open_array(str(path / place), mode="r+").resize(20)
     expected = dataset.open(path / place)[:].tolist()
     if (waits, place) != ("items", "united/a"):  # these were written at once
-        lost = "from .* to .*: open the dataset again; '.' .* in memory are lost"
+        lost = "from .* to .*: open the dataset again; lost: . .* in memory"
         with pytest.raises(StorageError, match=lost):
             opened.close()
     opened.close()
