@@ -299,7 +299,8 @@ def in_thread(
 
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        if threading.current_thread() is not threading.main_thread():
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or sys.is_finalizing():  # when Python ends, no thread runs
             return function(*args, **kwargs)
         task = Task(partial(function, *args, **kwargs))
 
@@ -310,7 +311,7 @@ def in_thread(
         try:
             try:
                 start_new_thread(run, ())
-            except RuntimeError:  # Python ends, or the system has no more threads
+            except RuntimeError:  # the system has no more threads
                 run()
             result: Result = task.wait()
         except BaseException:

@@ -908,6 +908,30 @@ def test_a_dataset_that_is_closed_when_python_ends():
     assert "[1, 2, 3]\n" == run_python("-c", CLOSED_AT_EXIT, text=True).stdout
 
 
+# Modules can't be imported then any more.
+CHANGED_BY_A_FINALIZER = """
+import builtins
+from bloscpack import dataset
+
+class Late:
+    array = dataset.create_array("memory://new/a", [1, 2])
+
+    def __del__(self, output=print):
+        try:
+            self.array.append([3])
+        except ImportError:
+            output("refused")
+
+builtins.late = Late()
+"""
+
+
+def test_a_dataset_that_is_changed_by_a_finalizer_when_python_ends():
+    """Up to Python 3.11, a thread can be started then, but does nothing."""
+    done = run_python("-c", CHANGED_BY_A_FINALIZER, text=True, timeout=60)
+    assert "refused\n" == done.stdout
+
+
 def test_interrupted_creation(new):
     """A dataset is there when it is complete; the next program tidies up."""
     failing = new.replace("memory", "failing")
