@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from _thread import RLock, allocate_lock, start_new_thread
+from _thread import RLock, allocate_lock, get_ident, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -238,7 +238,7 @@ class Workspace(threading.local):
 class Task:
     """A call of a function in any thread; `Ahead.result` returns its result."""
 
-    __slots__ = ("_call", "_claimed", "_done", "_error", "_result")
+    __slots__ = ("_call", "_claimed", "_done", "_error", "_result", "thread")
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call: Callable[[], object] | None = call
@@ -247,12 +247,14 @@ class Task:
         self._done.acquire()
         self._error: BaseException | None = None
         self._result: object = None
+        self.thread = 0  # the thread that works on it
 
     def run(self) -> None:
         """Call the function, unless another thread does or has done so."""
         call = self._call
         if call is None or not self._claimed.acquire(blocking=False):
             return
+        self.thread = get_ident()
         try:
             self._result = call()
         except BaseException as error:
@@ -276,29 +278,42 @@ class Task:
         """Whether the function has returned or raised an error."""
         return self._call is None
 
-    def wait(self) -> Any:
-        """Return the result, or raise the error, of a task that a thread works on."""
+    def join(self) -> None:
+        """Wait for a task that a thread works on."""
         while not self.is_done:
             if self._done.acquire(timeout=1):  # without, Windows handles no Ctrl-C
                 self._done.release()
+
+    def wait(self) -> Any:
+        """Return the result, or raise the error, of a task that a thread works on."""
+        self.join()
         if self._error is not None:
             raise self._error
         result, self._result = self._result, None  # a worker may have the task still
         return result
 
 
+# The calls that go on after Ctrl-C in their callers, and that all later ones wait for.
+_going_on: list[Task] = []
+
+
 def in_thread(
-    function: Callable[Arguments, Result], *, to_end: bool = False
+    function: Callable[Arguments, Result], *, must_end: bool = False
 ) -> Callable[Arguments, Result]:
     """Return a function that does the same in a thread which gets no Ctrl-C.
 
     Ctrl-C may leave a lock locked, for which the threads of a library wait for ever.
-    Here it is raised in the caller only: at once, while the function goes on, or, with
-    `to_end`, when it has ended, or at the second Ctrl-C.
+    Here it is raised in the caller only, and the function goes on. If it `must_end`,
+    later calls, of any such function, wait for it: it changes what they read.
     """
 
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        for task in tuple(_going_on):
+            if task.thread != get_ident():  # it makes this call itself
+                task.join()
+                with suppress(ValueError):  # another thread has waited, too
+                    _going_on.remove(task)
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or sys.is_finalizing():  # when Python ends, no thread runs
             return function(*args, **kwargs)
@@ -315,9 +330,8 @@ def in_thread(
                 run()
             result: Result = task.wait()
         except BaseException:
-            if not task.cancel() and to_end:
-                with suppress(BaseException):
-                    task.wait()
+            if not task.cancel() and must_end:
+                _going_on.append(task)
             raise
         finally:
             task.forget()

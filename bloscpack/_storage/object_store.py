@@ -314,7 +314,7 @@ class ObjectStore(Store):
             infos = _call_each(fs, "info", [path, *map(self._path_of, others)])
         return [_version_in(info, is_s3(fs)) for info in infos]
 
-    @partial(in_thread, to_end=True)
+    @partial(in_thread, must_end=True)
     def put(self, name: str, content: bytes, version: str | None) -> str:
         """Store an object in one step, if it still has a version; return the new one.
 
@@ -354,7 +354,7 @@ class ObjectStore(Store):
                 return version
         raise conflict(self.path(name)) from None
 
-    @partial(in_thread, to_end=True)
+    @partial(in_thread, must_end=True)
     def remove(self, name: str, version: str | None = None) -> None:
         """Remove an object, if there is one, and has the version if it is given.
 
@@ -381,7 +381,7 @@ class ObjectStore(Store):
         """Remove all objects but one, also those whose names no dataset has."""
         self._remove_below("", but, check)
 
-    @partial(in_thread, to_end=True)
+    @partial(in_thread, must_end=True)
     def _remove_below(
         self, name: str, but: str, check: Callable[[], object] | None = None
     ) -> None:

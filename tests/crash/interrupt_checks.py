@@ -160,7 +160,7 @@ def test_requests(slow, is_first):
 
 
 def test_a_request_that_stores(slow):
-    """It has ended when Ctrl-C is raised: it stores nothing later."""
+    """The next request waits for it: it stores nothing later."""
     for place in interrupted_everywhere(lambda: slow.put("x", b"late", None)):
         stored = slow.exists("x")
         time.sleep(0.005)
