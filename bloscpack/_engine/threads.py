@@ -293,7 +293,7 @@ class Task:
         return result
 
 
-# The calls that go on after Ctrl-C in their callers, and that all later ones wait for.
+# The calls that go on after a second Ctrl-C, and that all later ones wait for.
 _going_on: list[Task] = []
 
 
@@ -303,8 +303,9 @@ def in_thread(
     """Return a function that does the same in a thread which gets no Ctrl-C.
 
     Ctrl-C may leave a lock locked, for which the threads of a library wait for ever.
-    Here it is raised in the caller only, and the function goes on. If it `must_end`,
-    later calls, of any such function, wait for it: it changes what they read.
+    Here it is raised in the caller only, and the function goes on. If it `must_end`, as
+    it changes what others read, Ctrl-C is raised when it has ended. A second one is
+    raised at once, and the next calls wait.
     """
 
     @wraps(function)
@@ -331,7 +332,10 @@ def in_thread(
             result: Result = task.wait()
         except BaseException:
             if not task.cancel() and must_end:
-                _going_on.append(task)
+                try:
+                    task.join()
+                except BaseException:
+                    _going_on.append(task)
             raise
         finally:
             task.forget()
