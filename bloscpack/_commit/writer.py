@@ -395,14 +395,14 @@ class Writer(OwnLock):
     ) -> None:
         """Commit a change, and take it over, while no thread reads what it replaces."""
         self.check(self.path)  # the block may have forked
-        if not disturbs:
-            with on_error(self._complete, change):
-                change.commit()
-        with self.replacing(disturbs), on_error(self._complete, change):
-            if disturbs:
-                change.commit()
-            change.is_committed = True
-            take_over()
+        with (
+            self.replacing() if disturbs else nullcontext(),
+            on_error(self._complete, change),
+        ):
+            change.commit()
+            with self.replacing(disturbs):
+                change.is_committed = True
+                take_over()
 
     def _complete(self, change: Change) -> None:
         """Complete or undo the commit of a change, which was interrupted."""

@@ -90,6 +90,26 @@ def test_locks():
     assert places > 2
 
 
+# Nothing can close a file that was opened when the interrupt came.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_rows_of_a_member_that_wait(tmp_path):
+    """They are written once, also if the change was committed before an interrupt."""
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        array = group.create_array("a", [0], buffered=True)
+        with group.change():
+            pass
+        for number in itertools.count(1, 9):
+            before = len(array)
+            array.append([before])
+            interrupt = Interrupt(number)
+            with contextlib.suppress(KeyboardInterrupt), interrupt:
+                array.flush()
+            array.flush()
+            assert [*range(before + 1)] == array[:].tolist(), interrupt.place
+            if interrupt.place is None:
+                break
+
+
 def test_rows_that_several_threads_write(tmp_path):
     """The others do not wait for a lock of the interrupted thread."""
     with bigfile.File(tmp_path / "tree", create=True) as tree:
