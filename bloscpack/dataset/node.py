@@ -80,10 +80,10 @@ def one_call(method: Method) -> Method:
 
 def _refuse(is_retired: bool, folder: Folder) -> object:
     """Raise the error of a dataset that is closed, instead of opening its files."""
-    return ask("read", None, folder.path(), True, _in_place(folder, is_retired))
+    return ask("read", None, folder.path(), True, _why_closed(folder, is_retired))
 
 
-def _in_place(folder: Folder, is_retired: bool) -> str:
+def _why_closed(folder: Folder, is_retired: bool) -> str:
     """Return why a dataset is closed, if a change has removed or replaced it."""
     if not is_retired:
         return ""
@@ -411,7 +411,7 @@ class Node:
         """
         writer, now = self._writer, self._now
         is_closed = now.closed if closed is None else closed
-        why = _in_place(now.view.folder, now.is_retired) if is_closed else ""
+        why = _why_closed(now.view.folder, now.is_retired) if is_closed else ""
         try:
             return ask(call, writer, self.path, is_closed, why)
         except UsageError:
