@@ -751,7 +751,7 @@ class Group(Node, Mapping[str, Node]):
     def _required(
         self, wanted: type[Kind], name: str, create: Callable[[], Kind]
     ) -> Kind:
-        self._check_writer()
+        self._check_writer("assign")  # with shared=True, a member may be found
         node: Any
         try:
             node = self[name]

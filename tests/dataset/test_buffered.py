@@ -919,7 +919,7 @@ def test_the_next_call_tells_once_what_is_lost(group, call, kind, change, is_see
         other_program(group, lambda other: getattr(other, make)("m", data, mode="w"))
     if is_seen:
         later.append([2])
-    with pytest.raises(StorageError, match="another writer .* 2 appended"):
+    with pytest.raises(StorageError, match=r"another writer .* 2 appended"):
         NEXT[call](member, group, data)
     with contextlib.suppress(UsageError):  # it is closed
         NEXT[call](member, group, data)

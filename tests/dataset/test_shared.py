@@ -230,7 +230,9 @@ def test_other_datasets(tmp_path):
         with opened(tmp_path / "g/a") as other:
             other[0] = 5
             group["a"][1] = 6
-        assert [5, 6] == group["a"][:].tolist()
+        assert [5, 6] == group.require_array("a", 2, "i8")[:].tolist()
+        with pytest.raises(UsageError, match=r"shared=True: .* Open it without"):
+            group.require_array("new", 2, "i8")
         for name in ("b", "t"):
             with pytest.raises(UsageError, match=refusal):
                 group[name]

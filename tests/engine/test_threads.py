@@ -13,7 +13,7 @@ import pytest
 from engine.workers import at_work, end_workers, listed_starts, workers
 from support import run_python, run_silently
 
-from bloscpack._engine.threads import WINDOW, Ahead, Line, ordered
+from bloscpack._engine.threads import WINDOW, Ahead, Line, in_thread, ordered
 
 
 def double(number):
@@ -576,3 +576,31 @@ def test_a_program_that_an_error_ends(code, end):
     assert code == done.returncode
     assert 1 == done.stderr.count("Traceback")
     assert done.stderr.splitlines()[-1] in ("KeyError: 'end'", "KeyboardInterrupt")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize("signals", [1, 2])
+def test_interrupted_calls_that_must_end(signals):
+    """The first interrupt waits for the end; after a second one, the next call does."""
+    may_end, ended = threading.Event(), []
+
+    def change():
+        may_end.wait(30)
+        ended.append(1)
+
+    def interrupt():
+        for _ in range(signals):
+            time.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        if signals == 1:
+            may_end.set()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        in_thread(change, must_end=True)()
+    assert ended == [1] * (signals == 1)
+    thread.join()
+    threading.Timer(0.1, may_end.set).start()
+    assert in_thread(ended.copy)() == [1]
