@@ -342,6 +342,12 @@ class Writer(OwnLock):
                     if not is_done:
                         take_over(block)
 
+    def settle(self) -> None:
+        """Complete a commit that was interrupted, if that has failed until now."""
+        if self.rule.has_failed:
+            with self.turn():
+                pass
+
     def flush(self) -> None:
         """Write what waits in memory; an error of one dataset does not stop the others.
 

@@ -413,6 +413,7 @@ class Group(Node, Mapping[str, Node]):
             for member in self._members.inside(folder.address_of()[0]):
                 if member._writer is not writer:
                     stack.callback(Node.flush, member)
+            writer.settle()
             writer.flush()
 
     def close(self) -> None:

@@ -458,13 +458,15 @@ class Node:
         return function() if self._writer is None else self._writer.read(function)
 
     def flush(self) -> None:
-        """Write what waits in memory, if it was opened with ``buffered=True``.
+        """Write what waits in memory, and complete a change that was interrupted.
 
         All programs can read it then. Without ``buffered=True``, each change is in the
         files when it has been made. If writing fails, the changes go on waiting, or are
         lost with an error that says so: another program has resized it, for example.
         """
-        self._check_writer("flush").flush()
+        writer = self._check_writer("flush")
+        writer.settle()
+        writer.flush()
 
     def close(self) -> None:
         """Close it, and let other writers in: until that is done, it is not closed.

@@ -8,7 +8,7 @@ import itertools
 import shutil
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -163,6 +163,37 @@ def test_the_next_change_completes_what_could_not_be_completed_at_once(
             waited = buffered and 7 in values[length:]
             assert values[length:] == ([7, 8] if waited else [8])
             assert values.count(7) <= 1
+        if left[0] >= 0:
+            break
+    assert count
+
+
+@pytest.mark.parametrize(
+    ("kind", "layout", "in_block"),
+    [(*k, in_block) for k in KINDS for in_block in {False, k[1] == "zarr"}],
+)
+def test_flush_completes_what_could_not_be_completed_at_once(
+    kind, layout, in_block, tmp_path
+):
+    """Until then, the object may have the old state."""
+    for count in itertools.count():
+        path = tmp_path / str(count)
+        group = dataset.create_group(path, sync=False)
+        create(path / "x", kind, layout).close()
+        with group, group["x"] as node:
+            block = group.change if in_block else nullcontext
+            if in_block:
+                with block():
+                    pass
+            with (
+                interrupted(count) as left,
+                unreadable(2 * in_block, left),
+                suppress(KeyboardInterrupt),
+                block(),
+            ):
+                node.append(rows(kind, [7]))
+            (group if in_block else node).flush()
+            assert state(node) == state(dataset.open(path / "x"))
         if left[0] >= 0:
             break
     assert count
