@@ -47,28 +47,9 @@ def decompress_into(
         # A last block that is shorter than the others is never split.
         splits = not header.flags & BLOSC_FLAG_SPLIT and header.can_split
         splits = splits and len(block) == blocksize and blocksize % typesize == 0
-        size = len(block) // (typesize if splits else 1)
-        if position < header.table_end:
-            raise ValueError("a block starts inside the header")
-        stop = position
-        for first in range(0, len(block), size):  # its streams
-            start = stop + STREAM_LENGTH.size
-            if start > len(chunk):
-                raise ValueError("a block starts behind the end of the chunk")
-            (length,) = STREAM_LENGTH.unpack(chunk[stop:start])
-            stop = start + length
-            if length <= 0 or stop > len(chunk):
-                raise ValueError("a stream ends behind the end of the chunk")
-            stream, target = chunk[start:stop], block[first : first + size]
-            if length == size:  # stored
-                target[:] = stream
-                continue
-            try:
-                found = codec.decompress_raw_into(bytes(stream), target)
-            except Exception as error:  # an error class of the codec
-                raise ValueError(str(error)) from error
-            if found != size:
-                raise ValueError("a stream has '%d' bytes, not '%d'" % (found, size))
+        _decode_streams(
+            chunk, position, block, typesize if splits else 1, header, codec
+        )
         nitems = len(block) // typesize
         items: Array = numpy.frombuffer(block, "u1", nitems * typesize)
         if header.shuffle == SHUFFLE and typesize > 1:
@@ -81,3 +62,36 @@ def decompress_into(
         else:
             continue
         block[: nitems * typesize] = items.T.tobytes()
+
+
+def _decode_streams(
+    chunk: memoryview,
+    position: int,
+    block: memoryview,
+    nstreams: int,
+    header: BloscHeader,
+    codec: ModuleType,
+) -> None:
+    """Decompress the streams at `position` into `block`."""
+    size = len(block) // nstreams
+    if position < header.table_end:
+        raise ValueError("a block starts inside the header")
+    for first in range(0, len(block), size):
+        after_length = position + STREAM_LENGTH.size
+        if after_length > len(chunk):
+            raise ValueError("a block starts behind the end of the chunk")
+        (length,) = STREAM_LENGTH.unpack(chunk[position:after_length])
+        position = after_length + length
+        if length <= 0 or position > len(chunk):
+            raise ValueError("a stream ends behind the end of the chunk")
+        stream = chunk[after_length:position]
+        target = block[first : first + size]
+        if length == size:  # stored
+            target[:] = stream
+            continue
+        try:
+            found = codec.decompress_raw_into(bytes(stream), target)
+        except Exception as error:  # an error class of the codec
+            raise ValueError(str(error)) from error
+        if found != size:
+            raise ValueError("a stream has '%d' bytes, not '%d'" % (found, size))
