@@ -237,24 +237,10 @@ class PartReader:
         part = dtype.itemsize, offset
         if source.cut is not None:
             _fill_boxes(source, source.cut, selection, target, part)
-            return
-        items = target
-        if joint:
-            # Chunks may end anywhere. The axes up to the last joint one become a single
-            # one, that of their cells.
-            behind = joint[-1] + 1
-            leading = [i for i in range(behind) if i not in joint]
-            cells: Array = numpy.zeros(target.shape[: 1 + len(leading)], numpy.intp)
-            for i, step in zip(range(behind), strides(shape[:behind]), strict=True):
-                positions = numpy.asarray(axes[i], numpy.intp) * step
-                axis = 0 if i in joint else 1 + leading.index(i)
-                cells += positions.reshape((-1, *[1] * (len(leading) - axis)))
-            items = numpy.empty((cells.size, *target.shape[cells.ndim :]), target.dtype)
-            axes = [cells.reshape(-1), *axes[behind:]]
-            shape = math.prod(shape[:behind]), *shape[behind:]
-        _fill_rows(source, axes, shape, items, part)
-        if joint:
-            target[...] = items.reshape(target.shape)
+        elif joint:
+            _fill_points(source, axes, joint, shape, target, part)
+        else:
+            _fill_rows(source, axes, shape, target, part)
 
 
 # Plans
@@ -338,6 +324,32 @@ def _fill_boxes(
     source.load(
         numbers, use, room=room if may_place else None, needs=needs, joined=joined
     )
+
+
+def _fill_points(
+    source: ChunkSource,
+    axes: Sequence[Axis],
+    joint: Sequence[int],
+    shape: Shape,
+    target: Array,
+    part: tuple[int, int],
+) -> None:
+    """Read points from chunks that may end anywhere.
+
+    The axes up to the last joint one become a single axis, of all their cells.
+    """
+    behind = joint[-1] + 1
+    leading = [i for i in range(behind) if i not in joint]
+    counts = target.shape[: 1 + len(leading)]
+    cells: Array = numpy.zeros(counts, numpy.intp)
+    for i, step in zip(range(behind), strides(shape[:behind]), strict=True):
+        positions = numpy.asarray(axes[i], numpy.intp) * step
+        axis = 0 if i in joint else 1 + leading.index(i)
+        cells += positions.reshape((-1, *[1] * (len(leading) - axis)))
+    items: Array = numpy.empty((cells.size, *target.shape[cells.ndim :]), target.dtype)
+    merged = math.prod(shape[:behind]), *shape[behind:]
+    _fill_rows(source, [cells.reshape(-1), *axes[behind:]], merged, items, part)
+    target[...] = items.reshape(target.shape)
 
 
 def _fill_rows(
