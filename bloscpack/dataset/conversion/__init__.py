@@ -578,28 +578,7 @@ def _converted(
     request = replace(request, resources=ExitStack(), lost=[], masked=[])
     with request.telling_change(), request.resources:
         content = inner_content(read_as.read(in_name, request), in_name, members)
-        # What other programs read differently.
-        notes = []
-        if request.masked and wanted.attributes:
-            notes.append(
-                "the fill value of Zarr format 2 becomes the attribute '_FillValue' of "
-                "%s: xarray reads items that are equal to it as missing (--no-missing, "
-                "or missing=False, leaves it out)"
-                % listed([*map(shown_name, request.masked)])
-            )
-        coded = {
-            name or content.kind: codes
-            for name, node in contents.nodes_of(content)
-            if wanted.name not in KNOWING_CODES
-            if isinstance(node, contents.Rows) and (codes := node.codes)
-        }
-        for name, codes in [*coded.items()][:MAX_CODED]:
-            notes.append(contents.STORED_NUMBERS % (name, codes))
-        if len(coded) > MAX_CODED:
-            notes.append("so do '%d' others" % (len(coded) - MAX_CODED))
-        is_old = request.layout == "zarr" and read_as.name not in WRITTEN
-        if is_old and (note := with_new_images(content)):
-            notes.append(note)
+        notes = _notes(content, read_as, wanted, request)
         if "group" not in wanted.holds:
             unnamed = None
             if wanted.name in NAMING:
@@ -624,6 +603,33 @@ def _converted(
     return Conversion(
         *names, content.kind, content.nbytes, request.lost, recovered, notes
     )
+
+
+def _notes(
+    content: contents.Content, read_as: Format, wanted: Format, request: Request
+) -> list[str]:
+    """Return sentences about attributes of Zarr format 2, which may be converted."""
+    notes = []
+    if request.masked and wanted.attributes:
+        notes.append(
+            "the fill value of Zarr format 2 becomes the attribute '_FillValue' of %s: "
+            "xarray reads items that are equal to it as missing (--no-missing, or "
+            "missing=False, leaves it out)" % listed([*map(shown_name, request.masked)])
+        )
+    coded = {
+        name or content.kind: codes
+        for name, node in contents.nodes_of(content)
+        if wanted.name not in KNOWING_CODES
+        if isinstance(node, contents.Rows) and (codes := node.codes)
+    }
+    for name, codes in [*coded.items()][:MAX_CODED]:
+        notes.append(contents.STORED_NUMBERS % (name, codes))
+    if len(coded) > MAX_CODED:
+        notes.append("so do '%d' others" % (len(coded) - MAX_CODED))
+    is_old = request.layout == "zarr" and read_as.name not in WRITTEN
+    if is_old and (note := with_new_images(content)):
+        notes.append(note)
+    return notes
 
 
 def options_for(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
