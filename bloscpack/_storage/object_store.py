@@ -394,18 +394,7 @@ class ObjectStore(Store):
         with self._using(name) as (fs, _):
             if check is not None:
                 check()
-            if check is not None and is_s3(fs):
-                removed: list[bool] = []
-                ordered(
-                    left,
-                    lambda path: _remove_if(fs, path, _version_in(found[path], True)),
-                    removed.append,
-                    min(len(left), REQUESTS),
-                    waits=True,
-                )
-                left = [
-                    p for p, is_gone in zip(left, removed, strict=True) if not is_gone
-                ]
+                left = _remove_each_if(fs, found) if is_s3(fs) else left
             # Not `rm`: it takes a name with a star or a bracket for a pattern.
             _call_each(fs, "rm_file", left)
             fs.invalidate_cache()
@@ -459,6 +448,17 @@ def _call_each(fs: AbstractFileSystem, method: str, paths: list[str]) -> list[An
 
     results: list[Any] = sync(fs.loop, call_all)
     return results
+
+
+def _remove_each_if(fs: AbstractFileSystem, found: dict[str, Entry]) -> list[str]:
+    """Remove objects of S3 in the versions found; return those that it can't remove."""
+    removed: list[bool] = []
+
+    def remove(path: str) -> bool:
+        return _remove_if(fs, path, _version_in(found[path], True))
+
+    ordered(found, remove, removed.append, min(len(found), REQUESTS), waits=True)
+    return [path for path, is_gone in zip(found, removed, strict=True) if not is_gone]
 
 
 def _remove_if(fs: AbstractFileSystem, path: str, version: str) -> bool:
