@@ -18,6 +18,8 @@ from .._engine.threads import get_caller
 from ..exceptions import UsageError, UsageValueError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .writer import Writer
 
 
@@ -162,11 +164,15 @@ def states_of(writer: Writer | None, is_closed: bool = False) -> list[State]:
 
 
 def ask(
-    call: str, writer: Writer | None, path: str, is_closed: bool = False, why: str = ""
+    call: str,
+    writer: Writer | None,
+    path: str,
+    is_closed: bool = False,
+    why: Callable[[], str] = str,
 ) -> Does:
     """Return what a call of this thread does; raise its error if it is refused.
 
-    `why` has words for what has closed the dataset, behind a comma.
+    `why` returns the reason for which the dataset was closed, with a comma in front.
     A block of `change` that refuses a call does not commit: a part of it is missing.
     """
     rules, states = RULES[call], states_of(writer, is_closed)
@@ -174,7 +180,7 @@ def ask(
         states.pop()
     if isinstance(does, Does):
         return does
-    values: dict[str, object] = {"path": path, "here": os.getpid(), "why": why}
+    values: dict[str, object] = {"path": path, "here": os.getpid(), "why": why()}
     if writer is not None:
         values.update(tree=writer.path, owner=writer.pid)
     error = does.error(**values)

@@ -80,7 +80,8 @@ def one_call(method: Method) -> Method:
 
 def _refuse(is_retired: bool, folder: Folder) -> object:
     """Raise the error of a dataset that is closed, instead of opening its files."""
-    return ask("read", None, folder.path(), True, _why_closed(folder, is_retired))
+    why = partial(_why_closed, folder, is_retired)
+    return ask("read", None, folder.path(), True, why)
 
 
 def _why_closed(folder: Folder, is_retired: bool) -> str:
@@ -96,9 +97,9 @@ def _why_closed(folder: Folder, is_retired: bool) -> str:
         else:
             found = find_any(Folder.open(*folder.address_of()))
     if found is None:
-        return ", as it was removed"
+        return ", because it was removed"
     what = "an array" if found.kind == "array" else "a " + found.kind
-    return ", as %s of the layout '%s' has replaced it" % (what, found.layout)
+    return ", because %s of the layout '%s' has replaced it" % (what, found.layout)
 
 
 class View:
@@ -411,7 +412,8 @@ class Node:
         """
         writer, now = self._writer, self._now
         is_closed = now.closed if closed is None else closed
-        why = _why_closed(now.view.folder, now.is_retired) if is_closed else ""
+        folder = now.view.folder
+        why = partial(_why_closed, folder, now.is_retired) if is_closed else str
         try:
             return ask(call, writer, self.path, is_closed, why)
         except UsageError:

@@ -165,7 +165,7 @@ def test_the_error_of_a_member_that_was_replaced(name, kind, place, tmp_path):
             replace(group)
         expected = "it was removed" if kind == "column" else expected
         for call in (lambda: old[0], lambda: old.attrs.update(n=1)):
-            with pytest.raises(UsageError, match="is closed, as " + expected):
+            with pytest.raises(UsageError, match="is closed, because " + expected):
                 call()
         for other in (old, group):
             other.close()
