@@ -190,7 +190,7 @@ class ObjectChange(Change):
             return None
 
     def _remove_tree(self, folder: str) -> None:
-        # After the objects are listed: those of a later writer stay.
+        # The objects are listed first: what a later writer stores stays.
         check = partial(self.store.check_version, self.document, self.version)
         self.store.remove_listed(folder, check)
 

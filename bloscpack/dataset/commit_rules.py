@@ -219,7 +219,7 @@ class Member(os.PathLike[str]):
 
     If the document of the group commits it, `add` creates it there and opens it:
     `Group._add` with its name. None means that it is a dataset of its own. `timeout` is
-    that of the group.
+    the group's.
     """
 
     def __init__(

@@ -42,9 +42,10 @@ from .rows import RowStream, append_rows, stream_of
 # Maximum number of bytes that wait: of appended rows of an array, if that is a chunk or
 # more, and of the chunks of all assigned items.
 BUFFER_NBYTES = 64 * 2**20
+WAITED = "; lost: %s that waited in memory"
 LOST = (
     "another writer has removed or replaced it, or changed its columns or the shape of "
-    "its rows; lost: %s that waited in memory"
+    "its rows" + WAITED
 )
 # Writers whose changes may wait when the program ends.
 _writers = WeakValues()
@@ -149,8 +150,7 @@ class WriteBuffer:
     def __del__(self) -> None:
         with suppress(AttributeError):  # `__init__` has failed
             if self.count:
-                text = "'%s' was not closed; lost: %s that waited in memory"
-                text %= self._folder.path(), self
+                text = ("'%s' was not closed" + WAITED) % (self._folder.path(), self)
                 warnings.warn(text, ResourceWarning, 2, self)
 
     def check_present(self) -> None:
@@ -169,8 +169,7 @@ class WriteBuffer:
         if not isinstance(error, StorageError) or isinstance(error, Joined):
             return
         if error.errno == errno.ESTALE and self.count:
-            text = "%s; lost: %s that waited in memory"
-            error.strerror = text % (error.strerror, self)
+            error.strerror = "%s%s" % (error.strerror, WAITED % self)
             self.clear()
 
     def flush(self, writer: Writer) -> None:

@@ -43,7 +43,7 @@ LIMIT = 128
 # Size in bytes from which an array is allocated only if the sizes of the files show
 # that they can hold all its chunks.
 LARGE = 64 * 2**20
-# A number in a name: as it is written, and less than `MOST_FILES`.
+# A number in the name of a file: without leading zeros, and less than `MOST_FILES`.
 NUMBER = "0|[1-9][0-9]{0,18}"
 MOST_FILES = 10**19
 # Maximum number of plain bytes per byte of a file, with the best codec.
